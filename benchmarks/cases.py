@@ -1,0 +1,152 @@
+"""The named workloads: real tokenised docstrings, collated by transformers and by quadrat.
+
+To add a workload, write a function that returns a `Case` and put it into `BUILDERS`.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+import quadrat
+from quadrat.bench.corpus import Corpus, docstrings, train_tokenizer
+
+ROWS = 32
+MAX_LENGTH = 512
+MIN_LENGTH = 32
+
+Feature = dict[str, Any]
+Collate = Callable[[list[Feature]], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One batch and the two collators that turn it into tensors; `target` is the required ratio of their times."""
+
+    name: str
+    description: str
+    reference: Collate
+    quadrat: Collate
+    features: list[Feature]
+    target: float | None = None
+
+
+@functools.cache
+def corpus() -> Corpus:
+    return docstrings()
+
+
+@functools.cache
+def tokenizer() -> Any:
+    return train_tokenizer(corpus().texts, max_length=MAX_LENGTH)
+
+
+@functools.cache
+def token_ids() -> list[list[int]]:
+    """The token ids of every text of the corpus, truncated to `MAX_LENGTH`."""
+    encoded = tokenizer()(corpus().texts, truncation=True, max_length=MAX_LENGTH)
+    return encoded["input_ids"]  # type: ignore[no-any-return]
+
+
+def pick(rows: int = ROWS, *, min_length: int = MIN_LENGTH) -> list[int]:
+    """Indices of `rows` texts of at least `min_length` tokens, spread evenly over the texts sorted by length."""
+    lengths = np.array([len(ids) for ids in token_ids()])
+    candidates = np.flatnonzero(lengths >= min_length)
+    by_length = candidates[np.argsort(lengths[candidates], kind="stable")]
+    spread = by_length[np.linspace(0, len(by_length) - 1, rows).round().astype(int)]
+    # Batches of a shuffled data set are not sorted by length.
+    return [int(index) for index in np.random.default_rng(0).permutation(spread)]
+
+
+def encode(index: int, *, max_length: int = MAX_LENGTH, **options: Any) -> Feature:
+    """Tokenise one text anew, so that no two rows share a list or an integer above Python's cache of small ones."""
+    return dict(tokenizer()(corpus().texts[index], truncation=True, max_length=max_length, **options))
+
+
+def token_rows(tokens: int, *, min_length: int = 384) -> list[np.ndarray]:
+    """Rows of `min_length` to `MAX_LENGTH` token ids, `tokens` in all: the corpus repeated and cut anew."""
+    stream = np.resize(np.concatenate([np.array(ids) for ids in token_ids()]), tokens)
+    most_rows = tokens // min_length + 1
+    ends = np.cumsum(np.random.default_rng(0).integers(min_length, MAX_LENGTH, size=most_rows, endpoint=True))
+    return [row.copy() for row in np.split(stream, ends[ends < tokens])]
+
+
+def padding(name: str, description: str, features: list[Feature], target: float | None = None) -> Case:
+    """A case of `DataCollatorWithPadding`."""
+    return Case(
+        name,
+        description,
+        transformers.DataCollatorWithPadding(tokenizer()),
+        quadrat.DataCollatorWithPadding(tokenizer()),
+        features,
+        target,
+    )
+
+
+def pad_lists() -> Case:
+    return padding("pad_lists", "padding, Python lists", [encode(index) for index in pick()], 150)
+
+
+def pad_numpy() -> Case:
+    features = [encode(index, return_tensors="np") for index in pick()]
+    features = [{key: value[0].astype(np.int64) for key, value in feature.items()} for feature in features]
+    return padding("pad_numpy", "padding, NumPy arrays", features)
+
+
+def pad_torch() -> Case:
+    features = [
+        {key: torch.tensor(value, dtype=torch.int64) for key, value in encode(index).items()} for index in pick()
+    ]
+    return padding("pad_torch", "padding, torch tensors", features)
+
+
+def token_classification() -> Case:
+    features = []
+    for index in pick():
+        encoded = tokenizer()(corpus().texts[index], truncation=True, max_length=MAX_LENGTH)
+        words = encoded.word_ids(0)
+        first_piece = [word is not None and word != before for before, word in zip([None, *words], words, strict=False)]
+        # `tolist` makes every -100 an object of its own, as a row read from a data set has them.
+        labels = np.where(first_piece, corpus().labels[index], -100).tolist()
+        features.append({**encoded, "labels": labels})
+    return Case(
+        "token_classification",
+        "padding with token labels, Python lists",
+        transformers.DataCollatorForTokenClassification(tokenizer()),
+        quadrat.DataCollatorForTokenClassification(tokenizer()),
+        features,
+        120,
+    )
+
+
+def default_collator() -> Case:
+    return Case(
+        "default_collator",
+        "equal lengths of 128 with a label, Python lists",
+        transformers.default_data_collator,
+        quadrat.default_data_collator,
+        [
+            {**encode(index, max_length=128, padding="max_length"), "label": int(corpus().labels[index])}
+            for index in pick()
+        ],
+        40,
+    )
+
+
+def single_short_row() -> Case:
+    return padding("single_short_row", "padding, one row of 8 tokens", [encode(pick(1)[0], max_length=8)], 3)
+
+
+BUILDERS: dict[str, Callable[[], Case]] = {
+    build.__name__: build
+    for build in (pad_lists, pad_numpy, pad_torch, token_classification, default_collator, single_short_row)
+}
+
+
+def cases(names: Iterable[str] | None = None) -> list[Case]:
+    """Build the workloads of these names, or all of them."""
+    return [BUILDERS[name]() for name in names or BUILDERS]

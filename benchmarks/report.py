@@ -1,0 +1,165 @@
+"""Time every workload; print the table, and write it as JSON, Markdown and a picture.
+
+The times, the ratio and the target are of both collators called in turn; the ratio "alone" is of each by itself.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter
+from rich import box
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from cases import BUILDERS, Case
+from measure import compare, machine, rounded, terminal
+
+RESULTS = Path(__file__).parent / "results"
+TIMES = "\N{MULTIPLICATION SIGN}"
+INK, SOFT, BAR, MARK = "#222222", "#7a7a7a", "#3f74b5", "#c2410c"
+BAR_ALONE = "#b9cde5"
+
+
+def measure(case: Case, seconds: float) -> dict[str, Any]:
+    times = compare(case.reference, case.quadrat, case.features, seconds=seconds)
+    return {
+        "case": case.name,
+        "description": case.description,
+        "rows": len(case.features),
+        "tokens": sum(len(feature["input_ids"]) for feature in case.features),
+        "padded_tokens": case.reference(case.features)["input_ids"].numel(),
+        "target": case.target,
+        "met": None if case.target is None else times.median_of_ratios >= case.target,
+        **asdict(times),
+    }
+
+
+def microseconds(nanoseconds: float) -> str:
+    value = nanoseconds / 1e3
+    return f"{value:,.0f} µs" if value >= 1000 else f"{value:,.1f} µs"
+
+
+def times_as(ratio: float) -> str:
+    return f"{ratio:.0f}{TIMES}" if ratio >= 100 or ratio == int(ratio) else f"{ratio:.1f}{TIMES}"
+
+
+def target(result: dict[str, Any]) -> str:
+    if result["target"] is None:
+        return ""
+    return f"{times_as(result['target'])} {'met' if result['met'] else 'not met'}"
+
+
+def table(results: list[dict[str, Any]], style: box.Box) -> Table:
+    view = Table(box=style)
+    view.add_column("case", no_wrap=True)
+    for heading in ("rows", "tokens", "padded", "transformers", "quadrat", "ratio", "target", "alone"):
+        view.add_column(heading, justify="right")
+    for result in results:
+        view.add_row(
+            result["case"],
+            str(result["rows"]),
+            f"{result['tokens']:,}",
+            f"{result['padded_tokens']:,}",
+            microseconds(result["reference_median_ns"]),
+            microseconds(result["quadrat_median_ns"]),
+            times_as(result["median_of_ratios"]),
+            target(result),
+            times_as(result["ratio_alone"]),
+        )
+    return view
+
+
+def conditions(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['cpu']} (family {facts['cpu_family']}, model {facts['cpu_model']}), one thread, "
+        f"Python {facts['python']}, torch {facts['torch']}, NumPy {facts['numpy']}, "
+        f"transformers {facts['transformers']}, quadrat {facts['quadrat']}"
+    )
+
+
+def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
+    """Horizontal bars of the ratios of every case on a logarithmic axis, with a mark at the required ratio."""
+    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.72 * len(results)), layout="constrained")
+    bars = {
+        "median_of_ratios": (-0.19, BAR, "called in turn"),
+        "ratio_alone": (0.19, BAR_ALONE, "each alone, in warm caches"),
+    }
+    for name, (offset, colour, label) in bars.items():
+        for position, result in enumerate(results):
+            ratio = result[name]
+            axes.barh(position + offset, ratio - 1, left=1, height=0.36, color=colour, label="" if position else label)
+            # At the foot of the bar no mark of a required ratio can cross the number.
+            axes.annotate(
+                times_as(ratio),
+                (1, position + offset),
+                xytext=(5, -0.5),
+                textcoords="offset points",
+                va="center",
+                weight="bold",
+                color="white" if colour == BAR else INK,
+                fontsize=9.5,
+            )
+    required = [(position, result["target"]) for position, result in enumerate(results) if result["target"]]
+    for position, ratio in required:
+        axes.vlines(ratio, position - 0.44, position + 0.44, color=MARK, linewidth=2)
+    axes.set_yticks(range(len(results)), [f"{result['case']}\n{result['description']}" for result in results])
+    plt.setp(axes.get_yticklabels(), linespacing=1.3)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlim(1, 1.3 * max(max(result[name] for name in bars) for result in results))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
+    axes.tick_params(axis="y", length=0, labelsize=9)
+    axes.tick_params(axis="x", which="both", colors=SOFT, labelsize=9)
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color("#cccccc")
+    axes.vlines([], [], [], color=MARK, linewidth=2, label="required")
+    axes.legend(frameon=False, loc="lower right", fontsize=9, labelspacing=0.8)
+    axes.set_title("Times as fast as transformers' collator", loc="left", weight="bold", color=INK, pad=12)
+    figure.supxlabel(conditions(facts), fontsize=7, color=SOFT)
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
+def write(results: list[dict[str, Any]], out: Path) -> None:
+    """Write pad.json, pad.md and pad.png into `out`."""
+    facts = machine()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "pad.json").write_text(json.dumps(rounded({"machine": facts, "cases": results}), indent=2) + "\n")
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(table(results, box.MARKDOWN))
+    lines = [line.strip() for line in capture.get().splitlines()]
+    markdown = "\n".join(line for line in lines if line)
+    (out / "pad.md").write_text(f"{markdown}\n\nMedians; {conditions(facts)}.\n")
+    plot(results, facts, out / "pad.png")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", nargs="+", choices=BUILDERS, metavar="NAME", help="only these workloads")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time for the pairs of a workload (default: 2)")
+    parser.add_argument("--out", type=Path, help="folder of the results (default with all workloads: results/)")
+    arguments = parser.parse_args()
+    console = terminal()
+    # A selection must not replace the results of all workloads unless asked to.
+    out = arguments.out or (None if arguments.case else RESULTS)
+    names = track(arguments.case or list(BUILDERS), "Measuring", console=console, transient=True)
+    results = [measure(BUILDERS[name](), arguments.seconds) for name in names]
+    console.print(table(results, box.SIMPLE_HEAD))
+    if out is not None:
+        write(results, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+#include "allocate.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "../memory/block_cache.hpp"
+#include "kind_caster.hpp"
+#include "register.hpp"
+
+namespace quadrat {
+namespace {
+
+// What a tensor keeps alive: its block, and the shape the exchange struct points to.
+struct Owner {
+    dlpack::ManagedTensor managed{};
+    memory::Block block;
+    std::vector<std::int64_t> shape;
+
+    ~Owner() {
+        if (block.data != nullptr) {
+            memory::release(block);
+        }
+    }
+};
+
+dlpack::DataType data_type(Kind kind) {
+    const auto bits = static_cast<std::uint8_t>(8 * item_size(kind));
+    if (kind == Kind::bool_) {
+        return {dlpack::boolean, bits, 1};
+    }
+    if (is_float(kind)) {
+        return {dlpack::floating, bits, 1};
+    }
+    const bool has_sign = kind == Kind::int8 || kind == Kind::int16 || kind == Kind::int32 || kind == Kind::int64;
+    return {has_sign ? dlpack::signed_integer : dlpack::unsigned_integer, bits, 1};
+}
+
+// The bytes of an array of this shape; throws where no address space would do.
+std::size_t byte_size(const std::vector<std::int64_t>& shape, Kind kind) {
+    std::int64_t bytes = static_cast<std::int64_t>(item_size(kind));
+    for (const std::int64_t extent : shape) {
+        if (extent < 0 || (extent > 0 && bytes > std::numeric_limits<std::int64_t>::max() / extent)) {
+            throw py::value_error("no tensor has such a shape");
+        }
+        bytes *= extent;
+    }
+    return static_cast<std::size_t>(bytes);
+}
+
+py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape, Kind kind, void** data) {
+    auto owner = std::make_unique<Owner>();
+    owner->block = memory::acquire(byte_size(shape, kind));
+    if (owner->block.data == nullptr) {
+        throw std::bad_alloc();
+    }
+    owner->shape = std::move(shape);
+    dlpack::ManagedTensor& managed = owner->managed;
+    managed.version = {dlpack::abi_major, 0};
+    managed.context = owner.get();
+    managed.deleter = [](dlpack::ManagedTensor* self) { delete static_cast<Owner*>(self->context); };
+    managed.tensor.data = owner->block.data;
+    managed.tensor.device = {dlpack::device_cpu, 0};
+    managed.tensor.ndim = static_cast<std::int32_t>(owner->shape.size());
+    managed.tensor.dtype = data_type(kind);
+    managed.tensor.shape = owner->shape.data();
+    *data = owner->block.data;
+    void* object = nullptr;
+    if (interop.exchange()->tensor_to_object(&managed, &object) != 0) {
+        throw py::error_already_set();
+    }
+    // From here on the tensor owns the block and gives it back when it dies.
+    static_cast<void>(owner.release());
+    return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
+}
+
+py::dtype numpy_dtype(Kind kind) {
+    switch (kind) {
+        case Kind::bool_:
+            return py::dtype::of<bool>();
+        case Kind::int8:
+            return py::dtype::of<std::int8_t>();
+        case Kind::uint8:
+            return py::dtype::of<std::uint8_t>();
+        case Kind::int16:
+            return py::dtype::of<std::int16_t>();
+        case Kind::uint16:
+            return py::dtype::of<std::uint16_t>();
+        case Kind::int32:
+            return py::dtype::of<std::int32_t>();
+        case Kind::uint32:
+            return py::dtype::of<std::uint32_t>();
+        case Kind::int64:
+            return py::dtype::of<std::int64_t>();
+        case Kind::uint64:
+            return py::dtype::of<std::uint64_t>();
+        case Kind::float32:
+            return py::dtype::of<float>();
+        default:
+            return py::dtype::of<double>();
+    }
+}
+
+}  // namespace
+
+Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind) {
+    Allocation result;
+    if (framework == Framework::numpy) {
+        byte_size(shape, kind);
+        py::array array(numpy_dtype(kind), std::move(shape));
+        result.data = array.mutable_data();
+        result.array = std::move(array);
+    } else if (interop.exchange() != nullptr) {
+        result.array = empty_tensor(interop, std::move(shape), kind, &result.data);
+    } else {
+        const auto made = interop.make_tensor()(py::tuple(py::cast(shape)), kind).cast<py::tuple>();
+        result.array = made[0];
+        result.data = reinterpret_cast<void*>(made[1].cast<std::uintptr_t>());
+    }
+    return result;
+}
+
+void register_allocate(py::module_& m) {
+    m.def(
+        "allocate",
+        [](const Interop& interop, bool torch, const std::vector<std::int64_t>& shape, Kind kind) {
+            Allocation made = allocate(interop, torch ? Framework::torch : Framework::numpy, shape, kind);
+            return py::make_tuple(std::move(made.array), reinterpret_cast<std::uintptr_t>(made.data));
+        },
+        py::arg("interop"), py::arg("torch"), py::arg("shape"), py::arg("kind"));
+    m.def("cached_bytes", &memory::cached_bytes);
+    m.def("trim", &memory::trim);
+}
+
+}  // namespace quadrat

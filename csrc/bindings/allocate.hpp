@@ -1,0 +1,27 @@
+// Output arrays. Tensors stand on memory of the block cache and are made through torch's DLPack exchange API where torch
+// has it: no call into Python, and no page that was just given back to the kernel.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../kernels/kind.hpp"
+#include "interop.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+enum class Framework : std::uint8_t { numpy, torch };
+
+struct Allocation {
+    py::object array;
+    void* data = nullptr;
+};
+
+// An uninitialised, contiguous array in host memory. Throws bad_alloc, or ValueError for a shape no memory can hold.
+Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind);
+
+}  // namespace quadrat

@@ -1,0 +1,174 @@
+// Columns to memory: which kernel writes a column, and what is said when it does not go.
+#include "columns.hpp"
+
+#include <limits>
+#include <string>
+
+#include "../kernels/attention_mask.hpp"
+#include "../kernels/convert.hpp"
+#include "../kernels/copy_rows.hpp"
+#include "../kernels/fill_gaps.hpp"
+#include "decode.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr std::int64_t worth_releasing = 1 << 16;  // tokens: below this, giving up the GIL costs more than the copy
+
+Span<const std::int64_t> lengths_of(const Column& column) {
+    return {column.lengths.data(), static_cast<std::int64_t>(column.lengths.size())};
+}
+
+// copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
+Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out) {
+    Status status;
+    if (PyTuple_CheckExact(owner)) {
+        return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out);
+    }
+#ifdef Py_GIL_DISABLED
+    Py_BEGIN_CRITICAL_SECTION(owner);
+#endif
+    status = PyList_GET_SIZE(owner) == row.length
+                 ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item, row.length, row.kind, kind, out)
+                 : Status{Code::changed};
+#ifdef Py_GIL_DISABLED
+    Py_END_CRITICAL_SECTION();
+#endif
+    return status;
+}
+
+// One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
+Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                        std::int64_t out_size) {
+    for (std::int64_t i = 0; i < start.size; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const Row& row = column.rows[at];
+        if (row.length == 0) {
+            continue;
+        }
+        Status status;
+        if (row.data != nullptr) {
+            status = copy_rows({&row, 1}, {&start[i], 1}, kind, out, out_size);
+        } else if (start[i] < 0 || row.length > out_size - start[i]) {
+            status = {Code::row_too_long};
+        } else {
+            void* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
+            status = decode_row(column.owners[at].ptr(), row, kind, target);
+        }
+        if (!status) {
+            status.row = i;
+            return status;
+        }
+    }
+    return {};
+}
+
+Status copy_column(const Column& column, Span<const std::int64_t> start, Kind kind, void* out, std::int64_t out_size) {
+    if ((column.forms & (form_list | form_tuple)) != 0) {
+        return copy_python_rows(column, start, kind, out, out_size);
+    }
+    const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
+    if (column.total < worth_releasing) {
+        return copy_rows(rows, start, kind, out, out_size);
+    }
+    const py::gil_scoped_release release;  // a long copy between raw pointers
+    return copy_rows(rows, start, kind, out, out_size);
+}
+
+// One element of `kind` from a Python number; false when it does not fit.
+bool encode(const py::handle& value, Kind kind, void* out) {
+    Kind source{};
+    if (!value || !number_kind(value.ptr(), &source)) {
+        return false;
+    }
+    PyObject* const item = value.ptr();
+    return static_cast<bool>(decode_numbers(&item, 1, source, kind, out));
+}
+
+bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
+
+}  // namespace
+
+std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
+    const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
+    for (std::size_t i = 0; i < one.size() && i < two.size(); ++i) {
+        if (one[i] != two[i]) {
+            return static_cast<std::int64_t>(i);
+        }
+    }
+    return -1;
+}
+
+Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left,
+                    const py::handle& value) const {
+    const Column& column = at(index);
+    const auto count = static_cast<std::int64_t>(column.rows.size());
+    const Side side = left ? Side::left : Side::right;
+    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+        return {Code::wrong_type};
+    }
+    if (width < 0 || (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count)) {
+        return {Code::bad_argument};
+    }
+    std::vector<std::int64_t> start(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t length = column.lengths[static_cast<std::size_t>(i)];
+        if (length > width) {
+            return {Code::row_too_long, i};
+        }
+        start[static_cast<std::size_t>(i)] = padded_start(i, length, width, side);
+    }
+    std::uint64_t fill = 0;
+    const bool gaps = column.min_length < width;
+    if (gaps && !encode(value, kind, &fill)) {
+        return {Code::out_of_range};
+    }
+    Status status = copy_column(column, {start.data(), count}, kind, out, count * width);
+    if (status && gaps) {
+        status = fill_gaps(lengths_of(column), width, side, kind, &fill, out);
+    }
+    return status;
+}
+
+Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
+    const Column& column = at(index);
+    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+        return {Code::wrong_type};
+    }
+    std::vector<std::int64_t> start;
+    start.reserve(column.rows.size());
+    std::int64_t offset = 0;
+    for (const std::int64_t length : column.lengths) {
+        start.push_back(offset);
+        offset += length;
+    }
+    return copy_column(column, {start.data(), static_cast<std::int64_t>(start.size())}, kind, out, out_size);
+}
+
+Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
+    const Column& column = at(index);
+    if (!only(column, form_number)) {
+        return {Code::wrong_type};
+    }
+    for (std::size_t i = 0; i < column.owners.size(); ++i) {
+        PyObject* const item = column.owners[i].ptr();
+        char* const target = static_cast<char*>(out) + i * item_size(kind);
+        Status status = decode_numbers(&item, 1, column.rows[i].kind, kind, target);
+        if (!status) {
+            status.row = static_cast<std::int64_t>(i);
+            return status;
+        }
+    }
+    return {};
+}
+
+Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const {
+    return quadrat::attention_mask(lengths_of(at(index)), width, left ? Side::left : Side::right, kind, out);
+}
+
+void Columns::lengths(std::size_t index, std::uintptr_t out) const {
+    const Column& column = at(index);
+    std::copy(column.lengths.begin(), column.lengths.end(), reinterpret_cast<std::int64_t*>(out));
+}
+
+}  // namespace quadrat

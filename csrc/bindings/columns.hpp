@@ -1,0 +1,101 @@
+// Columns: the ragged columns of a batch as rows (pointer, length, kind) that keep what they point into alive.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../kernels/row.hpp"
+#include "../kernels/span.hpp"
+#include "../kernels/status.hpp"
+#include "allocate.hpp"
+#include "interop.hpp"
+#include "kind_caster.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// What one value of a feature is; a column's `forms` is the union over its rows. Mirrored in python/quadrat/ingest.py.
+enum Form : std::uint32_t {
+    form_list = 1,
+    form_tuple = 2,
+    form_array = 4,   // numpy.ndarray of one dimension
+    form_tensor = 8,  // torch.Tensor of one dimension in host memory
+    form_number = 16,
+    form_other = 32,
+};
+
+// What a step of Columns::run does with its column. Mirrored in python/quadrat/ingest.py.
+enum class Action : std::uint8_t {
+    pad,      // to the width of the batch
+    pad_own,  // to its own longest row, rounded up to a multiple
+    stack,    // rows of equal length as they are
+    numbers,  // one number per row
+    mask,     // the attention mask of its rows
+    hold,     // None, a place for what Python puts there
+};
+
+struct Column {
+    std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
+    std::vector<Row> rows;           // data is null for Python lists, tuples and numbers: their owner is read
+    std::vector<std::int64_t> lengths;
+    std::uint32_t forms = 0;
+    std::uint32_t first_form = 0;
+    std::uint32_t kinds = 0;  // one bit per Kind seen among the rows that are not empty
+    std::int64_t min_length = 0;
+    std::int64_t max_length = 0;
+    std::int64_t total = 0;
+
+    explicit Column(std::int64_t rows_expected);
+    void add(py::object owner, const Row& row, std::uint32_t form);
+};
+
+// The shape of a padded batch, as far as its steps share it.
+struct Shape {
+    std::int64_t width;
+    std::int64_t multiple_of;
+    bool left;
+};
+
+class Columns {
+public:
+    std::vector<Column> columns;
+
+    const Column& at(std::size_t index) const { return columns.at(index); }
+
+    // One value per row, each a list, tuple, array, tensor or number.
+    void add_values(const py::object& values, const Interop& interop);
+    // Rows that are slices of flat values: offsets has count + 1 entries, `inner` elements make one token.
+    void add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
+                    std::int64_t count, std::int64_t inner);
+
+    // (forms, first form, kinds, shortest, longest, total) of a column.
+    py::tuple describe(std::size_t index) const;
+    // What a decision about this batch can depend on, column by column, as one hashable object: forms, first form,
+    // kinds, and whether all rows are equally long, as long as those of column `main`, and as long as `width`.
+    py::bytes signature(std::size_t main, std::int64_t width) const;
+    // Carries out a decision: one step (name, index, action, kind) per output, in order; see Action. `values` gives what
+    // fills the gaps of a name. Returns the outputs by name, or (step, code, row, position) of the first that did not go.
+    py::object run(const py::tuple& steps, const py::dict& values, const Interop& interop, Framework framework,
+                   const Shape& shape) const;
+    std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
+    // The first row in which two columns differ in length, or -1.
+    std::int64_t first_difference(std::size_t a, std::size_t b) const;
+
+    // The writers write to memory of the caller.
+    Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left, const py::handle& value) const;
+    Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
+    Status numbers(std::size_t index, void* out, Kind kind) const;
+    Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const;
+    void lengths(std::size_t index, std::uintptr_t out) const;
+};
+
+// One column per name from a list of features; None when a feature lacks a name or is no mapping. `names`: None to take
+// the keys of the first feature, which then is a dict. Returns (names, Columns).
+py::object collect(const py::object& features, const py::object& names, const Interop& interop);
+
+void register_columns(py::module_& m);
+
+}  // namespace quadrat

@@ -1,0 +1,246 @@
+// Features to columns: the only code that asks what kind of Python object a row is.
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "columns.hpp"
+#include "decode.hpp"
+
+namespace quadrat {
+
+Column::Column(std::int64_t rows_expected) {
+    owners.reserve(static_cast<std::size_t>(rows_expected));
+    rows.reserve(static_cast<std::size_t>(rows_expected));
+    lengths.reserve(static_cast<std::size_t>(rows_expected));
+}
+
+void Column::add(py::object owner, const Row& row, std::uint32_t form) {
+    min_length = rows.empty() ? row.length : std::min(min_length, row.length);
+    max_length = std::max(max_length, row.length);
+    first_form = rows.empty() ? form : first_form;
+    forms |= form;
+    kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
+    total += row.length;
+    rows.push_back(row);
+    lengths.push_back(row.length);
+    owners.push_back(std::move(owner));
+}
+
+namespace {
+
+bool array_kind(char letter, std::int64_t bytes, Kind* out) {
+    const auto pick = [&](Kind one, Kind two, Kind four, Kind eight) {
+        *out = bytes == 1 ? one : bytes == 2 ? two : bytes == 4 ? four : eight;
+        return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
+    };
+    switch (letter) {
+        case 'b':
+            *out = Kind::bool_;
+            return bytes == 1;
+        case 'i':
+            return pick(Kind::int8, Kind::int16, Kind::int32, Kind::int64);
+        case 'u':
+            return pick(Kind::uint8, Kind::uint16, Kind::uint32, Kind::uint64);
+        case 'f':
+            *out = bytes == 4 ? Kind::float32 : Kind::float64;
+            return bytes == 4 || bytes == 8;
+        default:
+            return false;
+    }
+}
+
+bool view_array(PyObject* object, Row* row) {
+    const auto array = py::reinterpret_borrow<py::array>(object);
+    const py::dtype dtype = array.dtype();
+    const char order = dtype.byteorder();
+    if (array.ndim() != 1 || (order != '=' && order != '|') || !array_kind(dtype.kind(), dtype.itemsize(), &row->kind)) {
+        return false;
+    }
+    row->data = array.data();
+    row->length = array.shape(0);
+    row->stride = array.strides(0);
+    return true;
+}
+
+bool view_tensor(PyObject* object, const Interop& interop, Row* row) {
+    if (interop.exchange() == nullptr) {
+        const py::object seen = interop.describe()(py::handle(object));
+        if (seen.is_none()) {
+            return false;
+        }
+        const auto fields = seen.cast<std::tuple<std::uintptr_t, std::int64_t, std::int64_t, int>>();
+        row->data = reinterpret_cast<const void*>(std::get<0>(fields));
+        row->length = std::get<1>(fields);
+        row->stride = std::get<2>(fields);
+        row->kind = static_cast<Kind>(std::get<3>(fields));
+        return true;
+    }
+    dlpack::Tensor view{};
+    if (interop.exchange()->view_of_object(object, &view) != 0) {
+        PyErr_Clear();  // sparse, meta and other tensors without memory of their own: the reference's business
+        return false;
+    }
+    const char letter = view.dtype.code == dlpack::signed_integer     ? 'i'
+                        : view.dtype.code == dlpack::unsigned_integer ? 'u'
+                        : view.dtype.code == dlpack::floating         ? 'f'
+                        : view.dtype.code == dlpack::boolean          ? 'b'
+                                                                      : '?';
+    if (view.device.type != dlpack::device_cpu || view.ndim != 1 || view.dtype.lanes != 1 ||
+        !array_kind(letter, view.dtype.bits / 8, &row->kind)) {
+        return false;
+    }
+    // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
+    // that records gradients is more than its numbers.
+    const py::handle tensor(object);
+    if (letter == 'f' && (tensor.attr("requires_grad").cast<bool>() || tensor.attr("is_neg")().cast<bool>())) {
+        return false;
+    }
+    row->data = static_cast<const char*>(view.data) + view.byte_offset;
+    row->length = view.shape[0];
+    row->stride = (view.strides == nullptr ? 1 : view.strides[0]) * static_cast<std::int64_t>(item_size(row->kind));
+    return true;
+}
+
+// A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
+py::object item_of(PyObject* sequence, Py_ssize_t i) {
+    auto item = py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, i));
+    if (!item) {
+        PyErr_Clear();
+    }
+    return item;
+}
+
+// The row in `object` and its form; anything unknown is form_other with length 0.
+std::uint32_t view(PyObject* object, const Interop& interop, Row* row) {
+    *row = Row{};
+    if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
+        const bool list = PyList_CheckExact(object);
+        row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
+        if (row->length > 0) {
+            const py::object first = item_of(object, 0);
+            if (!first || !number_kind(first.ptr(), &row->kind)) {
+                *row = Row{};
+                return form_other;
+            }
+        }
+        return list ? form_list : form_tuple;
+    }
+    if (number_kind(object, &row->kind)) {
+        row->length = 1;
+        return form_number;
+    }
+    if (interop.is_ndarray(object)) {
+        return view_array(object, row) ? form_array : form_other;
+    }
+    if (interop.is_tensor(object)) {
+        return view_tensor(object, interop, row) ? form_tensor : form_other;
+    }
+    return form_other;
+}
+
+// A new reference to mapping[name], or null with no error set.
+PyObject* lookup(PyObject* mapping, PyObject* name) {
+    PyObject* found = nullptr;
+    if (PyDict_CheckExact(mapping)) {
+#if PY_VERSION_HEX >= 0x030D0000
+        PyDict_GetItemRef(mapping, name, &found);
+#else
+        found = PyDict_GetItemWithError(mapping, name);
+        Py_XINCREF(found);
+#endif
+    } else {
+        found = PyObject_GetItem(mapping, name);
+    }
+    if (found == nullptr) {
+        PyErr_Clear();  // the reference raises this user's error again, in its own words
+    }
+    return found;
+}
+
+}  // namespace
+
+void Columns::add_values(const py::object& values, const Interop& interop) {
+    if (!PyList_CheckExact(values.ptr()) && !PyTuple_CheckExact(values.ptr())) {
+        throw py::type_error("rows must be a list or tuple");
+    }
+    const Py_ssize_t count = PySequence_Size(values.ptr());
+    Column column(count);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        py::object object = item_of(values.ptr(), i);
+        if (!object) {
+            throw py::value_error("the list of rows changed while it was read");
+        }
+        Row row;
+        const std::uint32_t form = view(object.ptr(), interop, &row);
+        column.add(std::move(object), row, form);
+    }
+    columns.push_back(std::move(column));
+}
+
+void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
+                         std::int64_t count, std::int64_t inner) {
+    const auto* const bound = reinterpret_cast<const std::int64_t*>(offsets);
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    Column column(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (bound[i] < 0 || bound[i + 1] < bound[i] || bound[i + 1] > values_size) {
+            throw py::value_error("offsets must rise from 0 and stay within the values: row " + std::to_string(i) +
+                                  " runs from " + std::to_string(bound[i]) + " to " + std::to_string(bound[i + 1]) +
+                                  " of " + std::to_string(values_size));
+        }
+        Row row;
+        row.data = reinterpret_cast<const void*>(values + static_cast<std::uintptr_t>(bound[i] * inner * item));
+        row.length = (bound[i + 1] - bound[i]) * inner;
+        row.stride = item;
+        row.kind = kind;
+        column.add(py::object(), row, form_array);
+    }
+    columns.push_back(std::move(column));
+}
+
+py::object collect(const py::object& features, const py::object& names, const Interop& interop) {
+    if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
+        return py::none();
+    }
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    py::object keys = names;
+    auto result = std::make_unique<Columns>();
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        // Asked for one by one: a mapping's own __getitem__ may run any code, also code that shortens the batch.
+        py::object feature = item_of(features.ptr(), i);
+        if (!feature) {
+            return py::none();
+        }
+        if (interop.is_wrapper(feature.ptr())) {
+            feature = feature.attr("data");
+        }
+        if (i == 0) {
+            if (keys.is_none()) {
+                if (!PyDict_CheckExact(feature.ptr())) {
+                    return py::none();
+                }
+                keys = py::reinterpret_steal<py::object>(PyDict_Keys(feature.ptr()));
+            }
+            keys = py::tuple(keys);
+            result->columns.reserve(py::len(keys));
+            for (std::size_t c = 0; c < py::len(keys); ++c) {
+                result->columns.emplace_back(count);
+            }
+        }
+        for (std::size_t c = 0; c < result->columns.size(); ++c) {
+            auto value = py::reinterpret_steal<py::object>(
+                lookup(feature.ptr(), PyTuple_GET_ITEM(keys.ptr(), static_cast<Py_ssize_t>(c))));
+            if (!value) {
+                return py::none();
+            }
+            Row row;
+            const std::uint32_t form = view(value.ptr(), interop, &row);
+            result->columns[c].add(std::move(value), row, form);
+        }
+    }
+    return count == 0 ? py::object(py::none()) : py::make_tuple(keys, std::move(result));
+}
+
+}  // namespace quadrat

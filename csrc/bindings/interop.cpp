@@ -1,0 +1,37 @@
+#include "interop.hpp"
+
+#include <utility>
+
+namespace quadrat {
+
+Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
+                 py::object describe, py::object make_tensor)
+    : ndarray_(std::move(ndarray)),
+      wrapper_(std::move(wrapper)),
+      tensor_(std::move(tensor)),
+      describe_(std::move(describe)),
+      make_tensor_(std::move(make_tensor)) {
+    if (exchange.is_none()) {
+        return;
+    }
+    const void* const pointer = PyCapsule_GetPointer(exchange.ptr(), dlpack::capsule_name);
+    if (pointer == nullptr) {
+        throw py::error_already_set();
+    }
+    const auto* const api = static_cast<const dlpack::ExchangeApi*>(pointer);
+    // Another major version may order its fields otherwise: then the slower way serves.
+    if (api->header.version.major == dlpack::abi_major && api->view_of_object != nullptr &&
+        api->tensor_to_object != nullptr) {
+        exchange_ = api;
+    }
+}
+
+void register_interop(py::module_& m) {
+    py::class_<Interop>(m, "Interop")
+        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object>(), py::arg("ndarray"),
+             py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
+             py::arg("make_tensor"))
+        .def_property_readonly("has_exchange", &Interop::has_exchange);
+}
+
+}  // namespace quadrat

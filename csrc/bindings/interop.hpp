@@ -1,0 +1,38 @@
+// The Python types ingest recognises, handed in from Python so that _core imports neither NumPy's nor torch's headers.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "dlpack.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+class Interop {
+public:
+    // ndarray: numpy.ndarray. wrapper: a Mapping class whose `.data` is a dict (BatchEncoding), or None.
+    // tensor: torch.Tensor, or None when torch is not loaded. exchange: torch's DLPack exchange capsule, or None.
+    // Where there is no capsule: describe(tensor) gives (address, length, stride in bytes, kind) or None, and
+    // make_tensor(shape, kind) gives (tensor, address).
+    Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
+            py::object make_tensor);
+
+    bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
+    bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
+    bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
+    bool has_exchange() const { return exchange_ != nullptr; }
+
+    const dlpack::ExchangeApi* exchange() const { return exchange_; }
+    const py::object& describe() const { return describe_; }
+    const py::object& make_tensor() const { return make_tensor_; }
+
+private:
+    // None is nobody's type, so it serves as "not there".
+    py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_;
+    const dlpack::ExchangeApi* exchange_ = nullptr;
+};
+
+void register_interop(py::module_& m);
+
+}  // namespace quadrat

@@ -1,0 +1,15 @@
+// One register function per concept; module.cpp calls them and does nothing else.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+void register_allocate(py::module_& m);
+void register_columns(py::module_& m);
+void register_config(py::module_& m);
+void register_interop(py::module_& m);
+
+}  // namespace quadrat

@@ -1,0 +1,125 @@
+#include "convert.hpp"
+
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "simd.hpp"
+
+namespace quadrat {
+namespace {
+
+template <typename T, typename S>
+constexpr bool always_fits() {
+    if constexpr (std::is_floating_point_v<T>) {
+        return true;
+    } else {
+        using TL = std::numeric_limits<T>;
+        using SL = std::numeric_limits<S>;
+        return TL::digits >= SL::digits && (TL::is_signed || !SL::is_signed);
+    }
+}
+
+template <typename T>
+constexpr bool is_negative(T value) {
+    if constexpr (std::is_signed_v<T>) {
+        return value < T{0};
+    } else {
+        return false;
+    }
+}
+
+// Not a template: target_clones needs a function of its own for each pair. The check has no branch, so the loop
+// vectorises; a value fits when it survives the way back with its sign.
+#define QUADRAT_CONVERT(S, T)                                                                         \
+    QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) {  \
+        const S##_t* const in = static_cast<const S##_t*>(source);                                    \
+        T##_t* const out = static_cast<T##_t*>(target);                                               \
+        bool fits = true;                                                                             \
+        for (std::int64_t i = 0; i < count; ++i) {                                                    \
+            const T##_t value = static_cast<T##_t>(in[i]);                                            \
+            if constexpr (!always_fits<T##_t, S##_t>()) {                                             \
+                fits &= static_cast<S##_t>(value) == in[i] && is_negative(value) == is_negative(in[i]); \
+            }                                                                                         \
+            out[i] = value;                                                                           \
+        }                                                                                             \
+        return fits;                                                                                  \
+    }
+
+using bool_t = std::uint8_t;  // one byte, 0 or 1, as NumPy and torch store it
+using int8_t = std::int8_t;
+using uint8_t = std::uint8_t;
+using int16_t = std::int16_t;
+using uint16_t = std::uint16_t;
+using int32_t = std::int32_t;
+using uint32_t = std::uint32_t;
+using int64_t = std::int64_t;
+using uint64_t = std::uint64_t;
+using float32_t = float;
+using float64_t = double;
+
+#define QUADRAT_CONVERT_ALL_TO(T) \
+    QUADRAT_CONVERT(int8, T)      \
+    QUADRAT_CONVERT(uint8, T)     \
+    QUADRAT_CONVERT(int16, T)     \
+    QUADRAT_CONVERT(uint16, T)    \
+    QUADRAT_CONVERT(int32, T)     \
+    QUADRAT_CONVERT(uint32, T)    \
+    QUADRAT_CONVERT(int64, T)     \
+    QUADRAT_CONVERT(uint64, T)
+
+QUADRAT_CONVERT_ALL_TO(int8)
+QUADRAT_CONVERT_ALL_TO(uint8)
+QUADRAT_CONVERT_ALL_TO(int16)
+QUADRAT_CONVERT_ALL_TO(uint16)
+QUADRAT_CONVERT_ALL_TO(int32)
+QUADRAT_CONVERT_ALL_TO(uint32)
+QUADRAT_CONVERT_ALL_TO(int64)
+QUADRAT_CONVERT_ALL_TO(uint64)
+QUADRAT_CONVERT_ALL_TO(float32)
+QUADRAT_CONVERT_ALL_TO(float64)
+QUADRAT_CONVERT(float64, float32)
+QUADRAT_CONVERT(float32, float64)
+
+template <int bytes>
+bool copy(const void* source, void* target, std::int64_t count) {
+    if (count > 0) {
+        std::memcpy(target, source, static_cast<std::size_t>(count) * bytes);
+    }
+    return true;
+}
+
+#define QUADRAT_INT_ROW(S)                                                                                          \
+    {                                                                                                               \
+        nullptr, convert_##S##_to_int8, convert_##S##_to_uint8, convert_##S##_to_int16, convert_##S##_to_uint16,    \
+            convert_##S##_to_int32, convert_##S##_to_uint32, convert_##S##_to_int64, convert_##S##_to_uint64,       \
+            convert_##S##_to_float32, convert_##S##_to_float64                                                      \
+    }
+
+constexpr Convert table[kind_count][kind_count] = {
+    QUADRAT_INT_ROW(uint8),  // bool: the bytes 0 and 1 read as numbers
+    QUADRAT_INT_ROW(int8),
+    QUADRAT_INT_ROW(uint8),
+    QUADRAT_INT_ROW(int16),
+    QUADRAT_INT_ROW(uint16),
+    QUADRAT_INT_ROW(int32),
+    QUADRAT_INT_ROW(uint32),
+    QUADRAT_INT_ROW(int64),
+    QUADRAT_INT_ROW(uint64),
+    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+     convert_float32_to_float64},
+    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, convert_float64_to_float32,
+     nullptr},
+};
+
+}  // namespace
+
+Convert find_convert(Kind source, Kind target) {
+    if (source == target) {
+        constexpr Convert copies[9] = {nullptr, copy<1>, copy<2>, nullptr, copy<4>, nullptr, nullptr, nullptr, copy<8>};
+        return copies[item_size(source)];
+    }
+    return table[static_cast<int>(source)][static_cast<int>(target)];
+}
+
+}  // namespace quadrat

@@ -1,0 +1,62 @@
+#include "copy_rows.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "convert.hpp"
+
+namespace quadrat {
+namespace {
+
+// Strided or misaligned rows are gathered into a small buffer first, so that only contiguous, aligned runs convert.
+constexpr std::int64_t block = 256;
+
+bool gather(const Row& row, Convert convert, std::size_t out_item, char* out) {
+    alignas(64) char buffer[block * 8];
+    const std::size_t item = item_size(row.kind);
+    for (std::int64_t done = 0; done < row.length; done += block) {
+        const std::int64_t count = std::min(block, row.length - done);
+        const char* source = static_cast<const char*>(row.data) + done * row.stride;
+        for (std::int64_t k = 0; k < count; ++k) {
+            std::memcpy(buffer + static_cast<std::size_t>(k) * item, source + k * row.stride, item);
+        }
+        if (!convert(buffer, out + static_cast<std::size_t>(done) * out_item, count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_kind, void* out,
+                 std::int64_t out_size) {
+    const std::size_t out_item = item_size(out_kind);
+    for (std::int64_t i = 0; i < rows.size; ++i) {
+        const Row& row = rows[i];
+        if (row.length == 0) {
+            continue;
+        }
+        if (start[i] < 0 || start[i] > out_size) {
+            return {Code::bad_start, i};
+        }
+        if (row.length < 0 || row.length > out_size - start[i]) {
+            return {Code::row_too_long, i};
+        }
+        const Convert convert = find_convert(row.kind, out_kind);
+        if (convert == nullptr) {
+            return {Code::no_conversion, i};
+        }
+        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * out_item;
+        const std::size_t item = item_size(row.kind);
+        const bool plain = (row.stride == static_cast<std::int64_t>(item) || row.length == 1) &&
+                           reinterpret_cast<std::uintptr_t>(row.data) % item == 0;
+        const bool fits = plain ? convert(row.data, target, row.length) : gather(row, convert, out_item, target);
+        if (!fits) {
+            return {Code::out_of_range, i};
+        }
+    }
+    return {};
+}
+
+}  // namespace quadrat

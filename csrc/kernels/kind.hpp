@@ -1,0 +1,38 @@
+// Element kinds: the numeric types a row or an output can hold. The order is part of the interface with Python
+// (python/quadrat/kinds.py lists the same names in the same order, and a test compares them).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quadrat {
+
+enum class Kind : std::uint8_t {
+    bool_,
+    int8,
+    uint8,
+    int16,
+    uint16,
+    int32,
+    uint32,
+    int64,
+    uint64,
+    float32,
+    float64,
+};
+
+inline constexpr int kind_count = 11;
+inline constexpr const char* kind_names[kind_count] = {"bool",   "int8",  "uint8",  "int16",   "uint16", "int32",
+                                                       "uint32", "int64", "uint64", "float32", "float64"};
+
+inline constexpr std::size_t item_size(Kind kind) {
+    constexpr std::size_t sizes[kind_count] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
+    return sizes[static_cast<int>(kind)];
+}
+
+inline constexpr bool is_float(Kind kind) { return kind == Kind::float32 || kind == Kind::float64; }
+
+// Integers in the sense of the kernels: everything that holds whole numbers, bool excluded.
+inline constexpr bool is_int(Kind kind) { return kind != Kind::bool_ && !is_float(kind); }
+
+}  // namespace quadrat

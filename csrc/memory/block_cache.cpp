@@ -1,0 +1,142 @@
+#include "block_cache.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+
+#include <cstdint>
+#endif
+
+namespace quadrat::memory {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t slots = 64;
+
+// Waiting blocks, the longest waiting first.
+struct Cache {
+    std::atomic_flag busy = ATOMIC_FLAG_INIT;
+    std::array<Block, slots> blocks{};
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+
+    Block take(std::size_t index) {
+        const Block block = blocks[index];
+        std::move(blocks.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+                  blocks.begin() + static_cast<std::ptrdiff_t>(count), blocks.begin() + static_cast<std::ptrdiff_t>(index));
+        --count;
+        bytes -= block.size;
+        return block;
+    }
+};
+
+// Never destroyed: tensors may be freed while the process exits.
+Cache& cache() {
+    static Cache& instance = *new Cache;
+    return instance;
+}
+
+class TryGuard {
+public:
+    explicit TryGuard(Cache& cache) : cache_(cache), held_(!cache.busy.test_and_set(std::memory_order_acquire)) {}
+    ~TryGuard() {
+        if (held_) {
+            cache_.busy.clear(std::memory_order_release);
+        }
+    }
+    TryGuard(const TryGuard&) = delete;
+    TryGuard& operator=(const TryGuard&) = delete;
+    explicit operator bool() const { return held_; }
+
+private:
+    Cache& cache_;
+    bool held_;
+};
+
+Block allocate(std::size_t size) {
+    void* const data = ::operator new(size, std::align_val_t{alignment}, std::nothrow);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    // One fault for 2 MiB instead of 512. Advice only: where it is refused, small pages serve.
+    if (size >= 2 * huge_page && data != nullptr) {
+        constexpr std::uintptr_t page = 4096;
+        const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(data) + page - 1) & ~(page - 1);
+        const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(data) + size) & ~(page - 1);
+        madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+    }
+#endif
+    return {data, data == nullptr ? 0 : size};
+}
+
+void free_block(Block block) { ::operator delete(block.data, std::align_val_t{alignment}); }
+
+}  // namespace
+
+Block acquire(std::size_t size) {
+    size = std::max(size, alignment);
+    if (size >= smallest_cached && size <= largest_cached) {
+        Cache& all = cache();
+        const TryGuard guard(all);
+        if (guard) {
+            // The smallest that is large enough, but none that would waste more than it holds.
+            std::size_t best = slots;
+            for (std::size_t i = 0; i < all.count; ++i) {
+                const std::size_t have = all.blocks[i].size;
+                if (have >= size && have / 2 <= size && (best == slots || have < all.blocks[best].size)) {
+                    best = i;
+                }
+            }
+            if (best != slots) {
+                return all.take(best);
+            }
+        }
+    }
+    return allocate(size);
+}
+
+void release(Block block) {
+    std::array<Block, slots> evicted{};
+    std::size_t evictions = 0;
+    bool kept = false;
+    Cache& all = cache();
+    {
+        const TryGuard guard(all);
+        if (guard && block.size >= smallest_cached && block.size <= largest_cached) {
+            while (all.count == slots || all.bytes + block.size > most_cached) {
+                evicted[evictions++] = all.take(0);
+            }
+            all.blocks[all.count++] = block;
+            all.bytes += block.size;
+            kept = true;
+        }
+    }
+    std::for_each(evicted.begin(), evicted.begin() + static_cast<std::ptrdiff_t>(evictions), free_block);
+    if (!kept) {
+        free_block(block);
+    }
+}
+
+std::size_t cached_bytes() {
+    Cache& all = cache();
+    const TryGuard guard(all);
+    return guard ? all.bytes : 0;
+}
+
+void trim() {
+    std::array<Block, slots> taken{};
+    std::size_t count = 0;
+    Cache& all = cache();
+    {
+        const TryGuard guard(all);
+        while (guard && all.count > 0) {
+            taken[count++] = all.take(0);
+        }
+    }
+    std::for_each(taken.begin(), taken.begin() + static_cast<std::ptrdiff_t>(count), free_block);
+}
+
+}  // namespace quadrat::memory

@@ -1,0 +1,63 @@
+"""Drop-in, bit-identical, compiled replacements for the transformers data collators.
+
+Importing quadrat imports neither torch nor transformers: names load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from quadrat._core import __version__
+
+if TYPE_CHECKING:
+    from quadrat.collators.default import DefaultDataCollator, default_data_collator
+    from quadrat.collators.padding import DataCollatorWithPadding
+    from quadrat.collators.token_classification import DataCollatorForTokenClassification
+    from quadrat.config import show_config
+    from quadrat.ops.mask import attention_mask
+    from quadrat.ops.pad import pad
+    from quadrat.ragged import Ragged
+
+__all__ = [
+    "DataCollatorForTokenClassification",
+    "DataCollatorWithPadding",
+    "DefaultDataCollator",
+    "Ragged",
+    "__version__",
+    "attention_mask",
+    "default_data_collator",
+    "pad",
+    "show_config",
+]
+
+_HOMES = {
+    "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
+    "DataCollatorWithPadding": "quadrat.collators.padding",
+    "DefaultDataCollator": "quadrat.collators.default",
+    "Ragged": "quadrat.ragged",
+    "attention_mask": "quadrat.ops.mask",
+    "default_data_collator": "quadrat.collators.default",
+    "pad": "quadrat.ops.pad",
+    "show_config": "quadrat.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
+    try:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name in ("torch", "transformers"):
+            raise ModuleNotFoundError(
+                f"quadrat.{name} needs {error.name}: install it with `pip install quadrat[transformers]`",
+                name=error.name,
+            ) from error
+        raise
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

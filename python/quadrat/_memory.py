@@ -1,0 +1,159 @@
+"""Raw addresses, element kinds and allocation: the only module that knows where an array's memory is.
+
+A *kind* is the number of an element type in ``_core.kinds``; it is what the kernels are told in place of a dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from quadrat import _core
+
+if TYPE_CHECKING:
+    import torch
+
+Framework = Literal["np", "pt"]
+
+KINDS: tuple[str, ...] = _core.kinds
+BOOL = KINDS.index("bool")
+INT64 = KINDS.index("int64")
+FLOAT32 = KINDS.index("float32")
+FLOAT64 = KINDS.index("float64")
+
+_DTYPES = tuple(np.dtype(name) for name in KINDS)
+_KIND_OF_DTYPE = {dtype: kind for kind, dtype in enumerate(_DTYPES)}
+
+
+def is_tensor(value: object) -> bool:
+    """Whether `value` is a torch tensor; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+class NotOnCpu(RuntimeError):
+    """An allocation landed on a device the CPU kernels cannot write to."""
+
+
+class _Torch:
+    """What is needed of torch, looked up once it is needed: the dtype of each kind, and two names."""
+
+    @functools.cached_property
+    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
+        import torch
+
+        return tuple(getattr(torch, name, None) for name in KINDS)
+
+    @functools.cached_property
+    def tensor(self) -> type[torch.Tensor]:
+        import torch
+
+        return torch.Tensor
+
+    @functools.cached_property
+    def empty(self) -> Callable[..., torch.Tensor]:
+        import torch
+
+        return torch.empty
+
+    def __getitem__(self, kind: int) -> torch.dtype:
+        dtype = self._dtypes[kind]
+        if dtype is None:
+            raise TypeError(f"this torch has no dtype {KINDS[kind]}")
+        return dtype
+
+    def kind(self, dtype: torch.dtype) -> int | None:
+        return self._dtypes.index(dtype) if dtype in self._dtypes else None
+
+
+_torch = _Torch()
+
+
+def kind_of(dtype: Any) -> int:
+    """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes.
+
+    Raises:
+        TypeError: when no kernel knows the dtype.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dtype, torch.dtype):
+        kind = _torch.kind(dtype)
+    else:
+        kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
+    if kind is None:
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}")
+    return kind
+
+
+def default_float_kind(framework: Framework) -> int | None:
+    """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
+    if framework == "np":
+        return FLOAT64
+    import torch
+
+    return _torch.kind(torch.get_default_dtype())
+
+
+def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
+    """An uninitialised contiguous array ("np") or CPU tensor ("pt"), and the address of its first element."""
+    if framework == "pt":
+        import torch  # noqa: F401 - interop looks at the libraries loaded so far
+    return _core.allocate(interop(), framework == "pt", shape, kind)
+
+
+def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
+    tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
+    return tensor, tensor.data_ptr()
+
+
+def require_cpu_default() -> None:
+    """Checks that torch makes its tensors on the CPU unless told otherwise, as the kernels do.
+
+    Raises:
+        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
+    """
+    probe = _torch.empty(0)
+    if type(probe) is not _torch.tensor or not probe.is_cpu:
+        raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
+
+
+@functools.cache
+def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
+    tensor = sys.modules["torch"].Tensor if torch_loaded else None
+    exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
+    wrapper = None
+    if transformers_loaded:
+        from transformers import BatchEncoding
+
+        wrapper = BatchEncoding
+    return _core.Interop(np.ndarray, wrapper, tensor, exchange, describe_tensor, _make_tensor)
+
+
+def interop() -> _core.Interop:
+    """The types to recognise among rows, of the libraries loaded so far."""
+    modules = sys.modules
+    return _interop("torch" in modules, "transformers" in modules)
+
+
+def address_of(array: Any) -> int:
+    """The address of the first element of a contiguous array or CPU tensor, which the caller keeps alive."""
+    return int(array.data_ptr()) if is_tensor(array) else _core.address(array)
+
+
+def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
+    """(address, length, stride in bytes, kind) of a one-dimensional CPU tensor; None for any other.
+
+    Serves torch versions without the DLPack exchange API.
+    """
+    import torch
+
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.dim() != 1 or tensor.requires_grad or tensor.is_neg():
+        return None
+    kind = _torch.kind(tensor.dtype)
+    if kind is None:
+        return None
+    return tensor.data_ptr(), tensor.shape[0], tensor.stride(0) * tensor.element_size(), kind

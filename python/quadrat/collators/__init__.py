@@ -1,0 +1,1 @@
+"""Drop-in twins of the transformers data collators: they hold options and decide; kernels do the work."""

@@ -1,0 +1,296 @@
+"""`PreTrainedTokenizerBase.pad` on columns: what it would decide, without its loop over rows.
+
+Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_get_padding_truncation_strategies` of
+`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A batch costs two compiled calls: what it is made of,
+and the outputs. The decision in between depends on a short signature only, so it is taken once per kind of batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from transformers import BatchEncoding
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils.generic import to_py_obj
+
+from quadrat import _core
+from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
+from quadrat.collators.base import HandOver
+from quadrat.collators.further import further_kind
+from quadrat.ingest import (
+    HOLD,
+    INTS,
+    LIST,
+    MASK,
+    MEMORY_ROWS,
+    NUMBER,
+    NUMBERS,
+    OTHER,
+    PAD,
+    PAD_OWN,
+    PYTHON_INTS,
+    PYTHON_ROWS,
+    ROWS,
+    STACK,
+    ColumnShape,
+    collect,
+    column_shapes,
+    explain,
+    inferred_kind,
+)
+
+# Kept from import time: a tokenizer class, or a patch of the base class, that differs from these is not ours to imitate.
+_PAD = PreTrainedTokenizerBase.pad
+_PAD_ONE = PreTrainedTokenizerBase._pad
+_STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
+_METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
+
+
+class Situation(NamedTuple):
+    """All that the decision about a batch depends on."""
+
+    names: tuple[str, ...]
+    signature: bytes
+    main: str  # the column the batch is padded by, usually input_ids
+    pads: bool  # False: padding=False or "do_not_pad"
+    makes_mask: bool  # the tokenizer's model_input_names list attention_mask
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    label: str | None  # the column of token labels, padded after the tokenizer's columns
+    further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
+
+
+class Decision(NamedTuple):
+    """What to do: steps for `_core.Columns.run`, or the reason to hand over."""
+
+    steps: tuple[tuple[str, int, int, int], ...]
+    held: tuple[str, ...]  # columns that the reference's own conversion makes, one by one
+    refusal: str | None
+
+
+_decisions: dict[Situation, Decision] = {}
+_MOST_DECISIONS = 1024
+
+
+def pad_features(
+    tokenizer: Any,
+    features: Sequence[Mapping[str, Any]],
+    options: tuple[Any, int | None, int | None],
+    framework: Framework,
+    *,
+    label: tuple[str, Any] | None = None,
+    pad_values: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The columns of a batch, padded as the tokenizer would, keys in the reference's order.
+
+    Args:
+        tokenizer: a `PreTrainedTokenizerBase`.
+        features: one mapping per row.
+        options: padding, max_length and pad_to_multiple_of.
+        framework: of the result.
+        label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
+        pad_values: further ragged columns and the value that fills each.
+
+    Raises:
+        HandOver: when the result cannot be proven to be the reference's.
+        ValueError: for a column of `pad_values` that does not pad.
+    """
+    _check_tokenizer(tokenizer)
+    side = tokenizer.padding_side
+    left = side == "left"
+    if not left and side != "right":
+        raise HandOver("unknown padding_side")
+    collected = collect(features)
+    if collected is None:
+        raise HandOver("features are not a list of mappings with the same keys")
+    names, columns = collected
+    inputs = tokenizer.model_input_names
+    main = inputs[0]
+    if main not in names:
+        raise HandOver(f"no column '{main}' to pad by")
+    index = names.index(main)
+    pads, width = _width(tokenizer, options, columns, index)
+    situation = Situation(
+        names,
+        columns.signature(index, width),
+        main,
+        pads,
+        "attention_mask" in inputs,
+        framework,
+        default_float_kind(framework),
+        None if label is None else label[0],
+        () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
+    )
+    decision = _decisions.get(situation)
+    if decision is None:
+        decision = _remember(situation)
+    if decision.refusal is not None:
+        raise HandOver(decision.refusal)
+    if framework == "pt":
+        _check_device()
+    values = _fills(tokenizer, names, main, pads)
+    if label is not None:
+        values[label[0]] = label[1] if type(label[1]) is int else None
+    if pad_values is not None:
+        values.update(pad_values)
+    batch = columns.run(decision.steps, values, interop(), framework == "pt", width, options[2] or 1, left)
+    if type(batch) is tuple:
+        _refuse(decision, batch, pad_values)
+    for name in decision.held:
+        batch[name] = _reference_column(name, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+    return batch
+
+
+def _check_tokenizer(tokenizer: Any) -> None:
+    cls = type(tokenizer)
+    if (
+        getattr(cls, "pad", None) is not _PAD
+        or cls._pad is not _PAD_ONE
+        or cls._get_padding_truncation_strategies is not _STRATEGIES
+        or not _METHODS.isdisjoint(tokenizer.__dict__)
+    ):
+        raise HandOver(f"{cls.__name__} pads in its own way")
+
+
+def _check_device() -> None:
+    try:
+        require_cpu_default()
+    except NotOnCpu as error:
+        raise HandOver(str(error)) from error
+
+
+def _width(
+    tokenizer: Any, options: tuple[Any, int | None, int | None], columns: _core.Columns, main: int
+) -> tuple[bool, int]:
+    """Whether the reference pads, and to which length in tokens."""
+    padding, max_length, multiple = options
+    longest = columns.longest(main)
+    width: Any = longest
+    if max_length is not None or not (padding is True or padding == "longest"):
+        try:  # warns, and fails, just as the reference does
+            strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
+                padding=padding, max_length=max_length, verbose=True
+            )
+        except Exception as error:
+            raise HandOver("the padding options are refused") from error
+        if strategy == "do_not_pad":
+            return False, longest
+        width = longest if strategy == "longest" else limit
+    if multiple is not None:
+        if type(multiple) is not int or multiple <= 0 or type(width) is not int:
+            raise HandOver("pad_to_multiple_of is no positive int")
+        width = -(-width // multiple) * multiple
+    if type(width) is not int or width < longest:
+        raise HandOver("max_length is below the longest row")
+    return True, width
+
+
+def _fills(tokenizer: Any, names: tuple[str, ...], main: str, pads: bool) -> dict[str, Any]:
+    """What fills the gaps of each column."""
+    values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
+    if pads:
+        pad_token_id = tokenizer.pad_token_id
+        if pad_token_id is None or pad_token_id < 0:
+            raise HandOver("the tokenizer has no pad token")
+        values[main] = pad_token_id
+        if "token_type_ids" in names:
+            values["token_type_ids"] = tokenizer.pad_token_type_id
+    return values
+
+
+def _remember(situation: Situation) -> Decision:
+    if len(_decisions) >= _MOST_DECISIONS:
+        _decisions.clear()
+    try:
+        decision = _decide(situation)
+    except HandOver as reason:
+        decision = Decision((), (), str(reason))
+    _decisions[situation] = decision
+    return decision
+
+
+def _decide(situation: Situation) -> Decision:
+    shapes = column_shapes(situation.signature)
+    main = situation.names.index(situation.main)
+    forms, first_form, kinds, equal, _, _ = shapes[main]
+    # In lists the reference looks at the first number; arrays it turns into lists first.
+    arrays = bool(first_form & MEMORY_ROWS)
+    if not arrays and (forms & ~PYTHON_ROWS or kinds != PYTHON_INTS):
+        raise HandOver(f"column '{situation.main}' is not made of lists of ints, arrays or tensors")
+    if _is_padded(situation.main, True):
+        raise HandOver(f"column '{situation.main}' is the one to pad by")
+    if not situation.pads and not equal:
+        raise HandOver("rows of different lengths without padding")
+    further = dict(situation.further)
+    steps: list[tuple[str, int, int, int]] = []
+    for index, (name, shape) in enumerate(zip(situation.names, shapes, strict=True)):
+        if name == situation.label:
+            continue
+        if name in further:
+            steps.append((name, index, *_further(name, shape, further[name], situation)))
+        elif situation.pads and (index == main or _is_padded(name, situation.makes_mask)):
+            steps.append((name, index, PAD, _padded_kind(name, shape, arrays, situation)))
+        else:
+            steps.append((name, index, *_stacked(name, shape, arrays, situation)))
+    if situation.makes_mask and "attention_mask" not in situation.names:
+        steps.append(("attention_mask", main, MASK, INT64))
+    if situation.label is not None:
+        index = situation.names.index(situation.label)
+        shape = shapes[index]
+        if shape.forms & ~ROWS or not shape.kinds or shape.kinds & ~INTS:
+            raise HandOver(f"column '{situation.label}' is not made of rows of ints")
+        steps.append((situation.label, index, PAD, INT64))
+    return Decision(tuple(steps), tuple(name for name, _, action, _ in steps if action == HOLD), None)
+
+
+def _is_padded(name: str, makes_mask: bool) -> bool:
+    return name in ("token_type_ids", "special_tokens_mask") or (makes_mask and name == "attention_mask")
+
+
+def _padded_kind(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> int:
+    if not shape.aligned:
+        raise HandOver(f"column '{name}' differs in length from the tokens")
+    allowed = ROWS if arrays else PYTHON_ROWS if shape.full else LIST  # the reference cannot add a list to a tuple
+    kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, situation.float_kind)
+    if kind is None:
+        raise HandOver(f"column '{name}' holds rows or numbers the kernels do not know")
+    return INT64 if kind == BOOL and not shape.full else kind
+
+
+def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> tuple[int, int]:
+    kind = inferred_kind(shape.kinds, situation.float_kind)
+    if kind is not None and shape.forms == NUMBER:
+        return NUMBERS, kind
+    if kind is not None and shape.equal and not shape.forms & ~(ROWS if arrays else PYTHON_ROWS):
+        return STACK, kind
+    if name == "attention_mask" and shape.forms & OTHER:
+        raise HandOver("an attention mask of more dimensions")
+    return HOLD, 0
+
+
+def _further(name: str, shape: ColumnShape, value_type: type, situation: Situation) -> tuple[int, int]:
+    """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
+    kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
+    if kind is None:
+        raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
+    return PAD if shape.aligned else PAD_OWN, kind
+
+
+def _refuse(decision: Decision, failure: tuple[int, int, int, int], pad_values: Mapping[str, Any] | None) -> None:
+    step, code, row, position = failure
+    name = decision.steps[step][0]
+    if pad_values is not None and name in pad_values:
+        raise ValueError(
+            f"pad_values: column '{name}' padded with {pad_values[name]!r}: {explain((code, row, position))}"
+        )
+    raise HandOver(f"column '{name}': {explain((code, -1, -1))}")
+
+
+def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
+    """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
+    values = [feature[name] for feature in features]
+    try:
+        return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]
+    except Exception as error:
+        raise HandOver(f"column '{name}' does not stack") from error

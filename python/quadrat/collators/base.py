@@ -1,0 +1,60 @@
+"""What the collators share: handing over to the reference, and its errors said more clearly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from quadrat.collators.diagnosis import diagnose
+
+logger = logging.getLogger("quadrat")
+
+# Exceptions that take one message; any other type of the reference's passes as it is.
+_REBUILDABLE = (
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+# Hand-overs of `default_data_collator`, which has no instance to remember them.
+_said_without_instance: set[tuple[str, str]] = set()
+
+
+class HandOver(Exception):  # noqa: N818 - a decision, not an error
+    """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
+
+
+def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], features: Any) -> Any:
+    """The reference's result for `features`, or its error with what quadrat can add to it.
+
+    Logs the reason at debug level, once per collator and reason.
+    """
+    _log_once(collator, reason)
+    try:
+        return reference(features)
+    except Exception as error:
+        raise_clearer(error, features, collator)
+
+
+def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
+    """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
+    more = diagnose(features, collator) if type(error) in _REBUILDABLE else None
+    if more is None:
+        raise error
+    separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
+    message = str(error.args[0]) if len(error.args) == 1 else str(error)
+    raise type(error)(f"{message}{separator}quadrat: {more}") from error
+
+
+def _log_once(collator: Any, reason: str) -> None:
+    name = collator if isinstance(collator, str) else type(collator).__name__
+    said = _said_without_instance if isinstance(collator, str) else collator.__dict__.setdefault("_handed_over", set())
+    if (name, reason) not in said:
+        said.add((name, reason))
+        logger.debug("%s: handed over to transformers: %s", name, reason)

@@ -1,0 +1,181 @@
+"""`default_data_collator` and `DefaultDataCollator`: equal rows stacked, no padding."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import transformers
+
+from quadrat._memory import (
+    FLOAT32,
+    INT64,
+    KINDS,
+    Framework,
+    NotOnCpu,
+    default_float_kind,
+    interop,
+    require_cpu_default,
+)
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.ingest import (
+    ARRAY,
+    BOOLS,
+    HOLD,
+    NUMBER,
+    NUMBERS,
+    OTHER,
+    PYTHON_FLOATS,
+    PYTHON_INTS,
+    PYTHON_ROWS,
+    STACK,
+    TENSOR,
+    ColumnShape,
+    collect,
+    column_shapes,
+    explain,
+    inferred_kind,
+)
+
+_LABELS = ("label", "label_ids")
+_NAME = "default_data_collator"
+_STACKED_AS_THEY_ARE = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
+
+
+def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
+    """Stack each column of `features`; a drop-in for `transformers.default_data_collator`.
+
+    Args:
+        features: one mapping per row (or an object with attributes). Values are numbers, equally long rows (lists,
+            tuples, NumPy arrays, torch tensors); strings and None are left out.
+        return_tensors: "pt" or "np".
+
+    Returns:
+        A dict of tensors, `[rows]` or `[rows, length]`; `label` (int64 or float32) and `label_ids` become `labels`,
+        first in the batch.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+    """
+    return _collate(_NAME, features, return_tensors)
+
+
+@dataclass
+class DefaultDataCollator(transformers.DefaultDataCollator):
+    """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class."""
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+        """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
+
+
+def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
+    try:
+        if return_tensors not in ("pt", "np"):
+            raise HandOver(f"return_tensors={return_tensors!r}")
+        return _stack_features(features, return_tensors)
+    except HandOver as reason:
+        why = str(reason)
+    except NotOnCpu as error:
+        why = str(error)
+    return hand_over(collator, why, lambda batch: transformers.default_data_collator(batch, return_tensors), features)
+
+
+class _Situation(NamedTuple):
+    """All that the decision about a batch depends on."""
+
+    names: tuple[str, ...]
+    signature: bytes
+    missing: tuple[str, ...]  # columns whose first value is None
+    strings: tuple[str, ...]  # columns whose first value is a str
+    framework: Framework
+    float_kind: int | None
+
+
+# (steps for `_core.Columns.run`, output name -> column of those that the reference stacks, one by one)
+_Decision = tuple[tuple[tuple[str, int, int, int], ...], dict[str, str]]
+
+
+def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
+    collected = collect(features)
+    if collected is None:
+        raise HandOver("features are not a list of mappings with the same keys")
+    if framework == "pt":
+        require_cpu_default()
+    names, columns = collected
+    signature = columns.signature(0, 0) if names else b""
+    missing, strings = _left_out(names, features[0]) if OTHER in signature[1::5] else ((), ())
+    steps, held = _decide(_Situation(names, signature, missing, strings, framework, default_float_kind(framework)))
+    batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
+    if type(batch) is tuple:
+        raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
+    for name, column in held.items():
+        batch[name] = _reference_column(column, features, framework)
+    return batch
+
+
+def _left_out(names: tuple[str, ...], first: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (
+        tuple(name for name in names if first[name] is None),
+        tuple(name for name in names if isinstance(first[name], str)),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _decide(situation: _Situation) -> _Decision:
+    shapes = column_shapes(situation.signature)
+    outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
+    # The reference looks at the first row alone to decide what a column is.
+    label = next((name for name in _LABELS if name in situation.names and name not in situation.missing), None)
+    if label is not None:
+        index = situation.names.index(label)
+        outputs["labels"] = index, _label_kind(shapes[index], label, situation)
+    for index, name in enumerate(situation.names):
+        if name not in (*_LABELS, *situation.missing, *situation.strings):
+            outputs[name] = index, _kind(shapes[index], situation)
+    steps = []
+    held = {}
+    for name, (index, kind) in outputs.items():
+        if kind is None or not shapes[index].equal:
+            held[name] = situation.names[index]
+            steps.append((name, index, HOLD, 0))
+        else:
+            steps.append((name, index, NUMBERS if shapes[index].forms == NUMBER else STACK, kind))
+    return tuple(steps), held
+
+
+def _kind(shape: ColumnShape, situation: _Situation) -> int | None:
+    """The kind the reference makes of a column; None where its own code had better decide."""
+    if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
+        return inferred_kind(shape.kinds, situation.float_kind)
+    if shape.forms == ARRAY or (shape.forms == TENSOR and situation.framework == "pt"):  # stacked as they are
+        return _only_kind(shape.kinds)
+    return None
+
+
+def _label_kind(shape: ColumnShape, name: str, situation: _Situation) -> int | None:
+    """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
+    if name == "label_ids" and shape.forms == (TENSOR if situation.framework == "pt" else ARRAY):
+        return _only_kind(shape.kinds)
+    if shape.forms & ~(NUMBER if name == "label" else PYTHON_ROWS):
+        return None
+    if shape.kinds in (PYTHON_INTS, BOOLS):  # a bool is an int to the reference
+        return INT64
+    return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
+
+
+def _only_kind(kinds: int) -> int | None:
+    """The kind when there is just one, and one that every torch has a dtype for."""
+    return kinds.bit_length() - 1 if kinds in _STACKED_AS_THEY_ARE else None
+
+
+def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
+    """Columns do not depend on each other: the reference's own stacking, for this one alone."""
+    try:
+        column = [{name: feature[name]} for feature in features]
+        (tensor,) = transformers.default_data_collator(column, framework).values()
+    except Exception as error:
+        raise HandOver(f"column '{name}' does not stack") from error
+    return tensor

@@ -1,0 +1,168 @@
+"""What is wrong with a batch, in words: column, row, lengths, and what to do. Runs only after an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_INT64 = range(-(2**63), 2**63)
+_PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
+
+
+def diagnose(features: Any, collator: Any) -> str | None:
+    """The first problem found in `features` or the collator's options, or None."""
+    if not isinstance(features, (list, tuple)):
+        return None
+    try:
+        return next(_problems(features, collator), None)
+    except Exception:  # a feature that fails to be looked at: the reference's error stands alone
+        return None
+
+
+def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
+    if not features:
+        yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
+        return
+    first = features[0]
+    if not isinstance(first, Mapping):
+        yield f"row 0 is {_name(first)}, not a mapping of column names to values"
+        return
+    columns = list(first.keys())
+    yield from _missing(features, columns)
+    tokenizer = getattr(collator, "tokenizer", None)
+    if tokenizer is None:
+        for column in columns:
+            yield from _not_stackable(column, [feature[column] for feature in features])
+        return
+    yield from _options(collator, tokenizer, features)
+    main = tokenizer.model_input_names[0]
+    if main not in columns:
+        yield f"no column '{main}', which the tokenizer pads; the features have {columns}"
+        return
+    for column in columns:
+        yield from _bad_elements(column, [feature[column] for feature in features])
+    yield from _lengths(collator, features, columns, main)
+
+
+def _missing(features: Sequence[Any], columns: list[Any]) -> Iterator[str]:
+    for row, feature in enumerate(features):
+        if not isinstance(feature, Mapping):
+            yield f"row {row} is {_name(feature)}, not a mapping of column names to values"
+        for column in columns:
+            if column not in feature:
+                yield (
+                    f"column '{column}' is missing in row {row}, which has {list(feature.keys())}; "
+                    "the columns are those of row 0, and every row must have them"
+                )
+
+
+def _options(collator: Any, tokenizer: Any, features: Sequence[Any]) -> Iterator[str]:
+    pads = getattr(collator, "padding", True) not in (False, "do_not_pad")
+    if pads and tokenizer.pad_token is None:
+        yield (
+            f"{type(tokenizer).__name__} has no pad token; set one, for example "
+            "tokenizer.pad_token = tokenizer.eos_token, or use padding=False for rows of equal length"
+        )
+    if tokenizer.padding_side not in ("right", "left"):
+        yield f"padding_side is {tokenizer.padding_side!r}; set tokenizer.padding_side to 'right' or 'left'"
+    multiple = getattr(collator, "pad_to_multiple_of", None)
+    if multiple is not None and (not isinstance(multiple, int) or multiple <= 0):
+        yield f"pad_to_multiple_of is {multiple!r}; it must be a positive int or None"
+    limit = collator.max_length if getattr(collator, "padding", True) == "max_length" else None
+    main = tokenizer.model_input_names[0]
+    if limit is not None and main in features[0]:
+        lengths = _row_lengths([feature[main] for feature in features])
+        row, longest = max(enumerate(lengths), key=lambda pair: pair[1] if pair[1] is not None else -1)
+        if longest is not None and longest > limit:
+            yield (
+                f"column '{main}', row {row} has {longest} tokens, more than max_length={limit}, and a collator does "
+                "not truncate; tokenize with truncation=True or raise max_length"
+            )
+
+
+def _bad_elements(column: str, values: Sequence[Any]) -> Iterator[str]:
+    for row, value in enumerate(values):
+        if value is None:
+            yield f"column '{column}', row {row} is None; drop the column or give every row a value"
+        if isinstance(value, str):
+            yield f"column '{column}', row {row} is a str, which no tensor holds; remove the column before collating"
+        if isinstance(value, (list, tuple)):
+            yield from _bad_numbers(column, row, value)
+        else:
+            yield from _bad_number(f"column '{column}', row {row}", value)
+
+
+def _bad_numbers(column: str, row: int, value: Sequence[Any]) -> Iterator[str]:
+    for position, element in enumerate(value):
+        where = f"column '{column}', row {row}, position {position}"
+        if isinstance(element, (list, tuple)):
+            yield f"{where} is a nested {_name(element)} where a number is expected; flatten the row"
+        elif element is None or isinstance(element, str):
+            yield f"{where} is {element!r} where a number is expected"
+        else:
+            yield from _bad_number(where, element)
+            if isinstance(element, float) and position > 0 and type(value[0]) is int:
+                yield f"{where} is the float {element!r} among ints"
+
+
+def _bad_number(where: str, value: Any) -> Iterator[str]:
+    if isinstance(value, int) and value not in _INT64:
+        yield f"{where} is {value}, beyond int64"
+
+
+def _lengths(collator: Any, features: Sequence[Any], columns: list[str], main: str) -> Iterator[str]:
+    tokens = _row_lengths([feature[main] for feature in features])
+    label = _label_column(collator, columns)
+    for column in columns:
+        lengths = _row_lengths([feature[column] for feature in features])
+        if column == label:
+            for row, (length, expected) in enumerate(zip(lengths, tokens, strict=True)):
+                if length is None or (expected is not None and length > expected):
+                    yield (
+                        f"column '{column}', row {row} has {_count(length)} labels for the {expected} tokens of "
+                        f"'{main}'; give one label per token"
+                    )
+        elif column in _PADDED:
+            for row, (length, expected) in enumerate(zip(lengths, tokens, strict=True)):
+                if length != expected:
+                    yield (
+                        f"column '{column}', row {row} has length {_count(length)} where '{main}' has {expected}; "
+                        "they must be equal in every row"
+                    )
+        elif column != main:
+            yield from _ragged(column, lengths, " give pad_values={'" + str(column) + "': value} to pad it")
+    pads = getattr(collator, "padding", True) not in (False, "do_not_pad")
+    if not pads:
+        yield from _ragged(main, tokens, " use padding=True")
+
+
+def _not_stackable(column: str, values: Sequence[Any]) -> Iterator[str]:
+    yield from (problem for problem in _bad_elements(column, values) if not isinstance(values[0], str))
+    yield from _ragged(column, _row_lengths(values), " pad it first, for example with DataCollatorWithPadding")
+
+
+def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator[str]:
+    for row, length in enumerate(lengths):
+        if length != lengths[0]:
+            yield (
+                f"column '{column}' is ragged and not padded here: row 0 has length {_count(lengths[0])}, row {row} "
+                f"has {_count(length)};{remedy}, or remove the column"
+            )
+
+
+def _label_column(collator: Any, columns: list[str]) -> str | None:
+    if not hasattr(collator, "label_pad_token_id"):
+        return None
+    return "label" if "label" in columns else "labels"
+
+
+def _row_lengths(values: Sequence[Any]) -> list[int | None]:
+    return [len(value) if hasattr(value, "__len__") and getattr(value, "ndim", 1) else None for value in values]
+
+
+def _count(length: int | None) -> str:
+    return "no length" if length is None else str(length)
+
+
+def _name(value: object) -> str:
+    return f"a {type(value).__name__}"

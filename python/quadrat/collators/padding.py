@@ -1,0 +1,60 @@
+"""`DataCollatorWithPadding`: dynamic padding as `transformers.DataCollatorWithPadding` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import transformers
+from transformers import BatchEncoding
+
+from quadrat.collators._pad import pad_features
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.further import check_pad_values, pad_further_columns
+
+
+@dataclass
+class DataCollatorWithPadding(transformers.DataCollatorWithPadding):
+    """Pads a list of features to the longest one, or as `padding` says; a drop-in for the transformers class.
+
+    Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per
+    column, `[rows, width]` for the columns the tokenizer pads, in the order of the first feature's keys; `label` and
+    `label_ids` come out as `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors.
+
+    Args:
+        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, for example
+            `{"labels": -100}`. They are padded to the width of the batch where every row is as long as its tokens,
+            else to their own longest row, rounded up to `pad_to_multiple_of`.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+    """
+
+    pad_values: Mapping[str, Any] | None = None
+
+    def __call__(self, features: Any) -> Any:
+        """Collate `features` into a `BatchEncoding`."""
+        check_pad_values(self)
+        try:
+            return self._fast(features)
+        except HandOver as reason:
+            why = str(reason)
+        reference = super().__call__
+        if self.pad_values:
+            framework = self.return_tensors
+            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
+        return hand_over(self, why, reference, features)
+
+    def _fast(self, features: Any) -> BatchEncoding:
+        framework = self.return_tensors
+        if framework not in ("pt", "np"):
+            raise HandOver(f"return_tensors={framework!r}")
+        options = (self.padding, self.max_length, self.pad_to_multiple_of)
+        data = pad_features(self.tokenizer, features, options, framework, pad_values=self.pad_values)
+        for name in ("label", "label_ids"):
+            if name in data:
+                data["labels"] = data.pop(name)
+        batch = BatchEncoding()
+        batch.data = data
+        return batch

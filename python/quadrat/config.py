@@ -1,0 +1,48 @@
+"""What this build is and what it found at run time."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+
+from quadrat import _core
+
+
+def show_config() -> dict[str, str]:
+    """Version, compiler, SIMD level, CUDA architectures of this build, and the libraries it works with.
+
+    Returns:
+        name -> value, all strings; `python -m quadrat info` prints it. Imports neither torch nor transformers.
+    """
+    config = {
+        "quadrat": _core.__version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "compiler": _core.compiler(),
+        "SIMD level": _core.simd_level(),
+        "CUDA": _cuda(),
+    }
+    for name in ("numpy", "torch", "transformers"):
+        try:
+            config[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            config[name] = "not installed"
+    config["torch exchange"] = _exchange()
+    return config
+
+
+def _cuda() -> str:
+    try:
+        from quadrat import _cuda
+    except ImportError:
+        return "not built"
+    return _cuda.description()
+
+
+def _exchange() -> str:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return "torch not loaded yet"
+    from quadrat.ingest import interop
+
+    return "DLPack exchange API" if interop().has_exchange else "data_ptr()"

@@ -1,0 +1,96 @@
+"""Features to columns to rows: everything after this has forgotten where the data came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from quadrat._memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
+
+# The forms a row can have: bits, as in csrc/bindings/columns.hpp.
+LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER = 1, 2, 4, 8, 16, 32
+PYTHON_ROWS = LIST | TUPLE
+MEMORY_ROWS = ARRAY | TENSOR
+ROWS = PYTHON_ROWS | MEMORY_ROWS
+
+# Sets of kinds, as bits. uint64 is no part of INTS: its values may not fit the int64 that every integer becomes.
+BOOLS = 1 << BOOL
+PYTHON_INTS = 1 << INT64
+PYTHON_FLOATS = 1 << FLOAT64
+INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
+FLOATS = 1 << FLOAT32 | 1 << FLOAT64
+
+# What a writer of `_core.Columns` reports: (code, row, position), codes as in csrc/kernels/status.hpp.
+Failure = tuple[int, int, int]
+_FAILURES = (
+    "",
+    "is longer than the padded length",
+    "starts outside the output",
+    "holds numbers of a kind that does not convert to the output's without loss",
+    "holds a number that does not fit the output's dtype",
+    "holds something that is not a number of the row's kind",
+    "changed its length while it was read",
+    "has no valid length",
+)
+OUT_OF_RANGE, WRONG_TYPE = 4, 5
+
+
+
+class ColumnShape(NamedTuple):
+    """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
+
+    `forms` and `kinds` are sets of bits over its rows; `equal`, `aligned`, `full`: whether all rows have one length,
+    the lengths of the column the batch is padded by, and the width of the batch.
+    """
+
+    forms: int
+    first_form: int
+    kinds: int
+    equal: bool
+    aligned: bool
+    full: bool
+
+
+def column_shapes(signature: bytes) -> list[ColumnShape]:
+    """The signature of a batch, column by column."""
+    return [
+        ColumnShape(forms, first, low | high << 8, bool(flags & 1), bool(flags & 2), bool(flags & 4))
+        for forms, first, low, high, flags in zip(*[iter(signature)] * 5, strict=True)
+    ]
+
+
+
+# What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.
+PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD = range(6)
+
+
+def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _core.Columns] | None:
+    """The columns of a list of features, named by the first feature's keys in their order.
+
+    None when the features are no list or tuple of mappings, or a feature lacks one of the keys.
+    """
+    collected = _core.collect(features, None, interop())
+    if collected is None and isinstance(features, (list, tuple)) and features and isinstance(features[0], Mapping):
+        collected = _core.collect(features, tuple(features[0].keys()), interop())
+    return collected
+
+
+def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
+    """The kind that rows of these kinds become when converted through Python numbers, as the reference does: any
+    integers int64, floats `float_kind`, bools bool; None for mixtures and for no numbers at all.
+    """
+    if not kinds:
+        return None
+    if not kinds & ~INTS:
+        return INT64
+    if kinds == BOOLS:
+        return BOOL
+    return None if kinds & ~FLOATS else float_kind
+
+
+def explain(failure: Failure) -> str:
+    """A failure in words: "row 3, position 7 holds ..."."""
+    code, row, position = failure
+    where = ("the column" if row < 0 else f"row {row}") + ("" if position < 0 else f", position {position}")
+    return f"{where} {_FAILURES[code]}"

@@ -1,0 +1,1 @@
+"""Functions over ragged data: the kernels with a Python face."""

@@ -1,0 +1,72 @@
+"""`quadrat.attention_mask`: where a padded batch has tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quadrat import _core
+from quadrat._memory import INT64, Framework, address_of, empty, is_tensor, kind_of
+from quadrat.ops.pad import Side, framework_of, is_left, padded_length
+from quadrat.ragged import Ragged, RowSource
+
+
+def attention_mask(
+    rows: Ragged | Sequence[Any] | Any,
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> Any:
+    """Ones where a batch padded by `pad` with the same options has tokens, zeros where it has padding.
+
+    Args:
+        rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
+        side: where the padding is, "right" or "left".
+        length: the padded length, in tokens; by default that of the longest row.
+        multiple_of: round the padded length up to a multiple of this.
+        dtype: of the mask; int64 by default.
+        return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
+
+    Returns:
+        `[rows, length]`, a NumPy array or CPU torch tensor.
+
+    Raises:
+        TypeError: when `rows` are neither rows nor lengths.
+        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown.
+    """
+    offsets, default = _offsets(rows)
+    framework = framework_of(return_tensors, default)
+    kind = INT64 if dtype is None else kind_of(dtype)
+    count = len(offsets) - 1
+    columns = _core.Columns()
+    columns.add_ragged(0, INT64, int(offsets[-1]), address_of(offsets), count, 1)
+    width = padded_length(int(np.diff(offsets).max(initial=0)), length, multiple_of)
+    out, address = empty(framework, (count, width), kind)
+    columns.attention_mask(0, address, kind, width, is_left(side))
+    return out
+
+
+def _offsets(rows: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]:
+    if isinstance(rows, Ragged):
+        offsets = np.ascontiguousarray(rows.offsets, np.int64)
+        return offsets - offsets[:1], "pt" if is_tensor(rows.values) else "np"
+    if isinstance(rows, np.ndarray) or is_tensor(rows):
+        lengths, framework = np.asarray(rows), "pt" if is_tensor(rows) else "np"
+    elif rows and all(type(row) is int for row in rows):
+        lengths, framework = np.array(rows, np.int64), "np"
+    else:
+        source = RowSource.of(rows)
+        lengths, framework = np.empty(len(source), np.int64), source.framework
+        source.columns.lengths(0, address_of(lengths))
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
+        raise TypeError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.ndim}")
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"row {int(lengths.argmin())} has the negative length {int(lengths.min())}")
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets, framework  # type: ignore[return-value]  # mypy widens the conditional literals
