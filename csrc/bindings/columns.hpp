@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "../kernels/row.hpp"
@@ -52,6 +53,16 @@ struct Column {
     void add(py::object owner, const Row& row, std::uint32_t form);
 };
 
+struct Step {
+    py::object name;
+    std::size_t index;
+    Action action;
+    Kind kind;
+};
+
+// From tuples (name, index, action, kind).
+std::vector<Step> parse_steps(const py::tuple& steps);
+
 // The shape of a padded batch, as far as its steps share it.
 struct Shape {
     std::int64_t width;
@@ -73,13 +84,13 @@ public:
 
     // (forms, first form, kinds, shortest, longest, total) of a column.
     py::tuple describe(std::size_t index) const;
-    // What a decision about this batch can depend on, column by column, as one hashable object: forms, first form,
-    // kinds, and whether all rows are equally long, as long as those of column `main`, and as long as `width`.
-    py::bytes signature(std::size_t main, std::int64_t width) const;
-    // Carries out a decision: one step (name, index, action, kind) per output, in order; see Action. `values` gives what
-    // fills the gaps of a name. Returns the outputs by name, or (step, code, row, position) of the first that did not go.
-    py::object run(const py::tuple& steps, const py::dict& values, const Interop& interop, Framework framework,
-                   const Shape& shape) const;
+    // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
+    // whether all rows are equally long, as long as those of column `main`, and as long as `width`.
+    std::string signature(std::size_t main, std::int64_t width) const;
+    // Carries out a decision, one output per step, in order. `values` gives what fills the gaps of a name. Where the
+    // status is not ok, `failed` is the step it speaks of.
+    Status run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
+               const Shape& shape, py::dict* batch, std::size_t* failed) const;
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
     std::int64_t first_difference(std::size_t a, std::size_t b) const;
@@ -92,10 +103,9 @@ public:
     void lengths(std::size_t index, std::uintptr_t out) const;
 };
 
-// One column per name from a list of features; None when a feature lacks a name or is no mapping. `names`: None to take
-// the keys of the first feature, which then is a dict. Returns (names, Columns).
-py::object collect(const py::object& features, const py::object& names, const Interop& interop);
-
-void register_columns(py::module_& m);
+// One column per name from a list of features; false when a feature lacks a name or is no mapping. `names`: None to take
+// the keys of the first feature, which then is a dict.
+bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
+                     Columns* columns);
 
 }  // namespace quadrat

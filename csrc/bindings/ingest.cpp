@@ -159,6 +159,83 @@ PyObject* lookup(PyObject* mapping, PyObject* name) {
     return found;
 }
 
+void prefetch(const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    static_cast<void>(address);
+#endif
+}
+
+// A batch of features comes cold from the heap: dict, its keys, its values, their buffers, each a miss that waits for the
+// one before. Walking a block of rows level by level lets the misses of one level overlap.
+class Walk {
+public:
+    static constexpr Py_ssize_t block = 64;
+
+    Walk(const py::object& features, const Interop& interop) : features_(features), interop_(interop) {}
+
+    // Fills `values` with the block's values, row by row; false when a row lacks a name or the batch has shrunk.
+    bool gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, std::vector<py::object>* values) {
+        rows_.clear();
+        for (Py_ssize_t i = first; i < first + count; ++i) {
+            py::object row = item_of(features_.ptr(), i);
+            if (!row) {
+                return false;
+            }
+            prefetch(reinterpret_cast<const char*>(row.ptr()) + 32);
+            rows_.push_back(std::move(row));
+        }
+        for (py::object& row : rows_) {
+            if (interop_.is_wrapper(row.ptr())) {
+                row = row.attr("data");
+            }
+            if (PyDict_CheckExact(row.ptr())) {
+                const char* const keys =
+                    reinterpret_cast<const char*>(reinterpret_cast<const PyDictObject*>(row.ptr())->ma_keys);
+                prefetch(keys);
+                prefetch(keys + 64);
+            }
+        }
+        values->clear();
+        for (const py::object& row : rows_) {
+            for (const py::handle name : names) {
+                auto value = py::reinterpret_steal<py::object>(lookup(row.ptr(), name.ptr()));
+                if (!value) {
+                    return false;
+                }
+                prefetch(reinterpret_cast<const char*>(value.ptr()) + 32);
+                values->push_back(std::move(value));
+            }
+        }
+        for (const py::object& value : *values) {
+            if (PyList_CheckExact(value.ptr())) {
+                prefetch(reinterpret_cast<const PyListObject*>(value.ptr())->ob_item);
+            } else if (interop_.is_ndarray(value.ptr())) {
+                prefetch(py::reinterpret_borrow<py::array>(value).shape());
+            }
+        }
+        return true;
+    }
+
+private:
+    const py::object& features_;
+    const Interop& interop_;
+    std::vector<py::object> rows_;
+};
+
+// The keys of the first feature, or null when it is no dict and so no keys were given.
+py::object first_keys(const py::object& features, const Interop& interop) {
+    py::object first = item_of(features.ptr(), 0);
+    if (first && interop.is_wrapper(first.ptr())) {
+        first = first.attr("data");
+    }
+    if (!first || !PyDict_CheckExact(first.ptr())) {
+        return py::none();
+    }
+    return py::reinterpret_steal<py::object>(PyDict_Keys(first.ptr()));
+}
+
 }  // namespace
 
 void Columns::add_values(const py::object& values, const Interop& interop) {
@@ -200,47 +277,37 @@ void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_s
     columns.push_back(std::move(column));
 }
 
-py::object collect(const py::object& features, const py::object& names, const Interop& interop) {
+bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
+                     Columns* columns) {
     if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
-        return py::none();
+        return false;
     }
     const Py_ssize_t count = PySequence_Size(features.ptr());
-    py::object keys = names;
-    auto result = std::make_unique<Columns>();
-    for (Py_ssize_t i = 0; i < count; ++i) {
-        // Asked for one by one: a mapping's own __getitem__ may run any code, also code that shortens the batch.
-        py::object feature = item_of(features.ptr(), i);
-        if (!feature) {
-            return py::none();
+    const py::object found = names.is_none() && count > 0 ? first_keys(features, interop) : names;
+    if (found.is_none()) {
+        return false;
+    }
+    *keys = py::tuple(found);
+    const std::size_t width = keys->size();
+    columns->columns.reserve(width);
+    for (std::size_t c = 0; c < width; ++c) {
+        columns->columns.emplace_back(count);
+    }
+    Walk walk(features, interop);
+    std::vector<py::object> values;
+    values.reserve(width * static_cast<std::size_t>(std::min(Walk::block, count)));
+    for (Py_ssize_t first = 0; first < count; first += Walk::block) {
+        const Py_ssize_t rows = std::min(Walk::block, count - first);
+        if (!walk.gather(first, rows, *keys, &values)) {
+            return false;
         }
-        if (interop.is_wrapper(feature.ptr())) {
-            feature = feature.attr("data");
-        }
-        if (i == 0) {
-            if (keys.is_none()) {
-                if (!PyDict_CheckExact(feature.ptr())) {
-                    return py::none();
-                }
-                keys = py::reinterpret_steal<py::object>(PyDict_Keys(feature.ptr()));
-            }
-            keys = py::tuple(keys);
-            result->columns.reserve(py::len(keys));
-            for (std::size_t c = 0; c < py::len(keys); ++c) {
-                result->columns.emplace_back(count);
-            }
-        }
-        for (std::size_t c = 0; c < result->columns.size(); ++c) {
-            auto value = py::reinterpret_steal<py::object>(
-                lookup(feature.ptr(), PyTuple_GET_ITEM(keys.ptr(), static_cast<Py_ssize_t>(c))));
-            if (!value) {
-                return py::none();
-            }
+        for (std::size_t at = 0; at < values.size(); ++at) {
             Row row;
-            const std::uint32_t form = view(value.ptr(), interop, &row);
-            result->columns[c].add(std::move(value), row, form);
+            const std::uint32_t form = view(values[at].ptr(), interop, &row);
+            columns->columns[at % width].add(std::move(values[at]), row, form);
         }
     }
-    return count == 0 ? py::object(py::none()) : py::make_tuple(keys, std::move(result));
+    return true;
 }
 
 }  // namespace quadrat

@@ -27,7 +27,7 @@ py::tuple Columns::describe(std::size_t index) const {
     return py::make_tuple(c.forms, c.first_form, c.kinds, c.min_length, c.max_length, c.total);
 }
 
-py::bytes Columns::signature(std::size_t main, std::int64_t width) const {
+std::string Columns::signature(std::size_t main, std::int64_t width) const {
     const Column& by = at(main);
     std::string result;
     result.reserve(columns.size() * 5);
@@ -41,29 +41,35 @@ py::bytes Columns::signature(std::size_t main, std::int64_t width) const {
         result.push_back(static_cast<char>(c.kinds >> 8U));
         result.push_back(static_cast<char>((equal ? 1 : 0) | (aligned ? 2 : 0) | (full ? 4 : 0)));
     }
-    return py::bytes(result);
+    return result;
 }
 
-py::object Columns::run(const py::tuple& steps, const py::dict& values, const Interop& interop, Framework framework,
-                        const Shape& batch) const {
-    py::dict result;
+std::vector<Step> parse_steps(const py::tuple& steps) {
+    std::vector<Step> result;
+    result.reserve(steps.size());
+    for (const py::handle item : steps) {
+        const auto step = py::reinterpret_borrow<py::tuple>(item);
+        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(step[2].cast<int>()),
+                          step[3].cast<Kind>()});
+    }
+    return result;
+}
+
+Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop,
+                    Framework framework, const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
     for (std::size_t i = 0; i < steps.size(); ++i) {
-        const auto step = py::reinterpret_borrow<py::tuple>(PyTuple_GET_ITEM(steps.ptr(), static_cast<Py_ssize_t>(i)));
-        const py::object name = step[0];
-        const auto index = step[1].cast<std::size_t>();
-        const auto action = static_cast<Action>(step[2].cast<int>());
+        const auto& [name, index, action, kind] = steps[i];
         if (action == Action::hold) {
-            result[name] = py::none();
+            (*batch)[name] = py::none();
             continue;
         }
-        const auto kind = step[3].cast<Kind>();
         std::vector<std::int64_t> shape{count(index)};
         if (action == Action::pad || action == Action::mask) {
-            shape.push_back(batch.width);
+            shape.push_back(batch_shape.width);
         } else if (action == Action::stack) {
             shape.push_back(at(index).max_length);
         } else if (action == Action::pad_own) {
-            const std::int64_t multiple = std::max<std::int64_t>(batch.multiple_of, 1);
+            const std::int64_t multiple = std::max<std::int64_t>(batch_shape.multiple_of, 1);
             shape.push_back((at(index).max_length + multiple - 1) / multiple * multiple);
         }
         const std::int64_t extent = shape.back();
@@ -72,16 +78,18 @@ py::object Columns::run(const py::tuple& steps, const py::dict& values, const In
         if (action == Action::numbers) {
             status = numbers(index, out.data, kind);
         } else if (action == Action::mask) {
-            status = attention_mask(index, out.data, kind, extent, batch.left);
+            status = attention_mask(index, out.data, kind, extent, batch_shape.left);
         } else {
-            status = pad(index, out.data, kind, extent, batch.left, PyDict_GetItemWithError(values.ptr(), name.ptr()));
+            const py::handle value = PyDict_GetItemWithError(values.ptr(), name.ptr());
+            status = pad(index, out.data, kind, extent, batch_shape.left, value);
         }
         if (!status) {
-            return py::make_tuple(i, static_cast<int>(status.code), status.row, status.position);
+            *failed = i;
+            return status;
         }
-        result[name] = std::move(out.array);
+        (*batch)[name] = std::move(out.array);
     }
-    return std::move(result);
+    return {};
 }
 
 void register_columns(py::module_& m) {
@@ -95,13 +103,25 @@ void register_columns(py::module_& m) {
         .def("longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; },
              py::arg("index"))
         .def("describe", &Columns::describe, py::arg("index"))
-        .def("signature", &Columns::signature, py::arg("main"), py::arg("width"))
+        .def(
+            "signature",
+            [](const Columns& self, std::size_t main, std::int64_t width) {
+                return py::bytes(self.signature(main, width));
+            },
+            py::arg("main"), py::arg("width"))
         .def(
             "run",
             [](const Columns& self, const py::tuple& steps, const py::dict& values, const Interop& interop, bool torch,
-               std::int64_t width, std::int64_t multiple_of, bool left) {
-                return self.run(steps, values, interop, torch ? Framework::torch : Framework::numpy,
-                                {width, multiple_of, left});
+               std::int64_t width, std::int64_t multiple_of, bool left) -> py::object {
+                py::dict batch;
+                std::size_t failed = 0;
+                const Status status =
+                    self.run(parse_steps(steps), values, interop, torch ? Framework::torch : Framework::numpy,
+                             {width, multiple_of, left}, &batch, &failed);
+                if (!status) {
+                    return py::make_tuple(failed, static_cast<int>(status.code), status.row, status.position);
+                }
+                return std::move(batch);
             },
             py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("torch"), py::arg("width"),
             py::arg("multiple_of"), py::arg("left"))
@@ -124,7 +144,17 @@ void register_columns(py::module_& m) {
             },
             py::arg("index"), py::arg("out"), py::arg("kind"), py::arg("width"), py::arg("left"))
         .def("lengths", &Columns::lengths, py::arg("index"), py::arg("out"));
-    m.def("collect", &collect, py::arg("features"), py::arg("names"), py::arg("interop"));
+    m.def(
+        "collect",
+        [](const py::object& features, const py::object& names, const Interop& interop) -> py::object {
+            py::tuple keys;
+            auto columns = std::make_unique<Columns>();
+            if (!collect_columns(features, names, interop, &keys, columns.get())) {
+                return py::none();
+            }
+            return py::make_tuple(keys, std::move(columns));
+        },
+        py::arg("features"), py::arg("names"), py::arg("interop"));
 }
 
 }  // namespace quadrat

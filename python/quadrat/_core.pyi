@@ -36,7 +36,7 @@ class Columns:
     def signature(self, main: int, width: int) -> bytes: ...
     def run(
         self,
-        steps: Sequence[tuple[str, int, int, int]],
+        steps: tuple[tuple[str, int, int, int], ...],
         values: dict[str, Any],
         interop: Interop,
         torch: bool,
@@ -52,6 +52,27 @@ class Columns:
         self, index: int, out: int, kind: int, width: int, left: bool
     ) -> tuple[int, int, int] | None: ...
     def lengths(self, index: int, out: int) -> None: ...
+
+class Recipe:
+    def __init__(
+        self,
+        guard: tuple[Any, ...],
+        interop: Interop,
+        torch: bool,
+        main: str,
+        width: int,
+        multiple_of: int,
+        left: bool,
+    ) -> None: ...
+    def matches(self, guard: tuple[Any, ...]) -> bool: ...
+    def extended(
+        self,
+        names: tuple[str, ...],
+        signature: bytes,
+        steps: tuple[tuple[str, int, int, int], ...],
+        values: dict[str, Any],
+    ) -> Recipe: ...
+    def run(self, features: Any, guard: tuple[Any, ...]) -> dict[str, Any] | None: ...
 
 def collect(
     features: Sequence[Any], names: tuple[str, ...] | None, interop: Interop

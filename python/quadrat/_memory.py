@@ -49,10 +49,30 @@ class _Torch:
         return tuple(getattr(torch, name, None) for name in KINDS)
 
     @functools.cached_property
+    def _kinds(self) -> dict[torch.dtype | None, int]:
+        return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
+
+    @functools.cached_property
+    def default_dtype(self) -> Callable[[], torch.dtype]:
+        import torch
+
+        return torch.get_default_dtype
+
+    @functools.cached_property
     def tensor(self) -> type[torch.Tensor]:
         import torch
 
         return torch.Tensor
+
+    @functools.cached_property
+    def plain(self) -> Callable[[], bool]:
+        from torch import _C
+
+        try:
+            functions, dispatches, device = _C._len_torch_function_stack, _C._len_torch_dispatch_stack, _C._get_default_device
+        except AttributeError:  # another torch: nothing is known
+            return bool
+        return lambda: not functions() and not dispatches() and device() == "cpu"
 
     @functools.cached_property
     def empty(self) -> Callable[..., torch.Tensor]:
@@ -67,7 +87,7 @@ class _Torch:
         return dtype
 
     def kind(self, dtype: torch.dtype) -> int | None:
-        return self._dtypes.index(dtype) if dtype in self._dtypes else None
+        return self._kinds.get(dtype)
 
 
 _torch = _Torch()
@@ -93,9 +113,7 @@ def default_float_kind(framework: Framework) -> int | None:
     """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
     if framework == "np":
         return FLOAT64
-    import torch
-
-    return _torch.kind(torch.get_default_dtype())
+    return _torch.kind(_torch.default_dtype())
 
 
 def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
@@ -108,6 +126,11 @@ def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, i
 def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
     tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
     return tensor, tensor.data_ptr()
+
+
+def makes_cpu_tensors() -> bool:
+    """Whether torch is known, without making one, to make plain CPU tensors: no mode is active, no default is set."""
+    return _torch.plain()
 
 
 def require_cpu_default() -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,9 +57,7 @@ class Corpus:
     label_names: list[str]
 
 
-def docstrings(
-    packages: Sequence[str] | None = None, *, per_package: int = 600, min_characters: int = 80
-) -> Corpus:
+def docstrings(packages: Sequence[str] | None = None, *, per_package: int = 600, min_characters: int = 80) -> Corpus:
     """Docstrings of installed packages, labelled with the package; the sources are parsed, never imported.
 
     At most `per_package` texts of at least `min_characters` characters for each package, spread over its files,
@@ -124,9 +122,7 @@ def read(path: Path, *, labelled: bool = False) -> Corpus:
     return Corpus(texts, [index[label] for label in labels], [str(label) for label in distinct])
 
 
-def train_tokenizer(
-    texts: Sequence[str], *, vocab_size: int = 8000, max_length: int = 512
-) -> PreTrainedTokenizerBase:
+def train_tokenizer(texts: Sequence[str], *, vocab_size: int = 8000, max_length: int = 512) -> PreTrainedTokenizerBase:
     """A BERT-like WordPiece tokenizer trained on `texts`, the same one each time.
 
     At most `vocab_size` entries; truncation is at `max_length` tokens, [CLS] and [SEP] included. Gives input_ids,
@@ -137,9 +133,7 @@ def train_tokenizer(
 
     normalizer = normalizers.BertNormalizer(lowercase=True)
     pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    words = [
-        [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))] for text in texts
-    ]
+    words = [[word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))] for text in texts]
     alphabet = _most_common_characters(words, min(_LARGEST_ALPHABET, max(1, vocab_size // 4)))
     words = [[word for word in text if alphabet.issuperset(word)] for text in words]
     # The trainer numbers inner characters in the order of a randomly seeded hash map, and breaks ties between merges
@@ -165,7 +159,9 @@ def train_tokenizer(
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[(token, _SPECIAL_TOKENS.index(token)) for token in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(
+    # The constructor has no annotations in transformers.
+    wrap: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
+    return wrap(
         tokenizer_object=tokenizer,
         model_max_length=max_length,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],

@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transformers import BatchEncoding
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
 from quadrat.collators.base import HandOver
 from quadrat.collators.further import further_kind
+from quadrat.collators.recall import PAD as _PAD
+from quadrat.collators.recall import PAD_ONE as _PAD_ONE
+from quadrat.collators.recall import STRATEGIES as _STRATEGIES
+from quadrat.collators.recall import remember
 from quadrat.ingest import (
     HOLD,
     INTS,
@@ -40,10 +43,6 @@ from quadrat.ingest import (
     inferred_kind,
 )
 
-# Kept from import time: a tokenizer class, or a patch of the base class, that differs from these is not ours to imitate.
-_PAD = PreTrainedTokenizerBase.pad
-_PAD_ONE = PreTrainedTokenizerBase._pad
-_STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 _METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 
 
@@ -74,28 +73,21 @@ _MOST_DECISIONS = 1024
 
 
 def pad_features(
-    tokenizer: Any,
-    features: Sequence[Mapping[str, Any]],
-    options: tuple[Any, int | None, int | None],
-    framework: Framework,
-    *,
-    label: tuple[str, Any] | None = None,
-    pad_values: Mapping[str, Any] | None = None,
+    collator: Any, features: Any, framework: Framework, *, label: tuple[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The columns of a batch, padded as the tokenizer would, keys in the reference's order.
+    """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
     Args:
-        tokenizer: a `PreTrainedTokenizerBase`.
+        collator: what holds tokenizer, padding, max_length, pad_to_multiple_of and pad_values.
         features: one mapping per row.
-        options: padding, max_length and pad_to_multiple_of.
         framework: of the result.
         label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
-        pad_values: further ragged columns and the value that fills each.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
         ValueError: for a column of `pad_values` that does not pad.
     """
+    tokenizer, pad_values = collator.tokenizer, collator.pad_values
     _check_tokenizer(tokenizer)
     side = tokenizer.padding_side
     left = side == "left"
@@ -110,7 +102,7 @@ def pad_features(
     if main not in names:
         raise HandOver(f"no column '{main}' to pad by")
     index = names.index(main)
-    pads, width = _width(tokenizer, options, columns, index)
+    pads, width = _width(collator, columns, index)
     situation = Situation(
         names,
         columns.signature(index, width),
@@ -124,7 +116,7 @@ def pad_features(
     )
     decision = _decisions.get(situation)
     if decision is None:
-        decision = _remember(situation)
+        decision = _new_decision(situation)
     if decision.refusal is not None:
         raise HandOver(decision.refusal)
     if framework == "pt":
@@ -134,11 +126,15 @@ def pad_features(
         values[label[0]] = label[1] if type(label[1]) is int else None
     if pad_values is not None:
         values.update(pad_values)
-    batch = columns.run(decision.steps, values, interop(), framework == "pt", width, options[2] or 1, left)
+    multiple = collator.pad_to_multiple_of if pads and collator.pad_to_multiple_of is not None else 1
+    shared = interop()
+    batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
     if type(batch) is tuple:
         _refuse(decision, batch, pad_values)
     for name in decision.held:
         batch[name] = _reference_column(name, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+    if not decision.held:
+        remember(collator, framework, (names, situation.signature, decision.steps, values))
     return batch
 
 
@@ -160,16 +156,14 @@ def _check_device() -> None:
         raise HandOver(str(error)) from error
 
 
-def _width(
-    tokenizer: Any, options: tuple[Any, int | None, int | None], columns: _core.Columns, main: int
-) -> tuple[bool, int]:
+def _width(collator: Any, columns: _core.Columns, main: int) -> tuple[bool, int]:
     """Whether the reference pads, and to which length in tokens."""
-    padding, max_length, multiple = options
+    padding, max_length, multiple = collator.padding, collator.max_length, collator.pad_to_multiple_of
     longest = columns.longest(main)
     width: Any = longest
     if max_length is not None or not (padding is True or padding == "longest"):
         try:  # warns, and fails, just as the reference does
-            strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
+            strategy, _, limit, _ = collator.tokenizer._get_padding_truncation_strategies(
                 padding=padding, max_length=max_length, verbose=True
             )
         except Exception as error:
@@ -199,7 +193,7 @@ def _fills(tokenizer: Any, names: tuple[str, ...], main: str, pads: bool) -> dic
     return values
 
 
-def _remember(situation: Situation) -> Decision:
+def _new_decision(situation: Situation) -> Decision:
     if len(_decisions) >= _MOST_DECISIONS:
         _decisions.clear()
     try:

@@ -130,6 +130,8 @@ def _decide(situation: _Situation) -> _Decision:
     # The reference looks at the first row alone to decide what a column is.
     label = next((name for name in _LABELS if name in situation.names and name not in situation.missing), None)
     if label is not None:
+        if "labels" in situation.names:
+            raise HandOver(f"both '{label}' and 'labels' are there")  # one overwrites the other, errors included
         index = situation.names.index(label)
         outputs["labels"] = index, _label_kind(shapes[index], label, situation)
     for index, name in enumerate(situation.names):

@@ -12,10 +12,11 @@ from transformers import BatchEncoding
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
+from quadrat.collators.recall import Remembering, as_encoding, recall
 
 
 @dataclass
-class DataCollatorWithPadding(transformers.DataCollatorWithPadding):
+class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding):
     """Pads a list of features to the longest one, or as `padding` says; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per
@@ -35,26 +36,26 @@ class DataCollatorWithPadding(transformers.DataCollatorWithPadding):
 
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
+        framework = self.return_tensors
+        if framework == "pt" or framework == "np":  # noqa: PLR1714 - return_tensors may be unhashable
+            data = recall(self, features, framework)
+            if data is not None:
+                return _renamed(data)
         check_pad_values(self)
         try:
-            return self._fast(features)
+            if framework not in ("pt", "np"):
+                raise HandOver(f"return_tensors={framework!r}")
+            return _renamed(pad_features(self, features, framework))
         except HandOver as reason:
             why = str(reason)
         reference = super().__call__
         if self.pad_values:
-            framework = self.return_tensors
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)
 
-    def _fast(self, features: Any) -> BatchEncoding:
-        framework = self.return_tensors
-        if framework not in ("pt", "np"):
-            raise HandOver(f"return_tensors={framework!r}")
-        options = (self.padding, self.max_length, self.pad_to_multiple_of)
-        data = pad_features(self.tokenizer, features, options, framework, pad_values=self.pad_values)
-        for name in ("label", "label_ids"):
-            if name in data:
-                data["labels"] = data.pop(name)
-        batch = BatchEncoding()
-        batch.data = data
-        return batch
+
+def _renamed(data: dict[str, Any]) -> BatchEncoding:
+    for name in ("label", "label_ids"):
+        if name in data:
+            data["labels"] = data.pop(name)
+    return as_encoding(data)

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import transformers
-from transformers import BatchEncoding
 
-from quadrat._memory import INT64, Framework, kind_of
+from quadrat._memory import Framework
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
+from quadrat.collators.recall import Remembering, as_encoding, recall
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
 _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
 
 
 @dataclass
-class DataCollatorForTokenClassification(transformers.DataCollatorForTokenClassification):
+class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorForTokenClassification):
     """Pads features and their labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForTokenClassification`: one tensor per column,
@@ -45,41 +45,26 @@ class DataCollatorForTokenClassification(transformers.DataCollatorForTokenClassi
         return self._call(features, "np", super().numpy_call)
 
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
+        data = recall(self, features, framework)
+        if data is not None:
+            return as_encoding(data)
         check_pad_values(self)
         try:
-            return self._fast(features, framework)
+            return self._decide(features, framework)
         except HandOver as reason:
             why = str(reason)
         if self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)
 
-    def _fast(self, features: Any, framework: Framework) -> Any:
+    def _decide(self, features: Any, framework: Framework) -> Any:
         if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
             raise HandOver("features are not a list of mappings with the same keys")
         label = "label" if "label" in features[0] else "labels"
-        labelled = label in features[0]
-        if labelled and self.tokenizer.model_input_names[0] != "input_ids":
+        if label not in features[0]:
+            return as_encoding(pad_features(self, features, framework))
+        if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
-        data = pad_features(
-            self.tokenizer,
-            features,
-            (self.padding, self.max_length, self.pad_to_multiple_of),
-            framework,
-            label=(label, self.label_pad_token_id) if labelled else None,
-            pad_values=self.pad_values,
-        )
-        if labelled and framework == "np" and not _NUMPY_LIKE_TORCH:
-            return _as_4x_numpy(data, label, features)
-        batch = BatchEncoding()
-        batch.data = data
-        return batch
-
-
-def _as_4x_numpy(data: dict[str, Any], label: str, features: Any) -> dict[str, Any]:
-    """The 4.x NumPy batch of the same columns, where each of them is int64 already."""
-    if label != "labels" or type(features[0][label]) is not list:
-        raise HandOver("transformers 4.x treats these labels in another way in NumPy")
-    if any(kind_of(array.dtype) != INT64 for array in data.values()):
-        raise HandOver("transformers 4.x casts these columns to int64 in NumPy")
-    return {name: data[name] for name in dict.fromkeys([*features[0], *data])}
+        if framework == "np" and not _NUMPY_LIKE_TORCH:
+            raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
+        return as_encoding(pad_features(self, features, framework, label=(label, self.label_pad_token_id)))

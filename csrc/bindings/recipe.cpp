@@ -1,0 +1,122 @@
+#include "recipe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "register.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr std::size_t most_decisions = 32;  // searched one by one; a data set needs a handful
+
+bool same_names(const py::tuple& a, const py::tuple& b) {
+    if (a.size() != b.size()) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(a.size()); ++i) {
+        PyObject *const one = PyTuple_GET_ITEM(a.ptr(), i), *const two = PyTuple_GET_ITEM(b.ptr(), i);
+        if (one != two && PyObject_RichCompareBool(one, two, Py_EQ) != 1) {
+            PyErr_Clear();
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+Recipe::Recipe(py::tuple guard, py::object interop, Framework framework, py::object main, const Shape& shape)
+    : guard_(std::move(guard)),
+      interop_owner_(std::move(interop)),
+      interop_(&interop_owner_.cast<const Interop&>()),
+      framework_(framework),
+      main_(std::move(main)),
+      shape_(shape) {}
+
+bool Recipe::matches(const py::tuple& guard) const {
+    bool same = guard.size() == guard_.size();
+    for (Py_ssize_t i = 0; same && i < static_cast<Py_ssize_t>(guard_.size()); ++i) {
+        same = PyTuple_GET_ITEM(guard.ptr(), i) == PyTuple_GET_ITEM(guard_.ptr(), i);
+    }
+    return same;
+}
+
+Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
+    std::size_t main = 0;
+    while (main < names.size() && !py::object(names[main]).equal(main_)) {
+        ++main;
+    }
+    if (main == names.size()) {
+        throw py::key_error("the column to pad by is not among the names");
+    }
+    Recipe result = *this;
+    if (result.decisions_.size() >= most_decisions) {
+        result.decisions_.clear();
+    }
+    result.decisions_.push_back({std::move(names), main, std::string(signature), parse_steps(steps), std::move(values)});
+    return result;
+}
+
+const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& columns, std::int64_t* width) const {
+    std::string signature;
+    const Decision* measured = nullptr;
+    for (const Decision& decision : decisions_) {
+        if (!same_names(names, decision.names)) {
+            continue;
+        }
+        if (measured == nullptr || measured->main != decision.main) {
+            measured = &decision;
+            const std::int64_t longest = columns.at(decision.main).max_length;
+            *width = shape_.width < 0 ? longest : shape_.width;
+            *width = (*width + shape_.multiple_of - 1) / shape_.multiple_of * shape_.multiple_of;
+            if (*width < longest) {
+                return nullptr;
+            }
+            signature = columns.signature(decision.main, *width);
+        }
+        if (signature == decision.signature) {
+            return &decision;
+        }
+    }
+    return nullptr;
+}
+
+py::object Recipe::run(const py::object& features, const py::tuple& guard) const {
+    if (!matches(guard)) {
+        return py::none();
+    }
+    py::tuple names;
+    Columns columns;
+    if (!collect_columns(features, py::none(), *interop_, &names, &columns)) {
+        return py::none();
+    }
+    Shape shape = shape_;
+    const Decision* const decision = find(names, columns, &shape.width);
+    if (decision == nullptr) {
+        return py::none();
+    }
+    py::dict batch;
+    std::size_t failed = 0;
+    const Status status = columns.run(decision->steps, decision->values, *interop_, framework_, shape, &batch, &failed);
+    return status ? py::object(std::move(batch)) : py::none();
+}
+
+void register_recipe(py::module_& m) {
+    py::class_<Recipe>(m, "Recipe")
+        .def(py::init([](py::tuple guard, py::object interop, bool torch, py::object main, std::int64_t width,
+                         std::int64_t multiple_of, bool left) {
+                 if (multiple_of < 1) {
+                     throw py::value_error("multiple_of must be positive");
+                 }
+                 return Recipe(std::move(guard), std::move(interop), torch ? Framework::torch : Framework::numpy, std::move(main),
+                               {width, multiple_of, left});
+             }),
+             py::arg("guard"), py::arg("interop"), py::arg("torch"), py::arg("main"), py::arg("width"),
+             py::arg("multiple_of"), py::arg("left"))
+        .def("matches", &Recipe::matches, py::arg("guard"))
+        .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"))
+        .def("run", &Recipe::run, py::arg("features"), py::arg("guard"));
+}
+
+}  // namespace quadrat

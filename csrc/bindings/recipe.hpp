@@ -1,0 +1,51 @@
+// A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call.
+//
+// A batch arrives after a training step, when caches hold something else; what it costs then is the number of objects
+// and functions touched more than the work. So nothing is asked twice: the guard is compared by identity, the batch by its
+// signature, and the steps run.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "columns.hpp"
+
+namespace quadrat {
+
+class Recipe {
+public:
+    // guard: what the decisions depend on besides the batch. width: of the batch, or -1 for its longest row.
+    Recipe(py::tuple guard, py::object interop, Framework framework, py::object main, const Shape& shape);
+
+    bool matches(const py::tuple& guard) const;
+    // This recipe and one more decision, about batches with these columns and this signature. Recipes never change, so
+    // that threads may share them.
+    Recipe extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const;
+    // The outputs by name; None when the guard differs, no decision is known, or a row does not go as decided.
+    py::object run(const py::object& features, const py::tuple& guard) const;
+
+private:
+    struct Decision {
+        py::tuple names;
+        std::size_t main;
+        std::string signature;
+        std::vector<Step> steps;
+        py::dict values;
+    };
+
+    const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
+
+    py::tuple guard_;
+    py::object interop_owner_;
+    const Interop* interop_;
+    Framework framework_;
+    py::object main_;
+    Shape shape_;
+    std::vector<Decision> decisions_;
+};
+
+void register_recipe(py::module_& m);
+
+}  // namespace quadrat

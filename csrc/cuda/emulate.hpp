@@ -1,0 +1,35 @@
+// Just enough of CUDA for the kernels to compile as C++ and run on the CPU, one thread after the other: how they are
+// tested, under sanitizers too, where there is no GPU. There is no barrier and no shared memory: no kernel needs them.
+#pragma once
+
+#define __global__
+#define __device__
+
+namespace quadrat::cuda {
+
+struct Dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+template <typename Call>
+void emulate(void (*kernel)(Call), Dim3 blocks, Dim3 threads, const Call& call) {
+    gridDim = blocks;
+    blockDim = threads;
+    for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z) {
+        for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y) {
+            for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) {
+                for (threadIdx.z = 0; threadIdx.z < threads.z; ++threadIdx.z) {
+                    for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y) {
+                        for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) {
+                            kernel(call);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+}  // namespace quadrat::cuda

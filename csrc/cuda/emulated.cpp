@@ -1,0 +1,71 @@
+// quadrat._emulated: the CUDA kernels compiled as C++, for the tests. It has _cuda's functions, on addresses of the CPU,
+// and those of index.hpp.
+#include <pybind11/pybind11.h>
+
+#include "attention_mask.cuh"
+#include "copy_rows.cuh"
+#include "fill_gaps.cuh"
+#include "register.hpp"
+#include "shape.hpp"
+
+namespace quadrat::cuda {
+namespace {
+
+template <typename Call>
+void start(void (*kernel)(Call), const Call& call, std::int64_t max_blocks) {
+    if (call.rows == 0) {
+        return;
+    }
+    const Shape shape = launch_shape(call.rows, typical_width(call), max_blocks);
+    emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, call);
+}
+
+void launch(const CopyRows& call, std::int64_t max_blocks) {
+    with_element(call.item, [&](auto element) { start(copy_rows<decltype(element)>, call, max_blocks); });
+}
+
+void launch(const FillGaps& call, std::int64_t max_blocks) {
+    with_element(call.item, [&](auto element) { start(fill_gaps<decltype(element)>, call, max_blocks); });
+}
+
+void launch(const AttentionMask& call, std::int64_t max_blocks) {
+    with_element(call.item, [&](auto element) { start(attention_mask<decltype(element)>, call, max_blocks); });
+}
+
+py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
+
+}  // namespace
+}  // namespace quadrat::cuda
+
+PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
+    namespace py = pybind11;
+    using namespace quadrat::cuda;
+    m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";
+    // Few blocks give each thread a large share, which only huge inputs would do otherwise.
+    register_kernels<std::int64_t>(
+        m,
+        [](const auto& call, std::int64_t max_blocks) {
+            require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
+            launch(call, max_blocks);
+        },
+        py::arg("max_blocks") = most_blocks);
+    m.def("source_run", [](std::int64_t begin, std::int64_t end, std::int64_t size) {
+        return pair(source_run(begin, end, size));
+    });
+    m.def("row_length", &row_length);
+    m.def("padded_run", [](std::int64_t row, std::int64_t length, std::int64_t width, bool left) {
+        return pair(padded_run(row, length, width, side_of(left)));
+    });
+    m.def("gap_run", [](std::int64_t row, std::int64_t length, std::int64_t width, bool left) {
+        return pair(gap_run(row, length, width, side_of(left)));
+    });
+    m.def("flat_run", [](std::int64_t start, std::int64_t length, std::int64_t size) {
+        return pair(flat_run(start, length, size));
+    });
+    m.def("thread_number", &thread_number);
+    m.def("launch_shape", [](std::int64_t rows, std::int64_t width, std::int64_t max_blocks) {
+        require(rows >= 1 && width >= 0 && max_blocks >= 1 && max_blocks <= most_blocks, "no shape for these numbers");
+        const Shape shape = launch_shape(rows, width, max_blocks);
+        return py::make_tuple(shape.threads_x, shape.threads_y, shape.blocks_x, shape.blocks_y);
+    });
+}

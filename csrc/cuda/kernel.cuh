@@ -1,0 +1,28 @@
+// What every kernel starts from, as CUDA or, without a CUDA compiler, as C++.
+#pragma once
+
+#include "calls.hpp"
+#include "index.hpp"
+
+#if !defined(__CUDACC__)
+#include "emulate.hpp"
+#endif
+
+namespace quadrat::cuda {
+
+// The first row or element that falls to this thread, and the distance to its next.
+struct Share {
+    std::int64_t first;
+    std::int64_t step;
+};
+
+// Rows and elements have an axis each (see shape.hpp), so that no thread divides an index by the width.
+__device__ inline Share share_of_rows() {
+    return {thread_number(blockIdx.x, blockDim.y, threadIdx.y), thread_number(gridDim.x, blockDim.y, 0)};
+}
+
+__device__ inline Share share_of_elements() {
+    return {thread_number(blockIdx.y, blockDim.x, threadIdx.x), thread_number(gridDim.y, blockDim.x, 0)};
+}
+
+}  // namespace quadrat::cuda

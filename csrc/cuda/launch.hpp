@@ -1,0 +1,15 @@
+// The launchers: each queues one kernel on a stream and returns at once. They allocate nothing and wait for nothing, so
+// that CUDA graphs capture them. The call's pointers must stay valid until the stream has got that far.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "calls.hpp"
+
+namespace quadrat::cuda {
+
+cudaError_t launch(const CopyRows& call, cudaStream_t stream);
+cudaError_t launch(const FillGaps& call, cudaStream_t stream);
+cudaError_t launch(const AttentionMask& call, cudaStream_t stream);
+
+}  // namespace quadrat::cuda

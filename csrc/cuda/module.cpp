@@ -1,0 +1,82 @@
+// quadrat._cuda. Importing it initialises nothing: worker processes may still fork.
+#include <pybind11/pybind11.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "launch.hpp"
+#include "register.hpp"
+
+namespace quadrat::cuda {
+namespace {
+
+void require_success(cudaError_t error) {
+    if (error != cudaSuccess) {
+        throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error));
+    }
+}
+
+// Makes a device current, and the one before it again. The calling thread's device is its own, so a switch shows
+// nowhere else.
+class DeviceGuard {
+public:
+    explicit DeviceGuard(int device) {
+        require_success(cudaGetDevice(&before_));
+        if (device != before_) {
+            require_success(cudaSetDevice(device));
+            switched_ = true;
+        }
+    }
+    ~DeviceGuard() {
+        if (switched_) {
+            static_cast<void>(cudaSetDevice(before_));  // it was current a moment ago
+        }
+    }
+    DeviceGuard(const DeviceGuard&) = delete;
+    DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+private:
+    int before_ = 0;
+    bool switched_ = false;
+};
+
+std::string version(int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); }
+
+// Asks for the driver's version only, since counting devices would initialise the driver.
+std::string description() {
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+        driver = 0;
+    }
+    return "CUDA " + version(CUDART_VERSION) + ", " QUADRAT_CUDA_TARGETS "; driver: " +
+           (driver == 0 ? "none" : version(driver));
+}
+
+int device_count() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+        return 0;
+    }
+    return count;
+}
+
+}  // namespace
+}  // namespace quadrat::cuda
+
+PYBIND11_MODULE(_cuda, m, pybind11::mod_gil_not_used()) {
+    namespace py = pybind11;
+    using namespace quadrat::cuda;
+    m.doc() = "quadrat's CUDA kernels. Raw device addresses in, nothing owned, nothing waited for.";
+    m.def("description", &description);
+    m.def("device_count", &device_count);
+    register_kernels<int, std::uintptr_t>(
+        m,
+        [](const auto& call, int device, std::uintptr_t stream) {
+            const py::gil_scoped_release nogil;  // a launch waits while the stream's queue is full
+            const DeviceGuard guard(device);
+            require_success(launch(call, reinterpret_cast<cudaStream_t>(stream)));
+        },
+        py::arg("device"), py::arg("stream"));
+}

@@ -1,0 +1,91 @@
+// The kernels as Python functions, the same for _cuda and _emulated. All the host can check is checked here; none of it
+// looks at device memory.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "calls.hpp"
+
+namespace quadrat::cuda {
+
+namespace py = pybind11;
+
+inline void require(bool holds, const char* message) {
+    if (!holds) {
+        throw std::invalid_argument(message);
+    }
+}
+
+// An address of `count` elements of `size` bytes. The device faults on misaligned ones, and then stays broken.
+template <typename T>
+T* pointer(std::uintptr_t address, std::size_t size, std::int64_t count) {
+    require(address % size == 0, "an address is not a multiple of the size of its elements");
+    require(address != 0 || count == 0, "an address is null");
+    return reinterpret_cast<T*>(address);
+}
+
+// The elements of a padded output.
+inline std::int64_t padded_size(std::int64_t rows, std::int64_t width) {
+    require(rows >= 0 && width >= 0, "rows and width must not be negative");
+    // A row more and eight bytes each, so that neither addresses nor the end of the last row overflow.
+    require(width == 0 || rows < std::numeric_limits<std::int64_t>::max() / 8 / width, "rows * width is too large");
+    return rows * width;
+}
+
+inline void require_item(std::size_t item) {
+    require(item == 1 || item == 2 || item == 4 || item == 8, "item must be 1, 2, 4 or 8 bytes");
+}
+
+inline const std::int64_t* offsets_pointer(std::uintptr_t address, std::int64_t rows) {
+    return pointer<const std::int64_t>(address, sizeof(std::int64_t), rows);
+}
+
+inline Side side_of(bool left) { return left ? Side::left : Side::right; }
+
+// launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
+template <typename... Extra, typename Launch, typename... Names>
+void register_kernels(py::module_& m, Launch launch, const Names&... names) {
+    m.def(
+        "copy_rows",
+        [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
+                 std::uintptr_t start, std::int64_t width, bool left, std::size_t item, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            require_item(item);
+            require(values_size >= 0 && out_size >= 0, "a size is negative");
+            require(padded_size(rows, width) <= out_size || start != 0, "rows * width elements do not fit the output");
+            launch(CopyRows{pointer<const void>(values, item, values_size), values_size, offsets_pointer(offsets, rows),
+                            rows, pointer<const std::int64_t>(start, sizeof(std::int64_t), 0), width, side_of(left),
+                            item, pointer<void>(out, item, out_size), out_size},
+                   extra...);
+        },
+        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("start"),
+        py::arg("width"), py::arg("left"), py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "fill_gaps",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
+                 std::uint64_t value, std::uintptr_t out, Extra... extra) {
+            require_item(item);
+            launch(FillGaps{offsets_pointer(offsets, rows), rows, width, side_of(left), item, value,
+                            pointer<void>(out, item, padded_size(rows, width))},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("value"),
+        py::arg("out"), names...);
+    m.def(
+        "attention_mask",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
+                 std::uint64_t one, std::uintptr_t out, Extra... extra) {
+            require_item(item);
+            launch(AttentionMask{offsets_pointer(offsets, rows), rows, width, side_of(left), item, one,
+                                 pointer<void>(out, item, padded_size(rows, width))},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("one"),
+        py::arg("out"), names...);
+}
+
+}  // namespace quadrat::cuda

@@ -1,0 +1,53 @@
+"""Shared by all tests: hypothesis profiles, the two ways to read a tensor, output buffers with guards around them."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from quadrat import _core, _memory
+
+settings.register_profile("default", deadline=None, max_examples=100)
+settings.register_profile("nightly", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+GUARD = 256
+CANARY = 0xA5
+
+
+class Guarded:
+    """An array inside a larger block of canaries; every byte of the array is one too until something is written."""
+
+    def __init__(self, dtype, shape):
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        self._raw = np.full(size + 2 * GUARD + 64, CANARY, np.uint8)
+        first = GUARD + -(self._raw.ctypes.data + GUARD) % 64
+        self.bytes = self._raw[first : first + size]
+        self._around = (self._raw[:first], self._raw[first + size :])
+        self.array = self.bytes.view(dtype).reshape(shape)
+        self.address = self._raw.ctypes.data + first
+
+    def intact(self):
+        return all(bool((part == CANARY).all()) for part in self._around)
+
+    def untouched(self):
+        return self.intact() and bool((self.bytes == CANARY).all())
+
+
+@pytest.fixture(scope="session")
+def guarded():
+    return Guarded
+
+
+@pytest.fixture(scope="session")
+def interops():
+    """By name: tensors read through torch's exchange API where torch has it, and by `describe_tensor`."""
+    torch = pytest.importorskip("torch")
+    arguments = (np.ndarray, None, torch.Tensor)
+    callbacks = (_memory.describe_tensor, _memory._make_tensor)
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    return {
+        "exchange": _core.Interop(*arguments, exchange, *callbacks),
+        "fallback": _core.Interop(*arguments, None, *callbacks),
+    }

@@ -1,0 +1,40 @@
+"""DataCollatorWithPadding and DataCollatorForTokenClassification == those of the installed transformers."""
+
+from __future__ import annotations
+
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from support.compare import assert_identical
+from support.strategies import features, tokenizers
+
+import quadrat
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
+        "max_length": st.sampled_from([None, None, None, 4, 9]),
+        "pad_to_multiple_of": st.sampled_from([None, None, 1, 4, 8]),
+        "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None]),
+    }
+)
+
+
+@given(tokenizers(), features(), OPTIONS)
+def test_with_padding(tokenizer, batch, options):
+    reference = transformers.DataCollatorWithPadding(tokenizer, **options)
+    assert_identical(reference, quadrat.DataCollatorWithPadding(tokenizer, **options), batch)
+
+
+@given(tokenizers(), st.sampled_from(["labels", "label"]).flatmap(lambda name: features(labels=name)), OPTIONS)
+def test_token_classification(tokenizer, batch, options):
+    options["return_tensors"] = options["return_tensors"] or "pt"
+    reference = transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=-100, **options)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=-100, **options)
+    assert_identical(reference, collator, batch)
+
+
+@given(tokenizers(), features())
+def test_token_classification_without_labels(tokenizer, batch):
+    reference = transformers.DataCollatorForTokenClassification(tokenizer)
+    assert_identical(reference, quadrat.DataCollatorForTokenClassification(tokenizer), batch)

@@ -1,0 +1,101 @@
+"""Batch after batch through one collator, with its options and its tokenizer changing in between."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from support.compare import assert_identical, outcome
+from support.strategies import PadsInItsOwnWay, features, make_tokenizer
+
+import quadrat
+
+CHANGES: dict[str, Any] = {
+    "nothing": lambda collator: None,
+    "side": lambda collator: setattr(collator.tokenizer, "padding_side", "left"),
+    "wrong side": lambda collator: setattr(collator.tokenizer, "padding_side", "middle"),
+    "pad token": lambda collator: setattr(collator.tokenizer, "pad_token", "[EOS]"),
+    "no pad token": lambda collator: setattr(collator.tokenizer, "pad_token", None),
+    "token type": lambda collator: setattr(collator.tokenizer, "_pad_token_type_id", 3),
+    "new pad token": lambda collator: collator.tokenizer.add_special_tokens({"pad_token": "[NEW]"}),
+    "main input": lambda collator: collator.tokenizer.model_input_names.insert(0, "token_type_ids"),
+    "no mask": lambda collator: setattr(collator.tokenizer, "model_input_names", ["input_ids"]),
+    "mask dropped in place": lambda collator: collator.tokenizer.model_input_names.remove("attention_mask"),
+    "own _pad": lambda collator: setattr(collator.tokenizer, "__class__", PadsInItsOwnWay),
+    "pad of the instance": lambda collator: setattr(collator.tokenizer, "pad", lambda *a, **k: {"input_ids": 1}),
+    "multiple": lambda collator: setattr(collator, "pad_to_multiple_of", 8),
+    "bool for int": lambda collator: setattr(collator, "pad_to_multiple_of", True),
+    "max_length": lambda collator: (setattr(collator, "padding", "max_length"), setattr(collator, "max_length", 9)),
+    "no padding": lambda collator: setattr(collator, "padding", False),
+    "one for True": lambda collator: setattr(collator, "padding", 1),
+    "numpy": lambda collator: setattr(collator, "return_tensors", "np"),
+    "label": lambda collator: setattr(collator, "label_pad_token_id", -1),
+    "float label": lambda collator: setattr(collator, "label_pad_token_id", -1.0),
+    "tokenizer": lambda collator: setattr(collator, "tokenizer", make_tokenizer(padding_side="left")),
+}
+
+
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForTokenClassification"])
+@given(st.lists(st.tuples(features(labels="labels"), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=5))
+def test_changes_between_batches(name, steps):
+    reference = getattr(transformers, name)(make_tokenizer())
+    collator = getattr(quadrat, name)(make_tokenizer())
+    for batch, change in steps:
+        assert_identical(reference, collator, batch)
+        for one in (reference, collator):
+            if not (change == "mask dropped in place" and "attention_mask" not in one.tokenizer.model_input_names):
+                CHANGES[change](one)
+    assert_identical(reference, collator, steps[0][0])
+
+
+@given(st.lists(features(), min_size=2, max_size=8))
+def test_many_kinds_of_batch(batches):
+    tokenizer = make_tokenizer()
+    reference, collator = transformers.DataCollatorWithPadding(tokenizer), quadrat.DataCollatorWithPadding(tokenizer)
+    for batch in [*batches, *batches]:
+        assert_identical(reference, collator, batch)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_default_dtype(dtype):
+    tokenizer = make_tokenizer()
+    batch = [{"input_ids": [5, 6], "score": 0.1}, {"input_ids": [5], "score": 0.2}]
+    reference, collator = transformers.DataCollatorWithPadding(tokenizer), quadrat.DataCollatorWithPadding(tokenizer)
+    assert_identical(reference, collator, batch)
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        assert_identical(reference, collator, batch)
+        assert_identical(transformers.default_data_collator, quadrat.default_data_collator, [{"score": 0.1}])
+    finally:
+        torch.set_default_dtype(previous)
+    assert_identical(reference, collator, batch)
+
+
+def test_default_device():
+    tokenizer = make_tokenizer()
+    batch = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
+    collator = quadrat.DataCollatorWithPadding(tokenizer)
+    for _ in range(2):
+        assert collator(batch)["input_ids"].device.type == "cpu"
+    with torch.device("meta"):
+        assert collator(batch)["input_ids"].device.type == "meta"
+        assert quadrat.default_data_collator([{"input_ids": [1]}])["input_ids"].device.type == "meta"
+    assert collator(batch)["input_ids"].device.type == "cpu"
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copies_start_afresh(copied):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_to_multiple_of=4)
+    batch = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
+    collator(batch)
+    twin = copied(collator)
+    twin = pickle.loads(twin) if isinstance(twin, bytes) else twin
+    assert set(vars(twin)) == set(vars(quadrat.DataCollatorWithPadding(make_tokenizer())))
+    assert outcome(twin, batch)[1]["input_ids"].tolist() == collator(batch)["input_ids"].tolist()

@@ -1,0 +1,196 @@
+"""Random tokenizers, features and options, the odd ones included."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import BatchEncoding, PreTrainedTokenizerFast
+
+VOCABULARY = {"[PAD]": 0, "[UNK]": 1, "[EOS]": 2, **{f"w{i}": i for i in range(3, 400)}}
+
+
+class PadsInItsOwnWay(PreTrainedTokenizerFast):
+    """A tokenizer that overrides `_pad`, as LED and LUKE do."""
+
+    def _pad(self, *args: Any, **kwargs: Any) -> Any:
+        padded = super()._pad(*args, **kwargs)
+        padded["extra_mask"] = [7] * len(padded["input_ids"])
+        return padded
+
+
+class PlainMapping(Mapping[str, Any]):
+    """A mapping that is no dict."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+
+    def __getitem__(self, name: str) -> Any:
+        return self._data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+
+WRAPPERS = {"dict": dict, "BatchEncoding": BatchEncoding, "UserDict": UserDict, "Mapping": PlainMapping}
+
+
+def make_tokenizer(
+    *,
+    padding_side: str = "right",
+    pad_token: str | None = "[PAD]",
+    pad_token_type_id: int = 0,
+    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask"),
+    model_max_length: int = 12,
+    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
+) -> PreTrainedTokenizerFast:
+    tokenizer = cls(
+        tokenizer_object=Tokenizer(models.WordLevel(VOCABULARY, unk_token="[UNK]")),
+        unk_token="[UNK]",
+        eos_token="[EOS]",
+        pad_token=pad_token,
+        padding_side="left" if padding_side == "left" else "right",
+        pad_token_type_id=pad_token_type_id,
+        model_input_names=list(model_input_names),
+        model_max_length=model_max_length,
+    )
+    tokenizer.padding_side = padding_side
+    tokenizer.verbose = False
+    return tokenizer
+
+
+def tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:
+    usual = ("input_ids", "token_type_ids", "attention_mask")
+    return st.builds(
+        make_tokenizer,
+        padding_side=st.sampled_from(["right"] * 4 + ["left"] * 4 + ["middle"]),
+        pad_token=st.sampled_from(["[PAD]"] * 5 + ["[EOS]"] * 2 + [None]),
+        pad_token_type_id=st.sampled_from([0, 0, 3]),
+        model_input_names=st.sampled_from([usual, usual, ("input_ids", "attention_mask"), ("input_ids",), ("ids",)]),
+        model_max_length=st.sampled_from([12, int(1e30)]),
+        cls=st.sampled_from([PreTrainedTokenizerFast] * 8 + [PadsInItsOwnWay]),
+    )
+
+
+_INTS = st.integers(0, 399) | st.sampled_from([-1, -5, -6, 255, 256, 257, 2**30 - 1, 2**30, 2**40, -(2**63), 2**63 - 1])
+_ELEMENTS = {
+    "int": _INTS,
+    "small": st.integers(0, 1),
+    "bool": st.booleans(),
+    "float": st.floats(allow_nan=True, width=32),
+}
+_ARRAY_DTYPES = ["int64", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint64", "bool", "float32", "float64", "float16"]
+
+
+def _as_array(row: list[Any], dtype: str) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        return np.array(row, dtype=np.float64 if row and isinstance(row[0], float) else None).astype(dtype)
+
+
+def _as_form(draw: Any, row: list[Any], form: str, dtype: str) -> Any:
+    if form == "tuple":
+        return tuple(row)
+    if form == "list":
+        return row
+    array = _as_array(row, dtype)
+    if draw(st.integers(0, 5)) == 0:  # a strided view
+        array = np.repeat(array, 2)[::2]
+    if form == "array":
+        return array
+    tensor = torch.from_numpy(array.astype("int64") if dtype == "uint64" else array)
+    return torch.tensor(tensor.tolist(), dtype=tensor.dtype) if tensor.dim() == 0 else tensor
+
+
+@st.composite
+def row_columns(draw: Any, lengths: list[int], form: str, element: str) -> list[Any]:
+    """One row per length, in one form (or several), of one kind of number (or, rarely, of several)."""
+    rows = [draw(st.lists(_ELEMENTS[element], min_size=n, max_size=n)) for n in lengths]
+    dtype = draw(st.sampled_from(_ARRAY_DTYPES if element != "float" else ["float32", "float64", "float16"]))
+    forms = [form] * len(rows)
+    if draw(st.integers(0, 9)) == 0:
+        forms = draw(st.lists(st.sampled_from(["list", "tuple", "array", "tensor"]), min_size=len(rows), max_size=len(rows)))
+    return [_as_form(draw, row, one, dtype) for row, one in zip(rows, forms, strict=True)]
+
+
+_NUMBERS = {
+    "int": _INTS,
+    "float": st.floats(width=32),
+    "bool": st.booleans(),
+    "numpy int": st.integers(0, 9).map(np.int64),
+    "numpy int32": st.integers(0, 9).map(np.int32),
+    "numpy float": st.floats(0, 1, width=32).map(np.float32),
+    "numpy bool": st.booleans().map(np.bool_),
+    "tensor": st.integers(0, 9).map(torch.tensor),
+    "float tensor": st.floats(0, 1, width=32).map(torch.tensor),
+    "array": st.integers(0, 9).map(np.array),
+}
+
+
+@st.composite
+def number_columns(draw: Any, count: int) -> list[Any]:
+    numbers = _NUMBERS[draw(st.sampled_from([*["int"] * 4, *["float"] * 2, *_NUMBERS]))]
+    return [draw(numbers) for _ in range(count)]
+
+
+def _odd_value(draw: Any, value: Any) -> Any:
+    """The same value with something wrong in it."""
+    kind = draw(st.sampled_from(["None", "str", "element", "float", "huge", "nested", "shorter"]))
+    if kind in ("None", "str"):
+        return None if kind == "None" else "text"
+    if not isinstance(value, list) or not value:
+        return value
+    value = list(value)
+    if kind == "shorter":
+        return value[:-1]
+    place = draw(st.integers(0, len(value) - 1))
+    value[place] = {
+        "element": draw(st.sampled_from([None, "x", True, np.int64(3)])),
+        "float": 0.5,
+        "huge": 2**63,
+        "nested": [1],
+    }[kind]
+    return value
+
+
+@st.composite
+def features(draw: Any, *, equal: bool = False, labels: str | None = None) -> list[Any]:
+    """A batch: columns of rows and of numbers, in any mapping, sometimes with something wrong.
+
+    equal: rows of one length, as the default collator wants them. labels: a column of token labels.
+    """
+    count = draw(st.integers(1, 5))
+    longest = draw(st.integers(0, 9))
+    lengths = [longest] * count if equal else draw(st.lists(st.integers(0, longest), min_size=count, max_size=count))
+    form = draw(st.sampled_from(["list"] * 4 + ["array"] * 2 + ["tensor"] * 2 + ["tuple"]))
+    columns: dict[str, list[Any]] = {}
+    names = draw(st.permutations(["input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "extra"]))
+    for name in names:
+        if name == "input_ids" or draw(st.booleans()):
+            element = "int" if name == "input_ids" else draw(st.sampled_from(["small"] * 6 + ["bool", "float"]))
+            same = name != "extra" or draw(st.integers(0, 2)) > 0
+            sizes = lengths if name != "extra" else [draw(st.integers(0, 3))] * count if same else lengths
+            columns[name] = draw(row_columns(sizes, form, element))
+    if labels is not None:
+        shorter = draw(st.integers(0, 4)) == 0
+        sizes = [max(0, n - 1) for n in lengths] if shorter else lengths
+        columns[labels] = draw(row_columns(sizes, form, draw(st.sampled_from(["int"] * 5 + ["bool", "float"]))))
+    for name in draw(st.lists(st.sampled_from(["label", "label_ids", "labels", "score"]), unique=True, max_size=2)):
+        if name not in columns:
+            columns[name] = draw(number_columns(count))
+    if draw(st.integers(0, 6)) == 0:
+        name, row = draw(st.sampled_from(sorted(columns))), draw(st.integers(0, count - 1))
+        columns[name][row] = _odd_value(draw, columns[name][row])
+    rows = [{name: values[row] for name, values in columns.items()} for row in range(count)]
+    if draw(st.integers(0, 15)) == 0:
+        row = draw(st.integers(0, count - 1))
+        rows[row].pop(draw(st.sampled_from(sorted(columns))))
+    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 4 + sorted(WRAPPERS)))]
+    return [wrapper(row) for row in rows]
