@@ -130,15 +130,15 @@ def _lengths(collator: Any, features: Sequence[Any], columns: list[str], main: s
                         "they must be equal in every row"
                     )
         elif column != main:
-            yield from _ragged(column, lengths, " give pad_values={'" + str(column) + "': value} to pad it")
+            yield from _ragged(column, lengths, f"give pad_values={{'{column}': value}} to pad it, or remove it")
     pads = getattr(collator, "padding", True) not in (False, "do_not_pad")
     if not pads:
-        yield from _ragged(main, tokens, " use padding=True")
+        yield from _ragged(main, tokens, "use padding=True")
 
 
 def _not_stackable(column: str, values: Sequence[Any]) -> Iterator[str]:
     yield from (problem for problem in _bad_elements(column, values) if not isinstance(values[0], str))
-    yield from _ragged(column, _row_lengths(values), " pad it first, for example with DataCollatorWithPadding")
+    yield from _ragged(column, _row_lengths(values), "pad it first, for example with DataCollatorWithPadding, or remove it")
 
 
 def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator
         if length != lengths[0]:
             yield (
                 f"column '{column}' is ragged and not padded here: row 0 has length {_count(lengths[0])}, row {row} "
-                f"has {_count(length)};{remedy}, or remove the column"
+                f"has length {_count(length)}; {remedy}"
             )
 
 
@@ -161,7 +161,7 @@ def _row_lengths(values: Sequence[Any]) -> list[int | None]:
 
 
 def _count(length: int | None) -> str:
-    return "no length" if length is None else str(length)
+    return "none" if length is None else str(length)
 
 
 def _name(value: object) -> str:

@@ -1,0 +1,156 @@
+"""Bad input: the reference's exception type, and a message that names column, row, lengths and what to do."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from support.compare import outcome
+from support.strategies import make_tokenizer
+
+import quadrat
+
+GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]}
+SHORT = {"input_ids": [5, 6], "attention_mask": [1, 1], "labels": [1, 2]}
+
+
+def changed(**columns: Any) -> list[dict[str, Any]]:
+    return [GOOD, {**SHORT, **columns}]
+
+
+# name -> (features, collator options, tokenizer options, what the message must say)
+PADDING_CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], list[str]]] = {
+    "None in a row": (changed(input_ids=[5, None]), {}, {}, ["input_ids", "row 1", "position 1", "None"]),
+    "str in a row": (changed(input_ids=[5, "x"]), {}, {}, ["input_ids", "row 1", "position 1", "'x'"]),
+    "int beyond int64": (changed(input_ids=[5, 2**63]), {}, {}, ["input_ids", "row 1", "position 1", "int64"]),
+    "missing column": ([GOOD, {"input_ids": [5]}], {}, {}, ["attention_mask", "missing", "row 1"]),
+    "lengths differ": (changed(attention_mask=[1]), {}, {}, ["attention_mask", "row 1", "length 1", "has 2"]),
+    "nested": (changed(input_ids=[5, [6]]), {}, {}, ["input_ids", "row 1", "position 1", "nested"]),
+    "empty batch": ([], {}, {}, ["empty", "no rows"]),
+    "no pad token": ([GOOD, SHORT], {}, {"pad_token": None}, ["pad token", "eos_token"]),
+    "unknown side": ([GOOD, SHORT], {}, {"padding_side": "middle"}, ["padding_side", "'middle'", "'left'"]),
+    "max_length": (
+        [GOOD, SHORT],
+        {"padding": "max_length", "max_length": 2},
+        {},
+        ["input_ids", "row 0", "3 tokens", "max_length=2", "truncation"],
+    ),
+    "no padding": ([GOOD, SHORT], {"padding": False}, {}, ["length 3", "length 2", "padding=True"]),
+    "main column": ([{"ids": [1]}], {}, {}, ["input_ids", "['ids']"]),
+    "column is None": (changed(labels=None), {}, {}, ["labels", "row 1", "None"]),
+    "column is a str": ([{**GOOD, "labels": "a"}, {**SHORT, "labels": "b"}], {}, {}, ["labels", "row 0", "str"]),
+}
+RAGGED = ["labels", "ragged", "length 3", "length 2", "pad_values"]
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("case", sorted(PADDING_CASES))
+def test_padding(case, framework):
+    features, options, tokenizer_options, said = PADDING_CASES[case]
+    tokenizer = make_tokenizer(**tokenizer_options)
+    reference = transformers.DataCollatorForTokenClassification(tokenizer, return_tensors=framework, **options)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer, return_tensors=framework, **options)
+    check(reference, collator, features, said)
+
+
+def test_unpadded_ragged_column():
+    tokenizer = make_tokenizer()
+    check(
+        transformers.DataCollatorWithPadding(tokenizer),
+        quadrat.DataCollatorWithPadding(tokenizer),
+        [GOOD, SHORT],
+        RAGGED,
+    )
+
+
+def test_labels_longer_than_the_tokens():
+    tokenizer = make_tokenizer()
+    check(
+        transformers.DataCollatorForTokenClassification(tokenizer),
+        quadrat.DataCollatorForTokenClassification(tokenizer),
+        [GOOD, {**SHORT, "labels": [1] * 9}],
+        ["labels", "row 1", "9 labels", "2 tokens"],
+    )
+
+
+DEFAULT_CASES: dict[str, tuple[Any, list[str]]] = {
+    "None in a row": ([{"a": [1, 2]}, {"a": [1, None]}], ["'a'", "row 1", "position 1", "None"]),
+    "str in a row": ([{"a": [1, 2]}, {"a": [1, "x"]}], ["'a'", "row 1", "position 1"]),
+    "int beyond int64": ([{"a": [1, 2]}, {"a": [1, 2**64]}], ["'a'", "row 1", "position 1", "int64"]),
+    "ragged": ([{"a": [1, 2]}, {"a": [1]}], ["'a'", "ragged", "length 2", "row 1", "length 1"]),
+    "missing column": ([{"a": [1, 2]}, {"b": [1]}], ["'a'", "missing", "row 1"]),
+    "empty batch": ([], ["empty"]),
+    "None later": ([{"a": 1}, {"a": None}], ["'a'", "row 1", "None"]),
+}
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("case", sorted(DEFAULT_CASES))
+def test_default(case, framework):
+    features, said = DEFAULT_CASES[case]
+    check(
+        lambda rows: transformers.default_data_collator(rows, framework),
+        lambda rows: quadrat.default_data_collator(rows, framework),
+        features,
+        said,
+    )
+
+
+def check(reference: Any, collator: Any, features: Any, said: list[str]) -> None:
+    kind, expected = outcome(reference, features)
+    if kind == "returned":
+        assert outcome(collator, features)[0] == "returned"
+        return
+    kind, got = outcome(collator, features)
+    assert kind == "raised"
+    assert type(got) is type(expected)
+    assert str(expected.args[0] if expected.args else expected) in str(got).replace("\\n", "\n")
+    missing = [words for words in said if words not in str(got).replace("\\'", "'")]
+    assert not missing, f"{missing} not in: {got}"
+    assert got.__cause__ is not None
+
+
+@pytest.mark.parametrize("case", sorted(PADDING_CASES))
+def test_no_leak(case):
+    features, options, tokenizer_options, _ = PADDING_CASES[case]
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(**tokenizer_options), **options)
+    objects = [value for feature in features for value in feature.values()]
+    for _ in range(3):
+        outcome(collator, features)
+    gc.collect()
+    before = [sys.getrefcount(value) for value in objects]
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            outcome(collator, features)
+        gc.collect()
+        base = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            outcome(collator, features)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - base
+    finally:
+        tracemalloc.stop()
+    assert [sys.getrefcount(value) for value in objects] == before
+    assert grown < 4096
+
+
+def test_good_batches_do_not_leak():
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    batches = [
+        [{"input_ids": [5, 399, 2**40]}, {"input_ids": [5]}],
+        [{"input_ids": np.array([5, 6])}, {"input_ids": np.array([5])}],
+        [{"input_ids": torch.tensor([5, 6])}, {"input_ids": torch.tensor([5])}],
+    ]
+    rows = [row for batch in batches for feature in batch for row in feature.values()]
+    before = [sys.getrefcount(row) for row in rows]
+    for _ in range(50):
+        for batch in batches:
+            collator(batch)
+    assert [sys.getrefcount(row) for row in rows] == before

@@ -1,0 +1,138 @@
+"""What the collators do beyond the reference, and what the user sees of the way they work."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from support.compare import assert_same_value
+from support.strategies import PadsInItsOwnWay, make_tokenizer
+
+import quadrat
+
+NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "DefaultDataCollator"])
+def test_subclass_with_the_same_arguments(name):
+    reference, ours = getattr(transformers, name), getattr(quadrat, name)
+    assert issubclass(ours, reference)
+    theirs = [(field.name, field.default) for field in dataclasses.fields(reference)]
+    assert [(field.name, field.default) for field in dataclasses.fields(ours)][: len(theirs)] == theirs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_when_their_fields_are(name):
+    tokenizer = make_tokenizer()
+    one, two = getattr(quadrat, name)(tokenizer), getattr(quadrat, name)(tokenizer)
+    one([{"input_ids": [1, 2]}])
+    assert one == two
+    assert one != getattr(quadrat, name)(tokenizer, pad_to_multiple_of=8)
+
+
+rows = st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=4)
+
+
+@given(rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]), st.booleans())
+def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, own_way):
+    cls = PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast
+    tokenizer = make_tokenizer(padding_side=side, cls=cls)
+    features = [{"input_ids": [7, *row], "words": row, "aligned": [1, *row]} for row in words]
+    collator = quadrat.DataCollatorWithPadding(
+        tokenizer, pad_to_multiple_of=multiple, return_tensors=framework, pad_values={"words": -100, "aligned": 3}
+    )
+    batch = collator(features)
+    plain = transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple, return_tensors=framework)
+    expected = plain([{"input_ids": feature["input_ids"]} for feature in features])
+    assert [name for name in batch if name in features[0]] == list(features[0])
+    assert_same_value("input_ids", expected["input_ids"], batch["input_ids"])
+    width = batch["input_ids"].shape[1]
+    options = {"side": side, "return_tensors": framework}
+    for name, value, length in (("words", -100, None), ("aligned", 3, width)):
+        padded = quadrat.pad([feature[name] for feature in features], padding_value=value, length=length,
+                             multiple_of=multiple, **options)  # fmt: skip
+        assert_same_value(name, padded, batch[name])
+
+
+def test_pad_values_follow_the_kind_of_the_column():
+    tokenizer = make_tokenizer()
+    features = [
+        {"input_ids": [1, 2], "a": [0.5, 1.5], "b": [True, False], "c": np.array([1, 2], np.int8)},
+        {"input_ids": [1], "a": [2.5], "b": [True], "c": np.array([3], np.int8)},
+    ]
+    batch = quadrat.DataCollatorWithPadding(tokenizer, pad_values={"a": -1.0, "b": False, "c": 9})(features)
+    assert batch["a"].dtype == torch.float32
+    assert batch["a"].tolist() == [[0.5, 1.5], [2.5, -1.0]]
+    assert batch["b"].dtype == torch.bool
+    assert batch["b"].tolist() == [[True, False], [True, False]]
+    assert batch["c"].dtype == torch.int64
+    assert batch["c"].tolist() == [[1, 2], [3, 9]]
+
+
+def test_pad_values_with_token_labels():
+    features = [{"input_ids": [1, 2], "words": [0, 1], "labels": [1, 2]}, {"input_ids": [1], "words": [0], "labels": [1]}]
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), pad_values={"words": -1})
+    batch = collator(features)
+    assert list(batch) == ["input_ids", "words", "attention_mask", "labels"]
+    assert batch["words"].tolist() == [[0, 1], [0, -1]]
+    assert batch["labels"].tolist() == [[1, 2], [1, -100]]
+
+
+@pytest.mark.parametrize(
+    ("pad_values", "error", "said"),
+    [
+        ({"words": 0.5}, ValueError, ["words", "0.5"]),
+        ({"words": None}, ValueError, ["words", "None"]),
+        ({"text": 0}, ValueError, ["text"]),
+        ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
+        ({"attention_mask": 0}, ValueError, ["attention_mask"]),
+        ([("words", 0)], TypeError, ["pad_values", "map"]),
+    ],
+)
+@pytest.mark.parametrize("own_way", [False, True])
+def test_pad_values_errors(pad_values, error, said, own_way):
+    tokenizer = make_tokenizer(cls=PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast)
+    features = [{"input_ids": [1, 2], "words": [1, 2]}, {"input_ids": [1], "words": [1]}]
+    if "text" in pad_values:
+        features = [{"input_ids": [1, 2], "text": "a"}, {"input_ids": [1], "text": "b"}]
+    collator = quadrat.DataCollatorWithPadding(tokenizer, pad_values=pad_values)
+    with pytest.raises(error) as caught:
+        collator(features)
+    assert all(words in str(caught.value) for words in said), caught.value
+
+
+def test_hand_over_is_logged_once_per_reason(caplog):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
+    with caplog.at_level(logging.DEBUG, "quadrat"):
+        for _ in range(3):
+            collator([{"input_ids": [1]}])
+    assert [record.getMessage() for record in caplog.records] == [
+        "DataCollatorWithPadding: handed over to transformers: PadsInItsOwnWay pads in its own way"
+    ]
+
+
+def test_the_usual_inputs_are_not_handed_over(caplog):
+    tokenizer = make_tokenizer()
+    row = {"input_ids": [1, 2, 300], "attention_mask": [1, 1, 1], "labels": [0, 1, 2]}
+    arrays = {name: np.array(value) for name, value in row.items()}
+    tensors = {name: torch.tensor(value) for name, value in row.items()}
+    short = {name: value[:2] for name, value in row.items()}
+    with caplog.at_level(logging.DEBUG, "quadrat"):
+        for feature in (row, arrays, tensors, transformers.BatchEncoding(row)):
+            quadrat.DataCollatorForTokenClassification(tokenizer)([feature, short if feature is row else feature])
+            quadrat.DataCollatorWithPadding(tokenizer)([feature, feature])
+            quadrat.default_data_collator([feature, feature])
+    assert not caplog.records
+
+
+def test_outputs_stay_when_later_batches_come():
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    batches = [[{"input_ids": [value] * 4096}] for value in range(20)]
+    kept = [collator(batch)["input_ids"] for batch in batches]
+    assert [tensor.unique().tolist() for tensor in kept] == [[value] for value in range(20)]
