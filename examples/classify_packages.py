@@ -225,7 +225,7 @@ def table(reference: Outcome, other: Outcome) -> Table:
     result.add_column("\n\ncollator")
     for heading in (
         "\n\nsteps",
-        "first and\nlast loss,\ntraining",
+        "training loss,\nfirst and\nlast step",
         "\nlosses\nidentical",
         "\naccuracy,\nheld-out",
         "collation,\nms per batch\n(median)",
@@ -297,8 +297,8 @@ def main() -> int:
     )
     median = statistics.median(len(example["input_ids"]) for example in task.train)
     console.print(
-        f"{len(tokenizer)} tokens in the vocabulary; {len(task.train)} texts to train on (median {median:.0f} tokens), "
-        f"{len(task.held_out)} held out"
+        f"{len(task.train)} texts to train on, {len(task.held_out)} held out; median length {median:.0f} tokens, "
+        f"at most {MAX_TOKENS}"
     )
 
     outcomes = []

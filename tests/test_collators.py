@@ -11,10 +11,10 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from support.compare import assert_same_value
-from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 import quadrat
+from support.compare import assert_same_value
+from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification"]
 
@@ -39,7 +39,9 @@ def test_equal_when_their_fields_are(name):
 rows = st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=4)
 
 
-@given(rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]), st.booleans())
+@given(
+    rows, st.sampled_from(["right", "left"]), st.sampled_from([None, 4]), st.sampled_from(["pt", "np"]), st.booleans()
+)
 def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, own_way):
     cls = PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast
     tokenizer = make_tokenizer(padding_side=side, cls=cls)
@@ -76,7 +78,10 @@ def test_pad_values_follow_the_kind_of_the_column():
 
 
 def test_pad_values_with_token_labels():
-    features = [{"input_ids": [1, 2], "words": [0, 1], "labels": [1, 2]}, {"input_ids": [1], "words": [0], "labels": [1]}]
+    features = [
+        {"input_ids": [1, 2], "words": [0, 1], "labels": [1, 2]},
+        {"input_ids": [1], "words": [0], "labels": [1]},
+    ]
     collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), pad_values={"words": -1})
     batch = collator(features)
     assert list(batch) == ["input_ids", "words", "attention_mask", "labels"]

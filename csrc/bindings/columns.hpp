@@ -103,8 +103,8 @@ public:
     void lengths(std::size_t index, std::uintptr_t out) const;
 };
 
-// One column per name from a list of features; false when a feature lacks a name or is no mapping. `names`: None to take
-// the keys of the first feature, which then is a dict.
+// One column per name from a list of features; false when a feature lacks a name or is no mapping. `names`: None to
+// take the keys of the first feature, which then is a dict.
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns);
 

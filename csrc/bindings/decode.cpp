@@ -124,7 +124,8 @@ Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, K
     for (std::int64_t done = 0; done < count; done += chunk) {
         const std::int64_t run = std::min(chunk, count - done);
         Status status = decode_run(items + done, run, source, buffer);
-        if (status && !convert(buffer, static_cast<char*>(out) + static_cast<std::size_t>(done) * item_size(target), run)) {
+        if (status &&
+            !convert(buffer, static_cast<char*>(out) + static_cast<std::size_t>(done) * item_size(target), run)) {
             status = {Code::out_of_range, -1, -1};
         }
         if (!status) {

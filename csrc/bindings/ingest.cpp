@@ -55,7 +55,8 @@ bool view_array(PyObject* object, Row* row) {
     const auto array = py::reinterpret_borrow<py::array>(object);
     const py::dtype dtype = array.dtype();
     const char order = dtype.byteorder();
-    if (array.ndim() != 1 || (order != '=' && order != '|') || !array_kind(dtype.kind(), dtype.itemsize(), &row->kind)) {
+    if (array.ndim() != 1 || (order != '=' && order != '|') ||
+        !array_kind(dtype.kind(), dtype.itemsize(), &row->kind)) {
         return false;
     }
     row->data = array.data();
@@ -167,8 +168,8 @@ void prefetch(const void* address) {
 #endif
 }
 
-// A batch of features comes cold from the heap: dict, its keys, its values, their buffers, each a miss that waits for the
-// one before. Walking a block of rows level by level lets the misses of one level overlap.
+// A batch of features comes cold from the heap: dict, its keys, its values, their buffers, each a miss that waits for
+// the one before. Walking a block of rows level by level lets the misses of one level overlap.
 class Walk {
 public:
     static constexpr Py_ssize_t block = 64;

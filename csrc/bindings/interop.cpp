@@ -28,8 +28,8 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
 
 void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
-        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object>(), py::arg("ndarray"),
-             py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
+        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object>(),
+             py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
              py::arg("make_tensor"))
         .def_property_readonly("has_exchange", &Interop::has_exchange);
 }

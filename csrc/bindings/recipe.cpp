@@ -26,21 +26,16 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 
 }  // namespace
 
-Recipe::Recipe(py::tuple guard, py::object interop, Framework framework, py::object main, const Shape& shape)
-    : guard_(std::move(guard)),
+Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::type wrapper, py::dict attributes,
+               py::object main, const Shape& shape)
+    : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
       framework_(framework),
+      wrapper_(std::move(wrapper)),
+      attributes_(std::move(attributes)),
       main_(std::move(main)),
       shape_(shape) {}
-
-bool Recipe::matches(const py::tuple& guard) const {
-    bool same = guard.size() == guard_.size();
-    for (Py_ssize_t i = 0; same && i < static_cast<Py_ssize_t>(guard_.size()); ++i) {
-        same = PyTuple_GET_ITEM(guard.ptr(), i) == PyTuple_GET_ITEM(guard_.ptr(), i);
-    }
-    return same;
-}
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
     std::size_t main = 0;
@@ -54,7 +49,8 @@ Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::t
     if (result.decisions_.size() >= most_decisions) {
         result.decisions_.clear();
     }
-    result.decisions_.push_back({std::move(names), main, std::string(signature), parse_steps(steps), std::move(values)});
+    result.decisions_.push_back(
+        {std::move(names), main, std::string(signature), parse_steps(steps), std::move(values)});
     return result;
 }
 
@@ -82,8 +78,22 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
     return nullptr;
 }
 
-py::object Recipe::run(const py::object& features, const py::tuple& guard) const {
-    if (!matches(guard)) {
+py::object Recipe::wrapped(py::dict data) const {
+    auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
+    auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
+    if (!batch) {
+        throw py::error_already_set();
+    }
+    auto state = py::reinterpret_steal<py::dict>(PyObject_GenericGetDict(batch.ptr(), nullptr));
+    if (!state || PyDict_Update(state.ptr(), attributes_.ptr()) != 0) {
+        throw py::error_already_set();
+    }
+    state["data"] = std::move(data);
+    return batch;
+}
+
+py::object Recipe::run(const py::object& features) const {
+    if (!guard_.holds()) {
         return py::none();
     }
     py::tuple names;
@@ -99,24 +109,24 @@ py::object Recipe::run(const py::object& features, const py::tuple& guard) const
     py::dict batch;
     std::size_t failed = 0;
     const Status status = columns.run(decision->steps, decision->values, *interop_, framework_, shape, &batch, &failed);
-    return status ? py::object(std::move(batch)) : py::none();
+    return status ? wrapped(std::move(batch)) : py::none();
 }
 
 void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")
-        .def(py::init([](py::tuple guard, py::object interop, bool torch, py::object main, std::int64_t width,
-                         std::int64_t multiple_of, bool left) {
+        .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::type wrapper, py::dict attributes,
+                         py::object main, std::int64_t width, std::int64_t multiple_of, bool left) {
                  if (multiple_of < 1) {
                      throw py::value_error("multiple_of must be positive");
                  }
-                 return Recipe(std::move(guard), std::move(interop), torch ? Framework::torch : Framework::numpy, std::move(main),
-                               {width, multiple_of, left});
+                 return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
+                               std::move(wrapper), std::move(attributes), std::move(main), {width, multiple_of, left});
              }),
-             py::arg("guard"), py::arg("interop"), py::arg("torch"), py::arg("main"), py::arg("width"),
-             py::arg("multiple_of"), py::arg("left"))
-        .def("matches", &Recipe::matches, py::arg("guard"))
+             py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
+             py::arg("main"), py::arg("width"), py::arg("multiple_of"), py::arg("left"))
+        .def("holds", &Recipe::holds)
         .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"))
-        .def("run", &Recipe::run, py::arg("features"), py::arg("guard"));
+        .def("run", &Recipe::run, py::arg("features"));
 }
 
 }  // namespace quadrat

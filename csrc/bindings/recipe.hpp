@@ -1,8 +1,8 @@
 // A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call.
 //
 // A batch arrives after a training step, when caches hold something else; what it costs then is the number of objects
-// and functions touched more than the work. So nothing is asked twice: the guard is compared by identity, the batch by its
-// signature, and the steps run.
+// and functions touched more than the work. So nothing is asked twice: the guard is compared by identity, the batch by
+// its signature, and the steps run.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,20 +11,25 @@
 #include <vector>
 
 #include "columns.hpp"
+#include "guard.hpp"
 
 namespace quadrat {
 
 class Recipe {
 public:
-    // guard: what the decisions depend on besides the batch. width: of the batch, or -1 for its longest row.
-    Recipe(py::tuple guard, py::object interop, Framework framework, py::object main, const Shape& shape);
+    // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
+    // without a call of its constructor, and the attributes it has besides `data`. main: the column to pad by.
+    // shape.width: of the batch, or -1 for its longest row.
+    Recipe(const py::tuple& facts, py::object interop, Framework framework, py::type wrapper, py::dict attributes,
+           py::object main, const Shape& shape);
 
-    bool matches(const py::tuple& guard) const;
+    // Whether nothing that the decisions depend on has changed.
+    bool holds() const { return guard_.holds(); }
     // This recipe and one more decision, about batches with these columns and this signature. Recipes never change, so
     // that threads may share them.
     Recipe extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const;
-    // The outputs by name; None when the guard differs, no decision is known, or a row does not go as decided.
-    py::object run(const py::object& features, const py::tuple& guard) const;
+    // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
+    py::object run(const py::object& features) const;
 
 private:
     struct Decision {
@@ -35,12 +40,15 @@ private:
         py::dict values;
     };
 
+    py::object wrapped(py::dict data) const;
     const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
 
-    py::tuple guard_;
+    Guard guard_;
     py::object interop_owner_;
     const Interop* interop_;
     Framework framework_;
+    py::type wrapper_;
+    py::dict attributes_;
     py::object main_;
     Shape shape_;
     std::vector<Decision> decisions_;

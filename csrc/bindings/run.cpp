@@ -49,14 +49,14 @@ std::vector<Step> parse_steps(const py::tuple& steps) {
     result.reserve(steps.size());
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
-        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(step[2].cast<int>()),
-                          step[3].cast<Kind>()});
+        result.push_back(
+            {step[0], step[1].cast<std::size_t>(), static_cast<Action>(step[2].cast<int>()), step[3].cast<Kind>()});
     }
     return result;
 }
 
-Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop,
-                    Framework framework, const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
+Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
+                    const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const auto& [name, index, action, kind] = steps[i];
         if (action == Action::hold) {
@@ -100,8 +100,9 @@ void register_columns(py::module_& m) {
         .def("add_ragged", &Columns::add_ragged, py::arg("values"), py::arg("kind"), py::arg("values_size"),
              py::arg("offsets"), py::arg("count"), py::arg("inner"))
         .def("count", &Columns::count, py::arg("index"))
-        .def("longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; },
-             py::arg("index"))
+        .def(
+            "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; },
+            py::arg("index"))
         .def("describe", &Columns::describe, py::arg("index"))
         .def(
             "signature",

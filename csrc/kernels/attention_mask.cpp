@@ -21,8 +21,7 @@ void write_one(Kind kind, void* out) {
         const std::uint16_t one16 = 1;
         const std::uint32_t one32 = 1;
         const std::uint64_t one64 = 1;
-        const void* const sources[9] = {nullptr, &one8,   &one16,  nullptr, &one32,
-                                        nullptr, nullptr, nullptr, &one64};
+        const void* const sources[9] = {nullptr, &one8, &one16, nullptr, &one32, nullptr, nullptr, nullptr, &one64};
         std::memcpy(&one, sources[item_size(kind)], item_size(kind));
         std::memcpy(out, &one, item_size(kind));
     }

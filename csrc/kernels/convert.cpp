@@ -31,19 +31,19 @@ constexpr bool is_negative(T value) {
 
 // Not a template: target_clones needs a function of its own for each pair. The check has no branch, so the loop
 // vectorises; a value fits when it survives the way back with its sign.
-#define QUADRAT_CONVERT(S, T)                                                                         \
-    QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) {  \
-        const S##_t* const in = static_cast<const S##_t*>(source);                                    \
-        T##_t* const out = static_cast<T##_t*>(target);                                               \
-        bool fits = true;                                                                             \
-        for (std::int64_t i = 0; i < count; ++i) {                                                    \
-            const T##_t value = static_cast<T##_t>(in[i]);                                            \
-            if constexpr (!always_fits<T##_t, S##_t>()) {                                             \
+#define QUADRAT_CONVERT(S, T)                                                                           \
+    QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) {    \
+        const S##_t* const in = static_cast<const S##_t*>(source);                                      \
+        T##_t* const out = static_cast<T##_t*>(target);                                                 \
+        bool fits = true;                                                                               \
+        for (std::int64_t i = 0; i < count; ++i) {                                                      \
+            const T##_t value = static_cast<T##_t>(in[i]);                                              \
+            if constexpr (!always_fits<T##_t, S##_t>()) {                                               \
                 fits &= static_cast<S##_t>(value) == in[i] && is_negative(value) == is_negative(in[i]); \
-            }                                                                                         \
-            out[i] = value;                                                                           \
-        }                                                                                             \
-        return fits;                                                                                  \
+            }                                                                                           \
+            out[i] = value;                                                                             \
+        }                                                                                               \
+        return fits;                                                                                    \
     }
 
 using bool_t = std::uint8_t;  // one byte, 0 or 1, as NumPy and torch store it
@@ -89,12 +89,18 @@ bool copy(const void* source, void* target, std::int64_t count) {
     return true;
 }
 
-#define QUADRAT_INT_ROW(S)                                                                                          \
-    {                                                                                                               \
-        nullptr, convert_##S##_to_int8, convert_##S##_to_uint8, convert_##S##_to_int16, convert_##S##_to_uint16,    \
-            convert_##S##_to_int32, convert_##S##_to_uint32, convert_##S##_to_int64, convert_##S##_to_uint64,       \
-            convert_##S##_to_float32, convert_##S##_to_float64                                                      \
-    }
+#define QUADRAT_INT_ROW(S)     \
+    {nullptr,                  \
+     convert_##S##_to_int8,    \
+     convert_##S##_to_uint8,   \
+     convert_##S##_to_int16,   \
+     convert_##S##_to_uint16,  \
+     convert_##S##_to_int32,   \
+     convert_##S##_to_uint32,  \
+     convert_##S##_to_int64,   \
+     convert_##S##_to_uint64,  \
+     convert_##S##_to_float32, \
+     convert_##S##_to_float64}
 
 constexpr Convert table[kind_count][kind_count] = {
     QUADRAT_INT_ROW(uint8),  // bool: the bytes 0 and 1 read as numbers

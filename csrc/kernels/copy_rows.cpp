@@ -11,8 +11,8 @@ namespace {
 // Strided or misaligned rows are gathered into a small buffer first, so that only contiguous, aligned runs convert.
 constexpr std::int64_t block = 256;
 
-// Rows lie anywhere, so each begins with misses that no hardware prefetcher foresees; the next row's first lines are asked
-// for while this one is copied.
+// Rows lie anywhere, so each begins with misses that no hardware prefetcher foresees; the next row's first lines are
+// asked for while this one is copied.
 constexpr std::int64_t most_ahead = 4096;  // bytes
 
 void prefetch_row(const Row& row, const char* target, std::size_t out_item) {
@@ -68,7 +68,8 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
             return {Code::no_conversion, i};
         }
         if (i + 1 < rows.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
-            prefetch_row(rows[i + 1], static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item, out_item);
+            prefetch_row(rows[i + 1], static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item,
+                         out_item);
         }
         char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * out_item;
         const std::size_t item = item_size(row.kind);

@@ -28,7 +28,8 @@ struct Cache {
     Block take(std::size_t index) {
         const Block block = blocks[index];
         std::move(blocks.begin() + static_cast<std::ptrdiff_t>(index) + 1,
-                  blocks.begin() + static_cast<std::ptrdiff_t>(count), blocks.begin() + static_cast<std::ptrdiff_t>(index));
+                  blocks.begin() + static_cast<std::ptrdiff_t>(count),
+                  blocks.begin() + static_cast<std::ptrdiff_t>(index));
         --count;
         bytes -= block.size;
         return block;

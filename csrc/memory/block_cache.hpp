@@ -2,8 +2,9 @@
 // handed back to the allocator in between, the pages go back to the kernel and every batch pays for faulting them in
 // anew, which costs more than filling them. Blocks wait here instead, up to a fixed total.
 //
-// Process-wide on purpose: tensors outlive modules, and any thread may free one. The guard is a flag that is tried, never
-// waited for: a thread that does not get it uses the plain allocator, so a fork in the wrong moment cannot block a child.
+// Process-wide on purpose: tensors outlive modules, and any thread may free one. The guard is a flag that is tried,
+// never waited for: a thread that does not get it uses the plain allocator, so a fork in the wrong moment cannot block
+// a child.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,9 @@ struct Block {
 };
 
 inline constexpr std::size_t alignment = 64;
-inline constexpr std::size_t most_cached = std::size_t{64} << 20;   // bytes kept in all
+inline constexpr std::size_t most_cached = std::size_t{64} << 20;      // bytes kept in all
 inline constexpr std::size_t smallest_cached = std::size_t{16} << 10;  // the allocator keeps small ones itself
-inline constexpr std::size_t largest_cached = std::size_t{16} << 20;  // larger blocks are always given back
+inline constexpr std::size_t largest_cached = std::size_t{16} << 20;   // larger blocks are always given back
 
 // A block of at least `size` bytes, aligned; data is null when there is no memory.
 Block acquire(std::size_t size);

@@ -56,15 +56,17 @@ class Columns:
 class Recipe:
     def __init__(
         self,
-        guard: tuple[Any, ...],
+        facts: tuple[tuple[int, Any, Any, Any], ...],
         interop: Interop,
         torch: bool,
+        wrapper: type,
+        attributes: dict[str, Any],
         main: str,
         width: int,
         multiple_of: int,
         left: bool,
     ) -> None: ...
-    def matches(self, guard: tuple[Any, ...]) -> bool: ...
+    def holds(self) -> bool: ...
     def extended(
         self,
         names: tuple[str, ...],
@@ -72,7 +74,7 @@ class Recipe:
         steps: tuple[tuple[str, int, int, int], ...],
         values: dict[str, Any],
     ) -> Recipe: ...
-    def run(self, features: Any, guard: tuple[Any, ...]) -> dict[str, Any] | None: ...
+    def run(self, features: Any) -> Any: ...
 
 def collect(
     features: Sequence[Any], names: tuple[str, ...] | None, interop: Interop

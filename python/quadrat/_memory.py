@@ -35,7 +35,7 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-class NotOnCpu(RuntimeError):
+class NotOnCpu(RuntimeError):  # noqa: N818 - says what is, and is handed over, not raised to users
     """An allocation landed on a device the CPU kernels cannot write to."""
 
 
@@ -63,16 +63,6 @@ class _Torch:
         import torch
 
         return torch.Tensor
-
-    @functools.cached_property
-    def plain(self) -> Callable[[], bool]:
-        from torch import _C
-
-        try:
-            functions, dispatches, device = _C._len_torch_function_stack, _C._len_torch_dispatch_stack, _C._get_default_device
-        except AttributeError:  # another torch: nothing is known
-            return bool
-        return lambda: not functions() and not dispatches() and device() == "cpu"
 
     @functools.cached_property
     def empty(self) -> Callable[..., torch.Tensor]:
@@ -128,9 +118,20 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
     return tensor, tensor.data_ptr()
 
 
-def makes_cpu_tensors() -> bool:
-    """Whether torch is known, without making one, to make plain CPU tensors: no mode is active, no default is set."""
-    return _torch.plain()
+def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
+    """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
+
+    No mode is active, no default device is set. None where torch makes others now, or does not say.
+    """
+    from torch import _C
+
+    try:
+        facts = ((_C._len_torch_function_stack, 0), (_C._len_torch_dispatch_stack, 0), (_C._get_default_device, "cpu"))
+    except AttributeError:  # a torch that names them otherwise
+        return None
+    if any(function() != result for function, result in facts):
+        return None
+    return *facts, (_torch.default_dtype, _torch.default_dtype())
 
 
 def require_cpu_default() -> None:
@@ -174,7 +175,13 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     """
     import torch
 
-    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.dim() != 1 or tensor.requires_grad or tensor.is_neg():
+    if (
+        tensor.layout != torch.strided
+        or tensor.device.type != "cpu"
+        or tensor.dim() != 1
+        or tensor.requires_grad
+        or tensor.is_neg()
+    ):
         return None
     kind = _torch.kind(tensor.dtype)
     if kind is None:

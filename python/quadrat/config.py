@@ -43,6 +43,6 @@ def _exchange() -> str:
     torch = sys.modules.get("torch")
     if torch is None:
         return "torch not loaded yet"
-    from quadrat.ingest import interop
+    from quadrat._memory import interop
 
     return "DLPack exchange API" if interop().has_exchange else "data_ptr()"

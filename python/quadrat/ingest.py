@@ -36,7 +36,6 @@ _FAILURES = (
 OUT_OF_RANGE, WRONG_TYPE = 4, 5
 
 
-
 class ColumnShape(NamedTuple):
     """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
 
@@ -58,7 +57,6 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
         ColumnShape(forms, first, low | high << 8, bool(flags & 1), bool(flags & 2), bool(flags & 4))
         for forms, first, low, high, flags in zip(*[iter(signature)] * 5, strict=True)
     ]
-
 
 
 # What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.

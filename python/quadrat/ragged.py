@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import INT64, Framework, address_of, empty, interop, is_tensor, kind_of
+from quadrat._memory import FLOAT64, INT64, Framework, address_of, empty, interop, is_tensor, kind_of
 from quadrat.ingest import ROWS, explain, inferred_kind
 
 
@@ -198,7 +198,7 @@ def _shown(value: Any) -> str:
 def _common_kind(kinds: int) -> int:
     if kinds.bit_count() == 1:
         return kinds.bit_length() - 1
-    kind = inferred_kind(kinds, "np") if kinds else INT64
+    kind = inferred_kind(kinds, FLOAT64) if kinds else INT64
     if kind is None:
         raise TypeError("the rows hold different kinds of numbers; convert them to one dtype or give dtype=")
     return kind

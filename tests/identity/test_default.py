@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from support.compare import assert_identical
-from support.strategies import features
 
 import quadrat
+from support.compare import assert_identical
+from support.strategies import features
 
 FRAMEWORKS = st.sampled_from(["pt", "np"])
 BATCHES = features(equal=True) | features(equal=True, labels="label_ids") | features()

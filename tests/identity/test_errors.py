@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from support.compare import outcome
-from support.strategies import make_tokenizer
 
 import quadrat
+from support.compare import outcome
+from support.strategies import make_tokenizer
 
 GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]}
 SHORT = {"input_ids": [5, 6], "attention_mask": [1, 1], "labels": [1, 2]}
@@ -127,18 +127,18 @@ def test_no_leak(case):
     before = [sys.getrefcount(value) for value in objects]
     tracemalloc.start()
     try:
-        for _ in range(5):
+        for _ in range(30):
             outcome(collator, features)
         gc.collect()
         base = tracemalloc.get_traced_memory()[0]
-        for _ in range(20):
+        for _ in range(100):
             outcome(collator, features)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - base
     finally:
         tracemalloc.stop()
     assert [sys.getrefcount(value) for value in objects] == before
-    assert grown < 4096
+    assert grown < 4800  # bytes in 100 calls: less than the smallest object a call
 
 
 def test_good_batches_do_not_leak():

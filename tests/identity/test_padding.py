@@ -5,10 +5,10 @@ from __future__ import annotations
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from support.compare import assert_identical
-from support.strategies import features, tokenizers
 
 import quadrat
+from support.compare import assert_identical
+from support.strategies import features, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
     {

@@ -11,10 +11,10 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from support.compare import assert_identical, outcome
-from support.strategies import PadsInItsOwnWay, features, make_tokenizer
 
 import quadrat
+from support.compare import assert_identical, outcome
+from support.strategies import PadsInItsOwnWay, features, make_tokenizer
 
 CHANGES: dict[str, Any] = {
     "nothing": lambda collator: None,

@@ -87,7 +87,20 @@ _ELEMENTS = {
     "bool": st.booleans(),
     "float": st.floats(allow_nan=True, width=32),
 }
-_ARRAY_DTYPES = ["int64", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint64", "bool", "float32", "float64", "float16"]
+_ARRAY_DTYPES = [
+    "int64",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "uint16",
+    "uint64",
+    "bool",
+    "float32",
+    "float64",
+    "float16",
+]
 
 
 def _as_array(row: list[Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -116,7 +129,9 @@ def row_columns(draw: Any, lengths: list[int], form: str, element: str) -> list[
     dtype = draw(st.sampled_from(_ARRAY_DTYPES if element != "float" else ["float32", "float64", "float16"]))
     forms = [form] * len(rows)
     if draw(st.integers(0, 9)) == 0:
-        forms = draw(st.lists(st.sampled_from(["list", "tuple", "array", "tensor"]), min_size=len(rows), max_size=len(rows)))
+        forms = draw(
+            st.lists(st.sampled_from(["list", "tuple", "array", "tensor"]), min_size=len(rows), max_size=len(rows))
+        )
     return [_as_form(draw, row, one, dtype) for row, one in zip(rows, forms, strict=True)]
 
 

@@ -68,7 +68,8 @@ def docstrings(packages: Sequence[str] | None = None, *, per_package: int = 600,
         raise ValueError(f"per_package must be at least 1, got {per_package}")
     seen: set[str] = set()
     classes: list[tuple[str, list[str]]] = []
-    for package in DEFAULT_PACKAGES if packages is None else packages:
+    # A package named twice is one class.
+    for package in dict.fromkeys(DEFAULT_PACKAGES if packages is None else packages):
         if packages is None and len(classes) == DEFAULT_CLASSES:
             break
         files = _source_files(package)
@@ -100,7 +101,7 @@ def read(path: Path, *, labelled: bool = False) -> Corpus:
     if suffix not in (".txt", ".jsonl"):
         raise ValueError(f"{path}: expected a file that ends in .txt or .jsonl")
     texts: list[str] = []
-    labels: list[str | int] = []
+    labels: list[str] = []
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         text, label = (_from_json if suffix == ".jsonl" else _from_plain)(line, labelled, where)
@@ -114,12 +115,11 @@ def read(path: Path, *, labelled: bool = False) -> Corpus:
         raise ValueError(f"{path}: the file has no text")
     if not labelled:
         return Corpus(texts, [0] * len(texts), ["text"])
-    # Integers sort by value and before strings, so that the label 10 comes after the label 2.
-    distinct = sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+    distinct = sorted(set(labels), key=_label_order)
     if len(distinct) < 2:
         raise ValueError(f"{path}: every text has the label {distinct[0]!r}, at least two labels are needed")
     index = {label: position for position, label in enumerate(distinct)}
-    return Corpus(texts, [index[label] for label in labels], [str(label) for label in distinct])
+    return Corpus(texts, [index[label] for label in labels], distinct)
 
 
 def train_tokenizer(texts: Sequence[str], *, vocab_size: int = 8000, max_length: int = 512) -> PreTrainedTokenizerBase:
@@ -252,16 +252,16 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _from_plain(line: str, labelled: bool, where: str) -> tuple[str, str | int]:
+def _from_plain(line: str, labelled: bool, where: str) -> tuple[str, str]:
     if not labelled:
-        return line, 0
+        return line, ""
     label, tab, text = line.partition("\t")
     if not tab or not label.strip():
         raise ValueError(f"{where}: expected a label, a tab and the text")
     return text, label.strip()
 
 
-def _from_json(line: str, labelled: bool, where: str) -> tuple[str, str | int]:
+def _from_json(line: str, labelled: bool, where: str) -> tuple[str, str]:
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -272,12 +272,18 @@ def _from_json(line: str, labelled: bool, where: str) -> tuple[str, str | int]:
     if not isinstance(text, str):
         raise ValueError(f'{where}: expected an object with a string "text"')
     if not labelled:
-        return text, 0
+        return text, ""
     label = record.get("label")
     # bool is a subclass of int, and true beside 1 would be one class.
     if isinstance(label, bool) or not isinstance(label, (str, int)):
         raise ValueError(f'{where}: expected a "label" that is a string or an integer')
-    return text, label
+    return text, str(label)
+
+
+def _label_order(label: str) -> tuple[bool, int, str]:
+    """Integers by value and before other labels, so that 10 comes after 2."""
+    is_integer = label.removeprefix("-").isdecimal()
+    return not is_integer, int(label) if is_integer else 0, label
 
 
 def _encodable(text: str) -> bool:

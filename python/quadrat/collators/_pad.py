@@ -8,7 +8,7 @@ and the outputs. The decision in between depends on a short signature only, so i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
@@ -58,13 +58,14 @@ class Situation(NamedTuple):
     float_kind: int | None  # of Python floats
     label: str | None  # the column of token labels, padded after the tokenizer's columns
     further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
+    renames: tuple[str, ...]  # columns that come out as labels
 
 
 class Decision(NamedTuple):
     """What to do: steps for `_core.Columns.run`, or the reason to hand over."""
 
     steps: tuple[tuple[str, int, int, int], ...]
-    held: tuple[str, ...]  # columns that the reference's own conversion makes, one by one
+    held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
     refusal: str | None
 
 
@@ -73,7 +74,12 @@ _MOST_DECISIONS = 1024
 
 
 def pad_features(
-    collator: Any, features: Any, framework: Framework, *, label: tuple[str, Any] | None = None
+    collator: Any,
+    features: Any,
+    framework: Framework,
+    *,
+    label: tuple[str, Any] | None = None,
+    renames: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
@@ -82,6 +88,7 @@ def pad_features(
         features: one mapping per row.
         framework: of the result.
         label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
+        renames: columns that come out as `labels`.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
@@ -113,6 +120,7 @@ def pad_features(
         default_float_kind(framework),
         None if label is None else label[0],
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
+        renames,
     )
     decision = _decisions.get(situation)
     if decision is None:
@@ -129,10 +137,11 @@ def pad_features(
     multiple = collator.pad_to_multiple_of if pads and collator.pad_to_multiple_of is not None else 1
     shared = interop()
     batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
-    if type(batch) is tuple:
+    if isinstance(batch, tuple):
         _refuse(decision, batch, pad_values)
-    for name in decision.held:
-        batch[name] = _reference_column(name, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+    for name, column in decision.held.items():
+        arrays = columns.describe(index)[1] & MEMORY_ROWS
+        batch[name] = _reference_column(column, features, framework, arrays=arrays)
     if not decision.held:
         remember(collator, framework, (names, situation.signature, decision.steps, values))
     return batch
@@ -199,7 +208,7 @@ def _new_decision(situation: Situation) -> Decision:
     try:
         decision = _decide(situation)
     except HandOver as reason:
-        decision = Decision((), (), str(reason))
+        decision = Decision((), {}, str(reason))
     _decisions[situation] = decision
     return decision
 
@@ -235,7 +244,14 @@ def _decide(situation: Situation) -> Decision:
         if shape.forms & ~ROWS or not shape.kinds or shape.kinds & ~INTS:
             raise HandOver(f"column '{situation.label}' is not made of rows of ints")
         steps.append((situation.label, index, PAD, INT64))
-    return Decision(tuple(steps), tuple(name for name, _, action, _ in steps if action == HOLD), None)
+    outputs = {step[0]: step for step in steps}
+    for name in situation.renames:
+        if name in outputs and "labels" in outputs:  # one overwrites the other, but may fail first
+            raise HandOver(f"both '{name}' and 'labels' are there")
+        if name in outputs:
+            outputs["labels"] = outputs.pop(name)
+    named = tuple((name, *step[1:]) for name, step in outputs.items())
+    return Decision(named, {name: situation.names[step[1]] for name, step in outputs.items() if step[2] == HOLD}, None)
 
 
 def _is_padded(name: str, makes_mask: bool) -> bool:
@@ -271,7 +287,7 @@ def _further(name: str, shape: ColumnShape, value_type: type, situation: Situati
     return PAD if shape.aligned else PAD_OWN, kind
 
 
-def _refuse(decision: Decision, failure: tuple[int, int, int, int], pad_values: Mapping[str, Any] | None) -> None:
+def _refuse(decision: Decision, failure: tuple[int, int, int, int], pad_values: Mapping[str, Any] | None) -> NoReturn:
     step, code, row, position = failure
     name = decision.steps[step][0]
     if pad_values is not None and name in pad_values:

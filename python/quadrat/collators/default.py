@@ -41,7 +41,9 @@ from quadrat.ingest import (
 
 _LABELS = ("label", "label_ids")
 _NAME = "default_data_collator"
-_STACKED_AS_THEY_ARE = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
+_STACKED_AS_THEY_ARE = frozenset(
+    1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64")
+)
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
@@ -109,7 +111,7 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
     missing, strings = _left_out(names, features[0]) if OTHER in signature[1::5] else ((), ())
     steps, held = _decide(_Situation(names, signature, missing, strings, framework, default_float_kind(framework)))
     batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
-    if type(batch) is tuple:
+    if isinstance(batch, tuple):
         raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
     for name, column in held.items():
         batch[name] = _reference_column(column, features, framework)

@@ -138,7 +138,9 @@ def _lengths(collator: Any, features: Sequence[Any], columns: list[str], main: s
 
 def _not_stackable(column: str, values: Sequence[Any]) -> Iterator[str]:
     yield from (problem for problem in _bad_elements(column, values) if not isinstance(values[0], str))
-    yield from _ragged(column, _row_lengths(values), "pad it first, for example with DataCollatorWithPadding, or remove it")
+    yield from _ragged(
+        column, _row_lengths(values), "pad it first, for example with DataCollatorWithPadding, or remove it"
+    )
 
 
 def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator[str]:
@@ -157,7 +159,7 @@ def _label_column(collator: Any, columns: list[str]) -> str | None:
 
 
 def _row_lengths(values: Sequence[Any]) -> list[int | None]:
-    return [len(value) if hasattr(value, "__len__") and getattr(value, "ndim", 1) else None for value in values]
+    return [len(value) if hasattr(value, "__len__") and getattr(value, "ndim", True) else None for value in values]
 
 
 def _count(length: int | None) -> str:

@@ -58,7 +58,9 @@ def pad_further_columns(
                 return_tensors=framework,
             )
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}") from error
+            raise ValueError(
+                f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}"
+            ) from error
     order = dict.fromkeys([*(name for name in features[0] if name in batch), *batch])
     ordered = {name: batch[name] for name in order}
     if isinstance(batch, dict):

@@ -12,7 +12,7 @@ from transformers import BatchEncoding
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Remembering, as_encoding, recall
+from quadrat.collators.recall import Remembering, as_encoding
 
 
 @dataclass
@@ -36,26 +36,20 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
 
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
+        recipe = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
+        if recipe is not None:
+            batch = recipe.run(features)
+            if batch is not None:
+                return batch
         framework = self.return_tensors
-        if framework == "pt" or framework == "np":  # noqa: PLR1714 - return_tensors may be unhashable
-            data = recall(self, features, framework)
-            if data is not None:
-                return _renamed(data)
         check_pad_values(self)
         try:
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")
-            return _renamed(pad_features(self, features, framework))
+            return as_encoding(pad_features(self, features, framework, renames=("label", "label_ids")))
         except HandOver as reason:
             why = str(reason)
         reference = super().__call__
         if self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)
-
-
-def _renamed(data: dict[str, Any]) -> BatchEncoding:
-    for name in ("label", "label_ids"):
-        if name in data:
-            data["labels"] = data.pop(name)
-    return as_encoding(data)

@@ -12,9 +12,9 @@ from transformers import BatchEncoding
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat._memory import Framework, default_float_kind, interop, makes_cpu_tensors
+from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
 
-# Kept from import time: a tokenizer class, or a patch of the base class, that differs from these is not ours to imitate.
+# Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
 PAD = PreTrainedTokenizerBase.pad
 PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
@@ -24,85 +24,93 @@ _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 _EMPTY = dict(BatchEncoding().__dict__)
 
 
+# Facts, as in csrc/bindings/guard.hpp.
+_TYPE, _ENTRY, _ABSENT, _ATTRIBUTE, _ITEMS, _CALL = range(6)
+
+Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
+
+
 class Remembering:
     """What a collator knows of earlier batches stays behind when it is pickled or copied."""
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_recipes", "_handed_over")}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
 
 
-def recall(collator: Any, features: Any, framework: Framework) -> dict[str, Any] | None:
-    """The batch, when a decision taken before is known to hold for it; else None."""
-    recipes = collator.__dict__.get("_recipes")
-    if recipes is None or framework not in recipes:
-        return None
-    guard = _guard(collator, framework)
-    return None if guard is None else recipes[framework].run(features, guard)
+def remember(collator: Any, framework: Framework, decided: Decided) -> None:
+    """Keep a decision that held, (names, signature, steps, values), where the facts it depends on can be guarded.
 
-
-def remember(
-    collator: Any,
-    framework: Framework,
-    decision: tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]],
-) -> None:
-    """Keep a decision that held, where `_guard` covers all it depends on: (names, signature, steps, values)."""
-    guard = _guard(collator, framework)
-    if guard is None or not _has_plain_pad_token(collator.tokenizer):
-        return
-    recipes = collator.__dict__.setdefault("_recipes", {})
-    recipe = recipes.get(framework)
-    if recipe is None or not recipe.matches(guard):
+    It is found in `collator._quadrat_pt` or `_quadrat_np`: `run(features)` gives the next batch like this one, or None.
+    """
+    slot = f"_quadrat_{framework}"
+    recipe = collator.__dict__.get(slot)
+    if recipe is None or not recipe.holds():
+        facts = _facts(collator, framework)
+        if facts is None:
+            return
         tokenizer = collator.tokenizer
-        left = tokenizer.padding_side == "left"
-        main = tokenizer.model_input_names[0]
-        multiple = collator.pad_to_multiple_of or 1
-        recipe = _core.Recipe(guard, interop(), framework == "pt", main, -1, multiple, left)
-    recipes[framework] = recipe.extended(*decision)
+        recipe = _core.Recipe(
+            facts,
+            interop(),
+            framework == "pt",
+            BatchEncoding,
+            _EMPTY,
+            tokenizer.model_input_names[0],
+            -1,
+            collator.pad_to_multiple_of or 1,
+            tokenizer.padding_side == "left",
+        )
+    collator.__dict__[slot] = recipe.extended(*decided)
 
 
-def _guard(collator: Any, framework: Framework) -> tuple[Any, ...] | None:
-    """All that decisions depend on besides the batch, to be compared by identity; None where that is not known.
+def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, Any], ...] | None:
+    """All that decisions depend on besides the batch, for `_core.Recipe`; None where that is not known.
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers, options for which the
     tokenizer is asked, `pad_values`, and a torch that would not make plain CPU tensors.
     """
     tokenizer = collator.tokenizer
-    state = tokenizer.__dict__
-    special = state.get("_special_tokens_map")
-    backend = state.get("_tokenizer")
-    padding = collator.padding
-    if (
-        special is None
-        or backend is None
-        or collator.pad_values is not None
-        or collator.max_length is not None
-        or (padding is not True and padding != "longest")
-        or "pad" in state
-        or "_pad" in state
-        or (framework == "pt" and not makes_cpu_tensors())
-    ):
+    cls, state, own = type(tokenizer), tokenizer.__dict__, collator.__dict__
+    options: tuple[str, ...] = (
+        "padding",
+        "max_length",
+        "pad_to_multiple_of",
+        "pad_values",
+        "tokenizer",
+        "return_tensors",
+    )
+    options += ("label_pad_token_id",) if hasattr(collator, "label_pad_token_id") else ()
+    kept = ("_special_tokens_map", "_tokenizer", "_pad_token_type_id", "padding_side", "model_input_names")
+    plain = (
+        collator.pad_values is None
+        and collator.max_length is None
+        and (collator.padding is True or collator.padding == "longest")
+        and all(name in own and own[name] is getattr(collator, name) for name in options)
+        and all(name in state for name in kept)
+        and type(state["_special_tokens_map"]) is dict
+        and type(state["model_input_names"]) is list
+        and _has_plain_pad_token(tokenizer)
+    )
+    torch_facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
+    if not plain or torch_facts is None:
         return None
-    cls = type(tokenizer)
-    inputs = tokenizer.model_input_names
     return (
-        tokenizer,
-        cls.pad,
-        cls._pad,
-        backend,
-        special.get("pad_token"),
-        state.get("_pad_token_type_id"),
-        tokenizer.padding_side,
-        inputs[0],
-        "attention_mask" in inputs,
-        collator.pad_to_multiple_of,
-        getattr(collator, "label_pad_token_id", None),
-        default_float_kind(framework),
+        *((_ENTRY, own, name, own[name]) for name in options),
+        (_TYPE, tokenizer, None, cls),
+        (_ATTRIBUTE, cls, "pad", PAD),
+        (_ATTRIBUTE, cls, "_pad", PAD_ONE),
+        (_ABSENT, state, "pad", None),
+        (_ABSENT, state, "_pad", None),
+        *((_ENTRY, state, name, state[name]) for name in kept),
+        (_ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
+        (_ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
+        *((_CALL, function, None, result) for function, result in torch_facts),
     )
 
 
 def _has_plain_pad_token(tokenizer: Any) -> bool:
-    """Whether pad token and type id are found where the guard looks, and the token is in the vocabulary to stay."""
+    """Whether pad token and type id are found where the facts are, and the token is in the vocabulary to stay."""
     cls = type(tokenizer)
     return (
         cls.pad is PAD

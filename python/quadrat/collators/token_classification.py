@@ -12,7 +12,7 @@ from quadrat._memory import Framework
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Remembering, as_encoding, recall
+from quadrat.collators.recall import Remembering, as_encoding
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
 _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
@@ -45,9 +45,11 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         return self._call(features, "np", super().numpy_call)
 
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
-        data = recall(self, features, framework)
-        if data is not None:
-            return as_encoding(data)
+        recipe = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
+        if recipe is not None:
+            batch = recipe.run(features)
+            if batch is not None:
+                return batch
         check_pad_values(self)
         try:
             return self._decide(features, framework)

@@ -1,0 +1,93 @@
+# make demo   the main job on real input: fine-tune a small classifier with the reference collator and with quadrat's
+# make test   two environments (transformers 5.x and 4.57.x), the build, and all tests in each
+# make bench  quadrat against the installed transformers, side by side
+# make lint | sanitize | wheel | clean
+#
+# Each target sets up what it needs under .venv*/ and build/.
+
+PYTHON ?= python3
+VENV := .venv
+VENV4 := .venv-4
+BIN := $(VENV)/bin
+BIN4 := $(VENV4)/bin
+SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
+CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+WHEEL_DEV := build/dev/.built
+PYTEST := env HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := test
+.PHONY: demo test test-5 test-4 bench lint format sanitize wheel clean
+
+demo: $(VENV)/.installed
+	$(PYTEST) $(BIN)/python examples/classify_packages.py $(ARGS)
+
+test: test-5 test-4
+
+test-5: $(VENV)/.installed
+	$(PYTEST) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m pytest tests
+
+# The second environment is there for the reference: what does not depend on its version has been tested already.
+test-4: $(VENV4)/.installed
+	$(PYTEST) $(BIN4)/python -m pytest tests/identity tests/integration tests/test_collators.py
+
+bench: $(VENV)/.installed
+	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
+	$(BIN)/mypy
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
+
+# Kernels and ingest under AddressSanitizer and UndefinedBehaviorSanitizer, driven by the Python tests.
+SANITIZED := $(CURDIR)/build/sanitize/site
+sanitize: $(VENV)/.ready $(SOURCES)
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target $(SANITIZED) \
+		-C build-dir=build/sanitize/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
+		-C cmake.define.QUADRAT_SANITIZE=address,undefined -C cmake.define.QUADRAT_CUDA=OFF \
+		-C cmake.define.QUADRAT_EMULATE=ON .
+	$(PYTEST) PYTHONPATH=$(SANITIZED) PYTHONMALLOC=malloc HYPOTHESIS_PROFILE=sanitize \
+		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(BIN)/python -m pytest tests/kernels tests/test_pad.py tests/test_ragged.py tests/identity -q
+
+# A wheel as users get it, built in isolation: torch is no part of the build.
+wheel: $(VENV)/.ready
+	$(BIN)/python -m build --wheel --outdir dist .
+
+$(VENV)/.ready: pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+$(VENV4)/.ready: pyproject.toml
+	test -d $(VENV4) || $(PYTHON) -m venv $(VENV4)
+	$(BIN4)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN4)/python -m pip install --quiet --group identity-4
+	touch $@
+
+# One build serves both environments; warnings are errors here, and the CUDA kernels are built for emulation too.
+$(WHEEL_DEV): $(VENV)/.ready $(SOURCES)
+	rm -f build/dev/*.whl
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/dev \
+		-C build-dir=build/dev/cmake -C cmake.define.QUADRAT_WERROR=ON -C cmake.define.QUADRAT_EMULATE=ON .
+	touch $@
+
+$(VENV)/.installed: $(WHEEL_DEV)
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall build/dev/*.whl
+	touch $@
+
+$(VENV4)/.installed: $(VENV4)/.ready $(WHEEL_DEV)
+	$(BIN4)/python -m pip install --quiet --no-deps --force-reinstall build/dev/*.whl
+	touch $@
+
+clean:
+	rm -rf build dist $(VENV) $(VENV4) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -1,0 +1,35 @@
+# Addresses are of device memory, aligned to their elements, and must stay valid until the stream has got past the call.
+# `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, and starts, `[rows]`, are int64 counts
+# of elements. The calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError.
+
+def description() -> str: ...
+
+# Initialises the CUDA driver, as the kernels do: not before a fork.
+def device_count() -> int: ...
+
+# Row i is values[offsets[i]:offsets[i + 1]]. start=0: to a padded output, `[rows, width]`; otherwise the address of the
+# starts, and width and left do not matter. Rows that do not fit are cut at their end.
+def copy_rows(
+    values: int,
+    values_size: int,
+    offsets: int,
+    rows: int,
+    start: int,
+    width: int,
+    left: bool,
+    item: int,
+    out: int,
+    out_size: int,
+    device: int,
+    stream: int,
+) -> None: ...
+
+# value: the bits of one element, as an unsigned integer.
+def fill_gaps(
+    offsets: int, rows: int, width: int, left: bool, item: int, value: int, out: int, device: int, stream: int
+) -> None: ...
+
+# one: the bits of the number 1 as one element, as an unsigned integer.
+def attention_mask(
+    offsets: int, rows: int, width: int, left: bool, item: int, one: int, out: int, device: int, stream: int
+) -> None: ...
