@@ -26,8 +26,8 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 
 }  // namespace
 
-Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::type wrapper, py::dict attributes,
-               py::object main, const Shape& shape)
+Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper,
+               py::dict attributes, py::object main, const Shape& shape)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
@@ -39,10 +39,10 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, 
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
     std::size_t main = 0;
-    while (main < names.size() && !py::object(names[main]).equal(main_)) {
+    while (!main_.is_none() && main < names.size() && !py::object(names[main]).equal(main_)) {
         ++main;
     }
-    if (main == names.size()) {
+    if (main >= names.size()) {
         throw py::key_error("the column to pad by is not among the names");
     }
     Recipe result = *this;
@@ -63,12 +63,8 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
         }
         if (measured == nullptr || measured->main != decision.main) {
             measured = &decision;
-            const std::int64_t longest = columns.at(decision.main).max_length;
-            *width = shape_.width < 0 ? longest : shape_.width;
-            *width = (*width + shape_.multiple_of - 1) / shape_.multiple_of * shape_.multiple_of;
-            if (*width < longest) {
-                return nullptr;
-            }
+            const std::int64_t longest = main_.is_none() ? 0 : columns.at(decision.main).max_length;
+            *width = (longest + shape_.multiple_of - 1) / shape_.multiple_of * shape_.multiple_of;
             signature = columns.signature(decision.main, *width);
         }
         if (signature == decision.signature) {
@@ -79,6 +75,9 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
 }
 
 py::object Recipe::wrapped(py::dict data) const {
+    if (wrapper_.is_none()) {
+        return std::move(data);
+    }
     auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
     auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
     if (!batch) {
@@ -114,16 +113,16 @@ py::object Recipe::run(const py::object& features) const {
 
 void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")
-        .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::type wrapper, py::dict attributes,
-                         py::object main, std::int64_t width, std::int64_t multiple_of, bool left) {
+        .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper,
+                         py::dict attributes, py::object main, std::int64_t multiple_of, bool left) {
                  if (multiple_of < 1) {
                      throw py::value_error("multiple_of must be positive");
                  }
                  return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
-                               std::move(wrapper), std::move(attributes), std::move(main), {width, multiple_of, left});
+                               std::move(wrapper), std::move(attributes), std::move(main), {0, multiple_of, left});
              }),
              py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
-             py::arg("main"), py::arg("width"), py::arg("multiple_of"), py::arg("left"))
+             py::arg("main"), py::arg("multiple_of"), py::arg("left"))
         .def("holds", &Recipe::holds)
         .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"))
         .def("run", &Recipe::run, py::arg("features"));

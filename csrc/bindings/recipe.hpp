@@ -18,9 +18,9 @@ namespace quadrat {
 class Recipe {
 public:
     // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
-    // without a call of its constructor, and the attributes it has besides `data`. main: the column to pad by.
-    // shape.width: of the batch, or -1 for its longest row.
-    Recipe(const py::tuple& facts, py::object interop, Framework framework, py::type wrapper, py::dict attributes,
+    // without a call of its constructor, and the attributes it has besides `data`; None where it is a dict. main: the
+    // column to pad by, to its longest row; None where nothing is padded.
+    Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
            py::object main, const Shape& shape);
 
     // Whether nothing that the decisions depend on has changed.
@@ -47,7 +47,7 @@ private:
     py::object interop_owner_;
     const Interop* interop_;
     Framework framework_;
-    py::type wrapper_;
+    py::object wrapper_;
     py::dict attributes_;
     py::object main_;
     Shape shape_;

@@ -59,10 +59,9 @@ class Recipe:
         facts: tuple[tuple[int, Any, Any, Any], ...],
         interop: Interop,
         torch: bool,
-        wrapper: type,
+        wrapper: type | None,
         attributes: dict[str, Any],
-        main: str,
-        width: int,
+        main: str | None,
         multiple_of: int,
         left: bool,
     ) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import transformers
 
+from quadrat import _core
 from quadrat._memory import (
     FLOAT32,
     INT64,
@@ -18,8 +19,10 @@ from quadrat._memory import (
     default_float_kind,
     interop,
     require_cpu_default,
+    torch_facts_of_plain_tensors,
 )
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.recall import CALL
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
@@ -39,6 +42,7 @@ from quadrat.ingest import (
     inferred_kind,
 )
 
+_Steps = tuple[tuple[str, int, int, int], ...]
 _LABELS = ("label", "label_ids")
 _NAME = "default_data_collator"
 _STACKED_AS_THEY_ARE = frozenset(
@@ -73,7 +77,16 @@ class DefaultDataCollator(transformers.DefaultDataCollator):
         return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
 
 
+# One recipe per framework serves every call: nothing but the batch and torch's defaults matters here.
+_recipes: dict[str, _core.Recipe] = {}
+
+
 def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
+    recipe = _recipes.get("np" if return_tensors == "np" else "pt")
+    if recipe is not None and return_tensors in ("pt", "np"):
+        batch = recipe.run(features)
+        if batch is not None:
+            return batch
     try:
         if return_tensors not in ("pt", "np"):
             raise HandOver(f"return_tensors={return_tensors!r}")
@@ -83,6 +96,17 @@ def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
     except NotOnCpu as error:
         why = str(error)
     return hand_over(collator, why, lambda batch: transformers.default_data_collator(batch, return_tensors), features)
+
+
+def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps) -> None:
+    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
+    if facts is None or not names:
+        return
+    recipe = _recipes.get(framework)
+    if recipe is None or not recipe.holds():
+        calls = tuple((CALL, function, None, result) for function, result in facts)
+        recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False)
+    _recipes[framework] = recipe.extended(names, signature, steps, {})
 
 
 class _Situation(NamedTuple):
@@ -97,7 +121,7 @@ class _Situation(NamedTuple):
 
 
 # (steps for `_core.Columns.run`, output name -> column of those that the reference stacks, one by one)
-_Decision = tuple[tuple[tuple[str, int, int, int], ...], dict[str, str]]
+_Decision = tuple[_Steps, dict[str, str]]
 
 
 def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
@@ -115,6 +139,8 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
         raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
     for name, column in held.items():
         batch[name] = _reference_column(column, features, framework)
+    if not held and OTHER not in signature[1::5]:  # None and str look alike in a signature
+        _remember(framework, names, signature, steps)
     return batch
 
 

@@ -25,7 +25,7 @@ _EMPTY = dict(BatchEncoding().__dict__)
 
 
 # Facts, as in csrc/bindings/guard.hpp.
-_TYPE, _ENTRY, _ABSENT, _ATTRIBUTE, _ITEMS, _CALL = range(6)
+TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL = range(6)
 
 Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
 
@@ -57,7 +57,6 @@ def remember(collator: Any, framework: Framework, decided: Decided) -> None:
             BatchEncoding,
             _EMPTY,
             tokenizer.model_input_names[0],
-            -1,
             collator.pad_to_multiple_of or 1,
             tokenizer.padding_side == "left",
         )
@@ -96,16 +95,16 @@ def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, An
     if not plain or torch_facts is None:
         return None
     return (
-        *((_ENTRY, own, name, own[name]) for name in options),
-        (_TYPE, tokenizer, None, cls),
-        (_ATTRIBUTE, cls, "pad", PAD),
-        (_ATTRIBUTE, cls, "_pad", PAD_ONE),
-        (_ABSENT, state, "pad", None),
-        (_ABSENT, state, "_pad", None),
-        *((_ENTRY, state, name, state[name]) for name in kept),
-        (_ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
-        (_ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
-        *((_CALL, function, None, result) for function, result in torch_facts),
+        *((ENTRY, own, name, own[name]) for name in options),
+        (TYPE, tokenizer, None, cls),
+        (ATTRIBUTE, cls, "pad", PAD),
+        (ATTRIBUTE, cls, "_pad", PAD_ONE),
+        (ABSENT, state, "pad", None),
+        (ABSENT, state, "_pad", None),
+        *((ENTRY, state, name, state[name]) for name in kept),
+        (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
+        (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
+        *((CALL, function, None, result) for function, result in torch_facts),
     )
 
 
