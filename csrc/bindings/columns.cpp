@@ -9,6 +9,7 @@
 #include "../kernels/convert.hpp"
 #include "../kernels/copy_rows.hpp"
 #include "../kernels/fill_gaps.hpp"
+#include "../kernels/stream.hpp"
 #include "decode.hpp"
 
 namespace quadrat {
@@ -21,17 +22,18 @@ Span<const std::int64_t> lengths_of(const Column& column) {
 }
 
 // copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
-Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out) {
+Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool stream) {
     Status status;
     if (PyTuple_CheckExact(owner)) {
-        return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out);
+        return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out,
+                              stream);
     }
 #ifdef Py_GIL_DISABLED
     Py_BEGIN_CRITICAL_SECTION(owner);
 #endif
-    status = PyList_GET_SIZE(owner) == row.length
-                 ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item, row.length, row.kind, kind, out)
-                 : Status{Code::changed};
+    status = PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
+                                                                   row.length, row.kind, kind, out, stream)
+                                                  : Status{Code::changed};
 #ifdef Py_GIL_DISABLED
     Py_END_CRITICAL_SECTION();
 #endif
@@ -61,6 +63,7 @@ void prefetch_list(PyObject* owner, const Row& row, const char* target, std::siz
 // One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
 Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                         std::int64_t out_size) {
+    const bool stream = streams(out_size, item_size(kind));
     for (std::int64_t i = 0; i < start.size; ++i) {
         const auto at = static_cast<std::size_t>(i);
         const Row& row = column.rows[at];
@@ -79,12 +82,15 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
             status = {Code::row_too_long};
         } else {
             void* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
-            status = decode_row(column.owners[at].ptr(), row, kind, target);
+            status = decode_row(column.owners[at].ptr(), row, kind, target, stream);
         }
         if (!status) {
             status.row = i;
             return status;
         }
+    }
+    if (stream) {
+        stream_fence();
     }
     return {};
 }

@@ -4,6 +4,7 @@
 
 #include "../kernels/convert.hpp"
 #include "../kernels/simd.hpp"
+#include "../kernels/stream.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {
@@ -112,8 +113,8 @@ bool number_kind(PyObject* object, Kind* out) {
     return true;
 }
 
-Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out) {
-    if (source == target) {
+Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out, bool stream) {
+    if (source == target && !stream) {
         return decode_run(items, count, source, out);
     }
     const Convert convert = find_convert(source, target);
@@ -121,16 +122,22 @@ Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, K
         return {Code::no_conversion};
     }
     alignas(64) char buffer[chunk * 8];
+    alignas(64) char converted[chunk * 8];
+    const std::size_t item = item_size(target);
     for (std::int64_t done = 0; done < count; done += chunk) {
         const std::int64_t run = std::min(chunk, count - done);
+        char* const place = static_cast<char*>(out) + static_cast<std::size_t>(done) * item;
+        char* const result = source == target ? buffer : stream ? converted : place;
         Status status = decode_run(items + done, run, source, buffer);
-        if (status &&
-            !convert(buffer, static_cast<char*>(out) + static_cast<std::size_t>(done) * item_size(target), run)) {
+        if (status && source != target && !convert(buffer, result, run)) {
             status = {Code::out_of_range, -1, -1};
         }
         if (!status) {
             status.position += status.position < 0 ? 0 : done;
             return status;
+        }
+        if (stream) {
+            stream_copy(place, result, static_cast<std::size_t>(run) * item);
         }
     }
     return {};

@@ -14,12 +14,12 @@ class Guard {
 public:
     // Mirrored in python/quadrat/collators/recall.py.
     enum class Fact : std::uint8_t {
-        type,     // type(object) is expected
-        entry,    // object[key] is expected, of a dict
-        absent,   // key is not in object, a dict
+        type,       // type(object) is expected
+        entry,      // object[key] is expected, of a dict
+        absent,     // key is not in object, a dict
         attribute,  // getattr(object, key) is expected
-        items,    // object, a list, holds the items of expected, a tuple
-        call,     // object() == expected
+        items,      // object, a list, holds the items of expected, a tuple
+        call,       // object() == expected
     };
 
     // From tuples (fact, object, key, expected).

@@ -26,8 +26,8 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 
 }  // namespace
 
-Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper,
-               py::dict attributes, py::object main, const Shape& shape)
+Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
+               py::object main, const Shape& shape)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),

@@ -1,5 +1,5 @@
-// quadrat._emulated: the CUDA kernels compiled as C++, for the tests. It has _cuda's functions, on addresses of the CPU,
-// and those of index.hpp.
+// quadrat._emulated: the CUDA kernels compiled as C++, for the tests. It has _cuda's functions, on addresses of the
+// CPU, and those of index.hpp.
 #include <pybind11/pybind11.h>
 
 #include "attention_mask.cuh"
@@ -49,9 +49,8 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
             launch(call, max_blocks);
         },
         py::arg("max_blocks") = most_blocks);
-    m.def("source_run", [](std::int64_t begin, std::int64_t end, std::int64_t size) {
-        return pair(source_run(begin, end, size));
-    });
+    m.def("source_run",
+          [](std::int64_t begin, std::int64_t end, std::int64_t size) { return pair(source_run(begin, end, size)); });
     m.def("row_length", &row_length);
     m.def("padded_run", [](std::int64_t row, std::int64_t length, std::int64_t width, bool left) {
         return pair(padded_run(row, length, width, side_of(left)));

@@ -12,7 +12,8 @@ namespace {
 
 void require_success(cudaError_t error) {
     if (error != cudaSuccess) {
-        throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(error));
+        static_cast<void>(cudaGetLastError());  // or the next launch would report it again
+        throw std::runtime_error(std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error));
     }
 }
 
@@ -49,8 +50,8 @@ std::string description() {
         static_cast<void>(cudaGetLastError());
         driver = 0;
     }
-    return "CUDA " + version(CUDART_VERSION) + ", " QUADRAT_CUDA_TARGETS "; driver: " +
-           (driver == 0 ? "none" : version(driver));
+    return "CUDA " + version(CUDART_VERSION) +
+           ", " QUADRAT_CUDA_TARGETS "; driver: " + (driver == 0 ? "none" : version(driver));
 }
 
 int device_count() {

@@ -4,11 +4,13 @@
 #include <cstring>
 
 #include "convert.hpp"
+#include "stream.hpp"
 
 namespace quadrat {
 namespace {
 
 // Strided or misaligned rows are gathered into a small buffer first, so that only contiguous, aligned runs convert.
+// Rows that convert into a streamed output do so by way of a buffer too, which then is streamed.
 constexpr std::int64_t block = 256;
 
 // Rows lie anywhere, so each begins with misses that no hardware prefetcher foresees; the next row's first lines are
@@ -47,11 +49,26 @@ bool gather(const Row& row, Convert convert, std::size_t out_item, char* out) {
     return true;
 }
 
+bool convert_and_stream(const Row& row, Convert convert, std::size_t out_item, char* out) {
+    alignas(64) char buffer[block * 8];
+    const std::size_t item = item_size(row.kind);
+    for (std::int64_t done = 0; done < row.length; done += block) {
+        const std::int64_t count = std::min(block, row.length - done);
+        if (!convert(static_cast<const char*>(row.data) + static_cast<std::size_t>(done) * item, buffer, count)) {
+            return false;
+        }
+        stream_copy(out + static_cast<std::size_t>(done) * out_item, buffer,
+                    static_cast<std::size_t>(count) * out_item);
+    }
+    return true;
+}
+
 }  // namespace
 
 Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_kind, void* out,
                  std::int64_t out_size) {
     const std::size_t out_item = item_size(out_kind);
+    const bool stream = streams(out_size, out_item);
     for (std::int64_t i = 0; i < rows.size; ++i) {
         const Row& row = rows[i];
         if (row.length == 0) {
@@ -75,10 +92,22 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
         const std::size_t item = item_size(row.kind);
         const bool plain = (row.stride == static_cast<std::int64_t>(item) || row.length == 1) &&
                            reinterpret_cast<std::uintptr_t>(row.data) % item == 0;
-        const bool fits = plain ? convert(row.data, target, row.length) : gather(row, convert, out_item, target);
+        bool fits = true;
+        if (!plain) {
+            fits = gather(row, convert, out_item, target);
+        } else if (!stream) {
+            fits = convert(row.data, target, row.length);
+        } else if (row.kind == out_kind) {
+            stream_copy(target, row.data, static_cast<std::size_t>(row.length) * item);
+        } else {
+            fits = convert_and_stream(row, convert, out_item, target);
+        }
         if (!fits) {
             return {Code::out_of_range, i};
         }
+    }
+    if (stream) {
+        stream_fence();
     }
     return {};
 }

@@ -24,6 +24,7 @@ struct Cache {
     std::array<Block, slots> blocks{};
     std::size_t count = 0;
     std::size_t bytes = 0;
+    std::size_t releases = 0;
 
     Block take(std::size_t index) {
         const Block block = blocks[index];
@@ -70,7 +71,7 @@ Block allocate(std::size_t size) {
         madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
     }
 #endif
-    return {data, data == nullptr ? 0 : size};
+    return {data, data == nullptr ? 0 : size, 0};
 }
 
 void free_block(Block block) { ::operator delete(block.data, std::align_val_t{alignment}); }
@@ -107,7 +108,9 @@ void release(Block block) {
     {
         const TryGuard guard(all);
         if (guard && block.size >= smallest_cached && block.size <= largest_cached) {
-            while (all.count == slots || all.bytes + block.size > most_cached) {
+            block.waiting = ++all.releases;
+            while (all.count == slots || all.bytes + block.size > most_cached ||
+                   (all.count > 0 && all.releases - all.blocks[0].waiting > most_passed_over)) {
                 evicted[evictions++] = all.take(0);
             }
             all.blocks[all.count++] = block;

@@ -1,0 +1,75 @@
+#include "stream.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fill.hpp"
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <emmintrin.h>
+#define QUADRAT_STREAMS 1
+#else
+#define QUADRAT_STREAMS 0
+#endif
+
+namespace quadrat {
+namespace {
+
+constexpr std::size_t line = 64;
+
+// Bytes from `target` to the next cache line, at most `bytes`.
+std::size_t to_line(const void* target, std::size_t bytes) {
+    return std::min(bytes, (line - reinterpret_cast<std::uintptr_t>(target) % line) % line);
+}
+
+}  // namespace
+
+void stream_copy(void* target, const void* source, std::size_t bytes) {
+#if QUADRAT_STREAMS
+    char* out = static_cast<char*>(target);
+    const char* in = static_cast<const char*>(source);
+    const std::size_t head = to_line(out, bytes);
+    std::memcpy(out, in, head);
+    std::size_t done = head;
+    for (; done + line <= bytes; done += line) {
+        for (std::size_t part = 0; part < line; part += sizeof(__m128i)) {
+            const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + done + part));
+            _mm_stream_si128(reinterpret_cast<__m128i*>(out + done + part), value);
+        }
+    }
+    std::memcpy(out + done, in + done, bytes - done);
+#else
+    std::memcpy(target, source, bytes);
+#endif
+}
+
+void stream_fill(void* target, std::int64_t count, const void* value, std::size_t item) {
+    const Fill fill = find_fill(item);
+#if QUADRAT_STREAMS
+    char* const out = static_cast<char*>(target);
+    const std::size_t bytes = static_cast<std::size_t>(count) * item;
+    // Outputs are aligned to their elements, so lines begin with whole elements and one pattern serves them all.
+    const std::size_t head = to_line(out, bytes);
+    alignas(sizeof(__m128i)) char pattern[sizeof(__m128i)];
+    fill(pattern, static_cast<std::int64_t>(sizeof pattern / item), value);
+    const __m128i wide = _mm_load_si128(reinterpret_cast<const __m128i*>(pattern));
+    fill(out, static_cast<std::int64_t>(head / item), value);
+    std::size_t done = head;
+    for (; done + line <= bytes; done += line) {
+        for (std::size_t part = 0; part < line; part += sizeof(__m128i)) {
+            _mm_stream_si128(reinterpret_cast<__m128i*>(out + done + part), wide);
+        }
+    }
+    fill(out + done, static_cast<std::int64_t>((bytes - done) / item), value);
+#else
+    fill(target, count, value);
+#endif
+}
+
+void stream_fence() {
+#if QUADRAT_STREAMS
+    _mm_sfence();
+#endif
+}
+
+}  // namespace quadrat
