@@ -43,7 +43,8 @@ def guarded():
 @pytest.fixture(scope="session")
 def interops():
     """By name: tensors read through torch's exchange API where torch has it, and by `describe_tensor`."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     arguments = (np.ndarray, None, torch.Tensor)
     callbacks = (_memory.describe_tensor, _memory._make_tensor)
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
