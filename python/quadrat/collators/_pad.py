@@ -239,11 +239,19 @@ def _decide(situation: Situation) -> Decision:
     if situation.makes_mask and "attention_mask" not in situation.names:
         steps.append(("attention_mask", main, MASK, INT64))
     if situation.label is not None:
-        index = situation.names.index(situation.label)
-        shape = shapes[index]
-        if shape.forms & ~ROWS or not shape.kinds or shape.kinds & ~INTS:
-            raise HandOver(f"column '{situation.label}' is not made of rows of ints")
-        steps.append((situation.label, index, PAD, INT64))
+        steps.append(_label_step(situation, shapes))
+    return _renamed(steps, situation)
+
+
+def _label_step(situation: Situation, shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
+    index = situation.names.index(str(situation.label))
+    shape = shapes[index]
+    if shape.forms & ~ROWS or not shape.kinds or shape.kinds & ~INTS:
+        raise HandOver(f"column '{situation.label}' is not made of rows of ints")
+    return str(situation.label), index, PAD, INT64
+
+
+def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> Decision:
     outputs = {step[0]: step for step in steps}
     for name in situation.renames:
         if name in outputs and "labels" in outputs:  # one overwrites the other, but may fail first

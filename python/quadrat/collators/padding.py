@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import transformers
-from transformers import BatchEncoding
 
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
