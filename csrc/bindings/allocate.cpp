@@ -42,14 +42,17 @@ dlpack::DataType data_type(Kind kind) {
 
 // The bytes of an array of this shape; throws where no address space would do.
 std::size_t byte_size(const std::vector<std::int64_t>& shape, Kind kind) {
-    std::int64_t bytes = static_cast<std::int64_t>(item_size(kind));
+    auto bytes = static_cast<std::int64_t>(item_size(kind));
+    bool none = false;
+    // Empty extents are left out of the product: libraries multiply the others all the same, for the strides.
     for (const std::int64_t extent : shape) {
         if (extent < 0 || (extent > 0 && bytes > std::numeric_limits<std::int64_t>::max() / extent)) {
-            throw py::value_error("no tensor has such a shape");
+            throw py::value_error("no memory holds an array of such a shape");
         }
-        bytes *= extent;
+        bytes *= extent == 0 ? 1 : extent;
+        none = none || extent == 0;
     }
-    return static_cast<std::size_t>(bytes);
+    return none ? 0 : static_cast<std::size_t>(bytes);
 }
 
 py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape, Kind kind, void** data) {

@@ -87,6 +87,21 @@ Status decode_bools(PyObject* const* items, std::int64_t count, std::uint8_t* ou
     return {};
 }
 
+// Above int64 there is uint64: for outputs of that kind, from exact ints.
+Status decode_unsigned(PyObject* const* items, std::int64_t count, std::uint64_t* out) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        if (!PyLong_CheckExact(items[i])) {
+            return {Code::wrong_type, -1, i};
+        }
+        out[i] = PyLong_AsUnsignedLongLong(items[i]);
+        if (out[i] == static_cast<std::uint64_t>(-1) && PyErr_Occurred() != nullptr) {
+            PyErr_Clear();
+            return {Code::out_of_range, -1, i};
+        }
+    }
+    return {};
+}
+
 Status decode_run(PyObject* const* items, std::int64_t count, Kind source, void* out) {
     switch (source) {
         case Kind::bool_:
@@ -114,6 +129,9 @@ bool number_kind(PyObject* object, Kind* out) {
 }
 
 Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out, bool stream) {
+    if (source == Kind::int64 && target == Kind::uint64) {
+        return decode_unsigned(items, count, static_cast<std::uint64_t*>(out));
+    }
     if (source == target && !stream) {
         return decode_run(items, count, source, out);
     }

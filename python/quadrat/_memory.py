@@ -83,6 +83,15 @@ class _Torch:
 _torch = _Torch()
 
 
+def framework_of(return_tensors: str | None, default: Framework) -> Framework:
+    """The library asked for. Raises ValueError for an unknown one."""
+    if return_tensors is None:
+        return default
+    if return_tensors not in ("np", "pt"):
+        raise ValueError(f"return_tensors must be 'np' or 'pt', not {return_tensors!r}")
+    return "np" if return_tensors == "np" else "pt"
+
+
 def kind_of(dtype: Any) -> int:
     """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes.
 
@@ -159,8 +168,8 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
 
 def interop() -> _core.Interop:
     """The types to recognise among rows, of the libraries loaded so far."""
-    modules = sys.modules
-    return _interop("torch" in modules, "transformers" in modules)
+    modules = sys.modules  # None stands there for a module that is shut out
+    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
 
 
 def address_of(array: Any) -> int:

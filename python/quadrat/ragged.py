@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import FLOAT64, INT64, Framework, address_of, empty, interop, is_tensor, kind_of
+from quadrat._memory import FLOAT64, INT64, Framework, address_of, empty, framework_of, interop, is_tensor, kind_of
 from quadrat.ingest import ROWS, explain, inferred_kind
 
 
@@ -31,24 +32,26 @@ class Ragged:
 
     def __init__(self, values: Any, offsets: Any) -> None:
         """See the class."""
-        torch_values = is_tensor(values)
-        if torch_values != is_tensor(offsets) or not (torch_values or isinstance(values, np.ndarray)):
-            raise TypeError(
-                f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} and "
-                f"{type(offsets).__name__}"
-            )
-        if torch_values and (values.device.type != "cpu" or offsets.device.type != "cpu"):
-            raise ValueError(f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU")
+        for array in (values, offsets):
+            if is_tensor(array) != is_tensor(values) or not (is_tensor(array) or isinstance(array, np.ndarray)):
+                raise TypeError(
+                    f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} "
+                    f"and {type(offsets).__name__}"
+                )
+            if is_tensor(array) and array.device.type != "cpu":
+                raise ValueError(f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU")
         if values.ndim < 1:
             raise ValueError("values must have at least one dimension")
         kind_of(values.dtype)
         if "int" not in str(offsets.dtype) or offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError("offsets must be integers of one dimension, one more than there are rows")
-        steps = offsets[1:] - offsets[:-1]
-        if int(offsets[0]) < 0 or bool((steps < 0).any()) or int(offsets[-1]) > len(values):
+        bounds = _as_int64(offsets)
+        falls = np.flatnonzero(bounds[1:] < bounds[:-1])
+        if bounds[0] < 0 or bounds[-1] > len(values) or falls.size:
+            where = f" and decrease at row {int(falls[0])}" if falls.size else ""
             raise ValueError(
-                f"offsets must rise from 0 and stay within the {len(values)} values; they run from {int(offsets[0])} "
-                f"to {int(offsets[-1])}" + (" and decrease in between" if bool((steps < 0).any()) else "")
+                f"offsets must rise from 0 and stay within the {len(values)} values; they run from {int(bounds[0])} to "
+                f"{int(bounds[-1])}{where}"
             )
         self.values = values
         self.offsets = offsets
@@ -67,7 +70,7 @@ class Ragged:
             OverflowError: when a number does not fit the dtype.
         """
         source = RowSource.of(rows)
-        framework = return_tensors or source.framework
+        framework = framework_of(return_tensors, source.framework)
         kind = source.kind if dtype is None else kind_of(dtype)
         values, address = empty(framework, (source.total,), kind)
         source.require(source.columns.flatten(0, address, kind, source.total))
@@ -80,8 +83,13 @@ class Ragged:
 
     @property
     def lengths(self) -> Any:
-        """`[rows]` lengths, in tokens, of the dtype of the offsets."""
-        return self.offsets[1:] - self.offsets[:-1]
+        """`[rows]` lengths, in tokens, int64."""
+        lengths = np.diff(_as_int64(self.offsets))
+        if not is_tensor(self.offsets):
+            return lengths
+        import torch
+
+        return torch.from_numpy(lengths)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -115,19 +123,34 @@ class Ragged:
 
 
 class RowSource:
-    """One ragged column with what the functions need to know of it: kind, framework, trailing shape."""
+    """One ragged column with what the functions need to know of it.
+
+    Attributes:
+        columns: the rows, as column 0.
+        framework: that of the rows; "np" for Python lists.
+        lengths: `[rows]` int64, in tokens.
+        trailing: the shape of one token's values.
+        total: elements in all rows.
+    """
 
     def __init__(
-        self, columns: _core.Columns, kind: int, framework: Framework, keep: Any, trailing: tuple[int, ...] = ()
+        self,
+        columns: _core.Columns,
+        framework: Framework,
+        lengths: np.ndarray[Any, np.dtype[np.int64]],
+        *,
+        keep: Any,
+        values: Any = None,
     ) -> None:
-        """`keep`: what owns the memory the rows point into."""
+        """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`."""
         self.columns = columns
-        self.kind = kind
         self.framework: Framework = framework
-        self.trailing = trailing
-        self.inner = int(np.prod(trailing, dtype=np.int64))
+        self.lengths = lengths
+        self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])
+        self.inner = math.prod(self.trailing)
         self._keep = keep
-        self._longest, self._total = columns.describe(0)[4:]
+        _, _, kinds, _, _, self.total = columns.describe(0)
+        self._kinds = kinds if values is None else 1 << kind_of(values.dtype)
 
     @classmethod
     def of(cls, rows: Any) -> RowSource:
@@ -138,44 +161,54 @@ class RowSource:
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         columns = _core.Columns()
         columns.add_values(rows, interop())
-        forms, _, kinds, *_ = columns.describe(0)
-        if forms & ~ROWS:
+        if columns.describe(0)[0] & ~ROWS:
             row = next(row for row, value in enumerate(rows) if not _is_row(value))
             raise TypeError(
                 f"row {row} is {_shown(rows[row])}: rows must be lists or tuples of numbers, or one-dimensional arrays "
                 "or CPU tensors of a known dtype"
             )
-        kind = _common_kind(kinds)
-        framework: Framework = "pt" if rows and is_tensor(rows[0]) else "np"
-        return cls(columns, kind, framework, rows)
+        lengths = np.empty(len(rows), np.int64)
+        columns.lengths(0, address_of(lengths))
+        return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", lengths, keep=rows)
 
     @classmethod
     def _of_ragged(cls, ragged: Ragged) -> RowSource:
-        framework: Framework = "pt" if is_tensor(ragged.values) else "np"
-        values = ragged.values.contiguous() if framework == "pt" else np.ascontiguousarray(ragged.values)
-        offsets = ragged.offsets.numpy() if framework == "pt" else ragged.offsets
-        offsets = np.ascontiguousarray(offsets, np.int64)
-        trailing = tuple(values.shape[1:])
-        kind = kind_of(values.dtype)
+        torch_values = is_tensor(ragged.values)
+        if torch_values:  # a lazily negated view means other numbers than it stores
+            values = ragged.values.detach().resolve_neg().contiguous()
+        else:
+            values = np.ascontiguousarray(ragged.values)
+        offsets = _as_int64(ragged.offsets)
         columns = _core.Columns()
+        inner = math.prod(values.shape[1:])
         columns.add_ragged(
-            address_of(values), kind, len(values), address_of(offsets), len(ragged), int(np.prod(trailing, dtype=int))
+            address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(ragged), inner
         )
-        return cls(columns, kind, framework, values, trailing)
+        return cls(columns, "pt" if torch_values else "np", np.diff(offsets), keep=(values, offsets), values=values)
 
     def __len__(self) -> int:
         """The number of rows."""
-        return self.columns.count(0)
+        return len(self.lengths)
 
     @property
-    def total(self) -> int:
-        """Elements in all rows."""
-        return self._total
+    def kind(self) -> int:
+        """The kind of the rows' numbers, int64 where there are none.
+
+        Raises:
+            TypeError: when they are of several kinds that have none in common.
+        """
+        if self._kinds.bit_count() == 1:
+            return self._kinds.bit_length() - 1
+        kind = inferred_kind(self._kinds, FLOAT64) if self._kinds else INT64
+        if kind is None:
+            raise TypeError("the rows hold different kinds of numbers; convert them to one dtype or give dtype=")
+        return kind
 
     @property
-    def longest(self) -> int:
-        """Tokens in the longest row; 0 when there is no row."""
-        return self._longest // self.inner if self.inner else 0
+    def longest(self) -> tuple[int, int]:
+        """The longest row and its length in tokens; (0, 0) when there is no row."""
+        row = int(self.lengths.argmax()) if len(self) else 0
+        return row, int(self.lengths[row]) if len(self) else 0
 
     def require(self, failure: tuple[int, int, int] | None) -> None:
         """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
@@ -195,10 +228,5 @@ def _shown(value: Any) -> str:
     return f"the {type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"
 
 
-def _common_kind(kinds: int) -> int:
-    if kinds.bit_count() == 1:
-        return kinds.bit_length() - 1
-    kind = inferred_kind(kinds, FLOAT64) if kinds else INT64
-    if kind is None:
-        raise TypeError("the rows hold different kinds of numbers; convert them to one dtype or give dtype=")
-    return kind
+def _as_int64(offsets: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.ascontiguousarray(offsets.numpy() if is_tensor(offsets) else offsets, np.int64)

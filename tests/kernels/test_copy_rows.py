@@ -210,7 +210,9 @@ def test_refuses_values_that_do_not_fit(interops, guarded, source, target):
             total = sum(map(len, rows))
             out = guarded(target, total)
             failure = columns_of(rows, interops["exchange"]).flatten(0, out.address, KINDS.index(target), total)
-            assert failure == (4, 1, -1), (value, carrier)
+            assert failure is not None, (value, carrier)
+            assert failure[:2] == (4, 1), (value, carrier)
+            assert failure[2] in (-1, list(values).index(value)), (value, carrier)  # Python ints are known one by one
             assert out.array[:3].tolist() == [1] * 3
             assert out.intact()
             assert bool((out.array[-2:].view(np.uint8) == 0xA5).all()), "rows after the failure are not written"

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import INT64, Framework, address_of, empty, is_tensor, kind_of
-from quadrat.ops.pad import Side, framework_of, is_left, padded_length
+from quadrat._memory import INT64, Framework, address_of, empty, framework_of, is_tensor, kind_of
+from quadrat.ops.pad import Side, is_left, padded_length
 from quadrat.ragged import Ragged, RowSource
+
+_LONGEST = 2**62  # tokens in all
 
 
 def attention_mask(
@@ -45,7 +47,9 @@ def attention_mask(
     count = len(offsets) - 1
     columns = _core.Columns()
     columns.add_ragged(0, INT64, int(offsets[-1]), address_of(offsets), count, 1)
-    width = padded_length(int(np.diff(offsets).max(initial=0)), length, multiple_of)
+    lengths = np.diff(offsets)
+    row = int(lengths.argmax()) if count else 0
+    width = padded_length((row, int(lengths[row]) if count else 0), length, multiple_of)
     out, address = empty(framework, (count, width), kind)
     columns.attention_mask(0, address, kind, width, is_left(side))
     return out
@@ -67,6 +71,10 @@ def _offsets(rows: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]
         raise TypeError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.ndim}")
     if lengths.size and int(lengths.min()) < 0:
         raise ValueError(f"row {int(lengths.argmin())} has the negative length {int(lengths.min())}")
+    if lengths.size and int(lengths.max()) > _LONGEST // lengths.size:
+        raise ValueError(
+            f"row {int(lengths.argmax())} has the length {int(lengths.max())}: no array holds such a batch"
+        )
     offsets = np.zeros(lengths.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    np.cumsum(lengths.astype(np.int64), out=offsets[1:])
     return offsets, framework  # type: ignore[return-value]  # mypy widens the conditional literals

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from quadrat._memory import Framework, empty, kind_of
+import numpy as np
+
+from quadrat._memory import BOOL, KINDS, Framework, empty, framework_of, kind_of
 from quadrat.ragged import Ragged, RowSource
 
 Side = Literal["right", "left"]
@@ -45,20 +48,37 @@ def pad(
     framework = framework_of(return_tensors, source.framework)
     kind = source.kind if dtype is None else kind_of(dtype)
     width = padded_length(source.longest, length, multiple_of)
+    left = is_left(side)
+    value = _fill(padding_value, kind)
     out, address = empty(framework, (len(source), width, *source.trailing), kind)
-    source.require(source.columns.pad(0, address, kind, width * source.inner, is_left(side), padding_value))
+    failure = source.columns.pad(0, address, kind, width * source.inner, left, value)
+    if failure is not None and failure[1] < 0:
+        raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
+    source.require(failure)
     return out
 
 
-def padded_length(longest: int, length: int | None, multiple_of: int | None) -> int:
-    """The padded length, in tokens, that the options ask for. Raises ValueError."""
-    width = longest if length is None else length
+def _fill(value: Any, kind: int) -> Any:
+    """The padding value as a plain Python number; 0 and 1 serve as bools too."""
+    if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise TypeError(f"padding_value must be a number, not {value!r}")
+
+
+def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:
+    """The padded length, in tokens, that the options ask for; `longest` is a row and its length. Raises ValueError."""
+    row, tokens = longest
+    width = tokens if length is None else length
     if multiple_of is not None:
         if multiple_of <= 0:
             raise ValueError(f"multiple_of must be positive, not {multiple_of}")
         width = -(-width // multiple_of) * multiple_of
-    if width < longest:
-        raise ValueError(f"length={length} is below the longest row, which has {longest} tokens")
+    if width < tokens:
+        raise ValueError(f"length={length} is below the longest row: row {row} has {tokens} tokens")
     return width
 
 
@@ -67,12 +87,3 @@ def is_left(side: str) -> bool:
     if side not in ("right", "left"):
         raise ValueError(f"side must be 'right' or 'left', not {side!r}")
     return side == "left"
-
-
-def framework_of(return_tensors: str | None, default: Framework) -> Framework:
-    """The library asked for. Raises ValueError for an unknown one."""
-    if return_tensors is None:
-        return default
-    if return_tensors not in ("np", "pt"):
-        raise ValueError(f"return_tensors must be 'np' or 'pt', not {return_tensors!r}")
-    return "np" if return_tensors == "np" else "pt"

@@ -1,0 +1,179 @@
+"""fill_gaps, compiled, against its twin: the blanks of a padded batch, and not a byte more; nor an object."""
+
+import gc
+import sys
+import tracemalloc
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from quadrat import _core, reference
+
+KINDS = _core.kinds
+INT32 = KINDS.index("int32")
+DATA = st.data()
+SIDES = ["right", "left"]
+LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]), max_size=8)
+
+
+def values_for(kind):
+    """Python numbers that the kind holds."""
+    if kind == "bool":
+        return st.booleans()
+    if kind.startswith("float"):
+        return st.floats(width=int(kind[5:])) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
+    low, high = int(np.iinfo(kind).min), min(int(np.iinfo(kind).max), 2**63 - 1)
+    return st.sampled_from([low, high, 0, 1]) | st.integers(low, high) | st.booleans()
+
+
+def misfits_for(kind):
+    """What a gap of this kind cannot be filled with."""
+    never = st.sampled_from([None, "0", [0], 1j, object(), 2**70])
+    if kind == "bool":
+        return never | st.sampled_from([0, 1, 1.0])
+    if kind.startswith("float"):
+        return st.sampled_from([None, "0", [0.0], 1j, 10**400])
+    info = np.iinfo(kind)
+    beyond = st.integers(max_value=int(info.min) - 1) | st.integers(min_value=int(info.max) + 1)
+    return never | st.floats() | beyond
+
+
+def ragged(lengths, kind):
+    """A column of zeros of these lengths, and the array it points into."""
+    offsets = np.cumsum([0, *lengths], dtype=np.int64)
+    values = np.zeros(int(offsets[-1]), kind)
+    columns = _core.Columns()
+    place = (values.ctypes.data, KINDS.index(kind), len(values), offsets.ctypes.data, len(lengths), 1)
+    columns.add_ragged(*place)
+    return columns, values
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(SIDES), data=st.data())
+def test_fills_as_the_reference(guarded, kind, *, lengths, extra, side, data):
+    value = data.draw(values_for(kind))
+    width = max(lengths, default=0) + extra
+    columns, _values = ragged(lengths, kind)
+    out = guarded(kind, (len(lengths), width))
+    assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", value) is None
+    expected = np.zeros((len(lengths), width), kind)
+    reference.fill_gaps(lengths, side, value, expected)
+    assert out.bytes.tobytes() == expected.tobytes()
+    assert out.intact()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("side", SIDES)
+def test_large_outputs_are_filled_alike(guarded, kind, side):
+    # Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line.
+    width = (8 << 20) // np.dtype(kind).itemsize // 3 + 5
+    lengths = [0, 1, width - 70, width - 3, width]
+    columns, values = ragged(lengths, kind)
+    values[:] = np.arange(len(values)) % 2
+    out, expected = guarded(kind, (5, width)), np.ones((5, width), kind)
+    rows = np.split(values, np.cumsum(lengths)[:-1])
+    for row, target in zip(rows, expected, strict=True):
+        target[slice(len(row)) if side == "right" else slice(width - len(row), width)] = row
+    assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", True) is None
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+
+
+@given(kind=st.sampled_from(KINDS), lengths=LENGTHS, extra=st.integers(1, 70), left=st.booleans(), data=st.data())
+def test_refuses_a_value_that_does_not_fit(guarded, *, kind, lengths, extra, left, data):
+    value = data.draw(misfits_for(kind))
+    width = max(lengths, default=0) + extra
+    columns, _values = ragged(lengths, kind)
+    out = guarded(kind, (len(lengths), width))
+    assert columns.pad(0, out.address, KINDS.index(kind), width, left, value) == (4, -1, -1)
+    assert out.untouched()
+
+
+@given(
+    kind=st.sampled_from(KINDS), rows=st.integers(0, 6), length=st.integers(0, 70), left=st.booleans(), data=st.data()
+)
+def test_without_gaps_the_value_does_not_matter(guarded, *, kind, rows, length, left, data):
+    columns, _values = ragged([length] * rows, kind)
+    out = guarded(kind, (rows, length if rows else 0))
+    width = length if rows else 0
+    assert columns.pad(0, out.address, KINDS.index(kind), width, left, data.draw(misfits_for(kind))) is None
+    assert bool((out.bytes == 0).all())
+    assert out.intact()
+
+
+@given(lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
+def test_refuses_a_width_below_a_row(guarded, lengths, left, data):
+    width = data.draw(st.integers(0, max(lengths) - 1))
+    columns, _values = ragged(lengths, "int32")
+    out = guarded("int32", (len(lengths), width))
+    first = next(row for row, length in enumerate(lengths) if length > width)
+    assert columns.pad(0, out.address, KINDS.index("int32"), width, left, 0) == (1, first, -1)
+    assert out.untouched()
+
+
+@pytest.mark.parametrize("width", [-1, -(2**63), 2**60, 2**63 - 1])
+def test_refuses_a_width_that_no_array_has(guarded, width):
+    columns, _values = ragged([1, 2, 3], "int32")
+    out = guarded("int32", (3, 3))
+    assert columns.pad(0, out.address, KINDS.index("int32"), width, False, 0) == (7, -1, -1)
+    assert out.untouched()
+
+
+def read(features, out, interop):
+    """Collects and writes; what fails on the way is part of the result."""
+    collected = _core.collect(features, ("ids", "mask"), interop)
+    if collected is None:
+        return None
+    _, columns = collected
+    return columns.signature(0, 4), [columns.pad(i, out.address, INT32, 4, True, 0) for i in range(len(columns))]
+
+
+IDS = [[1001, 1002, 1003], (1004, 1005), np.array([6, 7]), torch.tensor([8])]
+BROKEN = {
+    "nothing": IDS,
+    "a value that does not fit": [*IDS, [1006, 2**40]],
+    "a number of another kind": [*IDS, [1007, None]],
+    "no row": [*IDS, "text"],
+    "a row too long": [*IDS, [1, 2, 3, 4, 5]],
+    "no conversion": [*IDS, np.zeros(2)],
+    "a missing name": [*IDS, ...],
+}
+
+
+def broken_features(ids):
+    return [{"ids": row, "mask": row} if row is not ... else {"ids": [1]} for row in ids]
+
+
+@pytest.mark.parametrize("way", ["exchange", "fallback"])
+@pytest.mark.parametrize("ids", BROKEN.values(), ids=BROKEN.keys())
+def test_keeps_no_reference(interops, guarded, way, ids):
+    features, out = broken_features(ids), guarded("int32", (5, 4))
+    numbers = [number for row in ids if type(row) in (list, tuple) for number in row if number is not None]
+    watched = [features, *features, *ids, *(number for number in numbers if number > 1000)]
+    before = [sys.getrefcount(one) for one in watched]
+    results = [read(features, out, interops[way]) for _ in range(3)]
+    assert results[0] == results[2]
+    assert [sys.getrefcount(one) for one in watched] == before
+    columns = _core.collect(features[:4], ("ids",), interops[way])
+    after = [sys.getrefcount(row) for row in IDS]
+    del columns
+    assert after == [sys.getrefcount(row) + 1 for row in IDS], "rows live as long as their columns"
+    assert [sys.getrefcount(one) for one in watched] == before
+
+
+@pytest.mark.parametrize("ids", BROKEN.values(), ids=BROKEN.keys())
+def test_does_not_grow(interops, guarded, ids):
+    features, out, interop = broken_features(ids), guarded("int32", (5, 4)), interops["exchange"]
+    tracemalloc.start()
+    try:
+        for calls in (100, 10_000):
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(calls):
+                read(features, out, interop)
+            gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000, "two bytes a call"
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,238 @@
+"""Features to columns to rows: what is recognised, what is read from Python numbers, and what is refused."""
+
+import types
+from collections import UserDict, defaultdict
+from collections.abc import Mapping
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from transformers import BatchEncoding
+
+from quadrat import _core, ingest
+
+KINDS = _core.kinds
+INT64 = KINDS.index("int64")
+LENGTHS = st.integers(0, 40) | st.sampled_from([63, 64, 65, 80, 255, 256, 257, 513])
+EDGES = [-(2**63), -(2**62), -(2**31), -(2**30), 1 - 2**30, -6, -5, -1, 0, 1, 255, 256, 257, 2**30 - 1, 2**30, 2**31,
+         2**62, 2**63 - 1]  # fmt: skip
+TOKENS = st.lists(st.integers(-10, 70000), max_size=40)
+
+
+class Number(int):
+    """An int that is not exactly one."""
+
+
+FOREIGN = {
+    int: [None, "1", [1], (), {}, 1.0, True, np.int64(1), Number(1), 1j, object()],
+    float: [None, "1", [1.0], True, np.float64(1), 1j],
+    bool: [None, 0, 1, 1.0, np.True_],
+}
+
+
+def columns_of(rows, interop):
+    columns = _core.Columns()
+    columns.add_values(rows, interop)
+    return columns
+
+
+def flat(columns, index, guarded, kind="int64"):
+    total = columns.describe(index)[5]
+    out = guarded(kind, total)
+    assert columns.flatten(index, out.address, KINDS.index(kind), total) is None
+    assert out.intact()
+    return out.array.tolist()
+
+
+@given(rows=st.lists(st.lists(st.sampled_from(EDGES) | st.integers(-8, 260), max_size=100), max_size=5))
+def test_ints_of_every_size(interops, guarded, rows):
+    assert flat(columns_of(rows, interops["exchange"]), 0, guarded) == [number for row in rows for number in row]
+
+
+@given(rows=st.lists(st.lists(st.floats(width=64) | st.integers(-(2**53), 2**53), min_size=1), max_size=5))
+def test_floats_may_have_ints_among_them(interops, guarded, rows):
+    rows = [[0.5, *row] for row in rows]
+    values = flat(columns_of(rows, interops["exchange"]), 0, guarded, "float64")
+    assert np.array_equal(values, [float(number) for row in rows for number in row], equal_nan=True)
+
+
+def test_an_int_beyond_every_float(interops, guarded):
+    columns, out = columns_of([[0.5], [0.5, 1, -(10**400)]], interops["exchange"]), guarded("float64", 4)
+    assert columns.flatten(0, out.address, KINDS.index("float64"), 4) == (4, 1, 2)
+    assert out.intact()
+
+
+@given(target=st.sampled_from([kind for kind in KINDS if kind != "bool"]), others=LENGTHS, data=st.data())
+def test_names_the_place_of_an_int_beyond_int64(interops, guarded, target, others, data):
+    values = [1] * others
+    value = data.draw(st.integers(2**64 if target == "uint64" else 2**63) | st.integers(max_value=-(2**63) - 1))
+    position = data.draw(st.integers(0, others))
+    values.insert(position, value)
+    out = guarded(target, len(values))
+    columns = columns_of([values], interops["exchange"])
+    assert columns.flatten(0, out.address, KINDS.index(target), len(values)) == (4, 0, position)
+    assert out.intact()
+
+
+@given(
+    kind=st.sampled_from([int, float, bool]),
+    target=st.sampled_from(KINDS),
+    container=st.sampled_from([list, tuple]),
+    others=LENGTHS.filter(bool),
+    data=st.data(),
+)
+def test_names_the_place_of_what_is_no_number(interops, guarded, *, kind, target, container, others, data):
+    values = [kind(1)] * others
+    position = data.draw(st.integers(1, others))
+    values.insert(position, data.draw(st.sampled_from(FOREIGN[kind])))
+    out = guarded(target, others + 2)
+    columns = columns_of([[], [kind(0)], container(values)], interops["exchange"])
+    failure = columns.flatten(0, out.address, KINDS.index(target), others + 2)
+    if kind is bool or (target != "bool" and (kind is int or "float" in target)):
+        assert failure == (5, 2, position)
+    else:
+        assert failure == (3, 1, -1)
+        assert out.untouched()
+    assert out.intact()
+
+
+@given(lengths=st.lists(LENGTHS, min_size=1, max_size=5), row=st.integers(0, 4), change=st.sampled_from([-1, 1, 300]))
+def test_notices_a_list_that_changed_its_length(interops, guarded, lengths, row, change):
+    row %= len(lengths)
+    lengths[row] += 1  # an empty row is never read again
+    rows = [[1] * length for length in lengths]
+    columns = columns_of(rows, interops["exchange"])
+    rows[row][:] = [1] * (lengths[row] + change)
+    out, before = guarded("int64", sum(lengths)), sum(lengths[:row])
+    assert columns.flatten(0, out.address, INT64, sum(lengths)) == (6, row, -1)
+    assert out.array[:before].tolist() == [1] * before
+    assert bool((out.bytes[8 * before :] == 0xA5).all())
+    assert out.intact()
+
+
+FORMS = {ingest.LIST: list, ingest.TUPLE: tuple, ingest.ARRAY: np.array, ingest.TENSOR: torch.tensor}
+OTHERS = [
+    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.float64(1), np.array(1), np.zeros(2, np.float16),
+    np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1), torch.zeros(()),
+    torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
+    torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.zeros(2, dtype=torch.complex64),
+    torch.tensor([1 + 2j]).conj().imag, torch.tensor([], requires_grad=True), Number(1), range(3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["exchange", "fallback"])
+@given(rows=st.lists(st.tuples(st.sampled_from(sorted(FORMS)), st.integers(0, 9)), max_size=9), main=st.integers(0, 1))
+def test_describes_what_it_saw(interops, way, rows, main):
+    columns = columns_of([FORMS[form]([5] * length) for form, length in rows], interops[way])
+    columns.add_values([1.5] * len(rows), interops[way])
+    lengths = [length for _, length in rows]
+    ored = sum({form for form, _ in rows})
+    kinds = 1 << INT64 if any(lengths) else 0  # an empty row has no kind, though an array or a tensor has a dtype
+    extremes = (min(lengths, default=0), max(lengths, default=0))
+    assert columns.describe(0) == (ored, rows[0][0] if rows else 0, kinds, *extremes, sum(lengths))
+    assert columns.count(0) == len(rows)
+    differing = [i for i, length in enumerate(lengths) if length != 1]
+    assert columns.first_difference(0, 1) == columns.first_difference(1, 0) == (differing[0] if differing else -1)
+    width = extremes[1]
+    first, second = ingest.column_shapes(columns.signature(main, width))
+    same = lengths == [1] * len(rows)
+    aligned = (main == 0 or same, main == 1 or same)
+    assert first == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
+    assert second[3:] == (True, aligned[1], (1 if rows else 0) >= width)
+    assert second.forms == (ingest.NUMBER if rows else 0)
+
+
+@pytest.mark.parametrize("way", ["exchange", "fallback"])
+@pytest.mark.parametrize("value", OTHERS, ids=[f"{type(value).__name__}-{i}" for i, value in enumerate(OTHERS)])
+def test_knows_what_is_no_row(interops, guarded, way, value):
+    columns = columns_of([[1, 2], value], interops[way])
+    forms, first, kinds, *lengths = columns.describe(0)
+    assert (forms, first, kinds, lengths) == (ingest.LIST | ingest.OTHER, ingest.LIST, 1 << INT64, [0, 2, 2])
+    out = guarded("int64", 2)
+    assert columns.flatten(0, out.address, INT64, 2)[0] == ingest.WRONG_TYPE
+    assert columns.pad(0, out.address, INT64, 2, False, 0)[0] == ingest.WRONG_TYPE
+    assert out.untouched()
+
+
+class Doubling(dict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+
+class Custom(Mapping):
+    def __init__(self, items):
+        self._items = items
+
+    def __getitem__(self, key):
+        return self._items[key]
+
+    def __iter__(self):
+        return iter(self._items)
+
+    def __len__(self):
+        return len(self._items)
+
+
+class Encoding(BatchEncoding):
+    pass
+
+
+def with_default(row):
+    return defaultdict(list, row)
+
+
+CARRIERS = [dict, UserDict, BatchEncoding, Encoding, Custom, types.MappingProxyType, with_default, Doubling]
+BATCHES = st.lists(st.tuples(TOKENS, TOKENS, st.sampled_from(CARRIERS)), min_size=1, max_size=140)
+
+
+@given(batch=BATCHES, container=st.sampled_from([list, tuple]), data=st.data())
+def test_collects_any_mappings(guarded, batch, container, data):
+    order = data.draw(st.permutations(["ids", "mask", "\N{LATIN SMALL LETTER E WITH ACUTE}"]))
+    rows = [dict(zip(order, (a, b, [7]), strict=True)) for a, b, _ in batch]
+    features = container(carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True))
+    names, columns = ingest.collect(features)
+    assert names == tuple(order)
+    assert [dict(feature).keys() for feature in features] == [row.keys() for row in rows], "features are not changed"
+    for index, name in enumerate(order):
+        assert flat(columns, index, guarded) == [number for feature in features for number in feature[name]]
+    later = data.draw(st.integers(0, len(rows) - 1))
+    del rows[later][order[1]]
+    collected = ingest.collect([carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True)])
+    if later == 0:
+        assert collected[0] == (order[0], order[2])
+    else:
+        assert (collected is None) == (not isinstance(features[later], defaultdict))
+
+
+@pytest.mark.parametrize("features", [[], (), iter([{"a": [1]}]), {"a": [1]}, "a", None, [None], [[1]], [{"a": 1}, 3]])
+def test_collects_nothing_else(features):
+    assert ingest.collect(features) is None
+
+
+@given(count=st.integers(1, 200), moment=st.integers(0, 199), left=st.integers(0, 199))
+def test_features_may_shrink_while_they_are_read(guarded, count, moment, left):
+    class Hostile(dict):
+        def __getitem__(self, key):
+            if key == "ids" and self["at"] == moment:
+                del features[left:]
+            return super().__getitem__(key)
+
+    features = [Hostile(ids=[i] * 3, at=i) for i in range(count)]
+    collected = ingest.collect(features)
+    if collected is None:
+        assert moment < count
+        assert left < count
+    else:
+        assert flat(collected[1], 0, guarded) == [i for i in range(count) for _ in range(3)]
+
+
+def test_rows_may_shrink_while_they_are_read():
+    def describe(_):
+        rows.clear()
+
+    interop = _core.Interop(np.ndarray, None, torch.Tensor, None, describe, None)
+    rows = [[1], torch.zeros(1), [2]]
+    with pytest.raises(ValueError, match="changed while it was read"):
+        _core.Columns().add_values(rows, interop)

@@ -1,0 +1,166 @@
+"""The rules of the house: no kernel without its twins, no include or import against the direction of the data."""
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quadrat import _core, _memory, ingest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "quadrat"
+KERNELS = ROOT / "csrc" / "kernels"
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests/kernels/test_{}.py"]
+
+# From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
+# of them: it may import them, and they must not import it.
+LAYERS = [("_core", "_cuda"), ("_memory",), ("ingest",), ("ragged",), ("ops",), ("collators",)]
+TOP = len(LAYERS)
+
+
+def functions(path):
+    return [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+
+
+def public_kernels():
+    return [name for name in functions(PACKAGE / "reference.py") if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("kernel", public_kernels())
+def test_no_kernel_lacks_a_twin(kernel, twin):
+    path = ROOT / twin.format(kernel)
+    assert path.is_file()
+    if path.suffix != ".py":
+        assert re.search(rf"\b{kernel}\b", path.read_text()), "the file is there, but not the name"
+
+
+def test_no_cuda_kernel_lacks_a_reference():
+    assert {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")} <= set(public_kernels())
+
+
+def test_no_kernel_header_lacks_its_source_or_its_guard():
+    headers, sources = ({path.stem for path in KERNELS.glob(f"*.{end}")} for end in ("hpp", "cpp"))
+    assert sources <= headers
+    for path in KERNELS.glob("*.hpp"):
+        assert "#pragma once" in path.read_text(), path
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.iterdir()), ids=lambda path: path.name)
+def test_kernels_include_nothing_of_python_torch_or_cuda(path):
+    assert path.suffix in (".cpp", ".hpp")
+    includes = re.findall(r"^\s*#\s*include\s*(\S+)", path.read_text(), re.MULTILINE)
+    for include in includes:
+        if include.startswith('"'):
+            assert (KERNELS / include.strip('"')).parent == KERNELS, include
+            assert (KERNELS / include.strip('"')).is_file(), include
+        else:  # the standard library: names without a folder and without an ending; the intrinsics have one
+            assert re.fullmatch(r"<([a-z_0-9]+|[a-z]mmintrin\.h|arm_neon\.h|arm_sve\.h)>", include), include
+
+
+def layer_of(module):
+    first = module.split(".")[0]
+    return next((number for number, names in enumerate(LAYERS) if first in names), TOP)
+
+
+def imports_of(path):
+    """The modules of quadrat, by their names inside the package, that a file of the package imports."""
+    parts = ("quadrat", *path.with_suffix("").parts)
+    package = parts[:-1]
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
+            base = ".".join(filter(None, (base, node.module)))
+            names = [f"{base}.{alias.name}" for alias in node.names]
+            found = names if base == "quadrat" else [base]
+        else:
+            continue
+        yield from (name.removeprefix("quadrat.") for name in found if name.startswith("quadrat."))
+
+
+def test_reads_imports_rightly():
+    assert {"_core", "_memory", "ingest"} <= set(imports_of(Path("ragged.py")))
+    assert {"_memory", "ragged"} <= set(imports_of(Path("ops/pad.py")))
+    assert "config" in set(imports_of(Path("__main__.py"))), "imports inside functions count"
+    assert len(MODULES) > 10
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if str(path) != "__init__.py"], ids=str)
+def test_imports_go_one_way(path):
+    own = layer_of(path.with_suffix("").parts[0])
+    against = [name for name in imports_of(path) if layer_of(name) > own]
+    assert against == []
+
+
+def test_the_package_itself_imports_only_its_version():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    eager = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in eager} == {
+        "__future__", "importlib", "typing", "quadrat._core",
+    }  # fmt: skip
+
+
+def test_the_reference_needs_numpy_only():
+    tree = ast.parse((PACKAGE / "reference.py").read_text())
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert found <= {"__future__", "collections.abc", "typing", "numpy", "numpy.typing"}
+    assert not [path for path in MODULES if "reference" in imports_of(path)], "an oracle is no part of what it tests"
+
+
+def test_one_module_handles_addresses():
+    handling = []
+    for path in MODULES:
+        nodes = list(ast.walk(ast.parse((PACKAGE / path).read_text())))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        if names & {"data_ptr", "ctypes", "__array_interface__", "untyped_storage", "cuda_stream"}:
+            handling.append(str(path))
+    assert handling == ["_memory.py"]
+
+
+def enum(path, name):
+    """The members of a C++ enum and their numbers."""
+    body = re.search(rf"enum (?:class )?{name}[^{{;]*{{(.*?)}};", path.read_text(), re.DOTALL)[1]
+    members, number = {}, -1
+    for entry in filter(None, map(str.strip, re.sub(r"//[^\n]*", "", body).split(","))):
+        member, _, value = entry.partition("=")
+        number = int(value, 0) if value else number + 1
+        members[member.strip()] = number
+    return members
+
+
+def test_kinds_are_the_same_everywhere():
+    header = KERNELS / "kind.hpp"
+    kinds = enum(header, "Kind")
+    assert tuple(kind.rstrip("_") for kind in kinds) == _core.kinds == _memory.KINDS
+    assert list(kinds.values()) == list(range(len(_core.kinds)))
+    names = re.search(r"kind_names\[kind_count\] = {(.*?)};", header.read_text(), re.DOTALL)[1]
+    assert tuple(re.findall(r'"(\w+)"', names)) == _core.kinds
+    sizes = re.search(r"sizes\[kind_count\] = {(.*?)};", header.read_text(), re.DOTALL)[1]
+    assert [int(size) for size in sizes.split(",")] == [np.dtype(kind).itemsize for kind in _core.kinds]
+    assert [np.dtype(kind).name for kind in _core.kinds] == list(_core.kinds)
+    for number, kind in enumerate(_core.kinds):
+        assert _memory.kind_of(np.dtype(kind)) == _memory.kind_of(kind) == number
+    assert (kinds["bool_"], kinds["int64"]) == (_memory.BOOL, _memory.INT64)
+    assert (kinds["float32"], kinds["float64"]) == (_memory.FLOAT32, _memory.FLOAT64)
+
+
+def test_forms_actions_and_codes_are_the_same_in_python():
+    columns = ROOT / "csrc" / "bindings" / "columns.hpp"
+    forms = {name.removeprefix("form_").upper(): value for name, value in enum(columns, "Form").items()}
+    assert forms == {name: getattr(ingest, name) for name in forms}
+    assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER"}
+    actions = {name.upper(): value for name, value in enum(columns, "Action").items()}
+    assert actions == {name: getattr(ingest, name) for name in actions}
+    assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD"}
+    codes = enum(KERNELS / "status.hpp", "Code")
+    assert (codes["out_of_range"], codes["wrong_type"]) == (ingest.OUT_OF_RANGE, ingest.WRONG_TYPE)
+    assert len({ingest.explain((code, 3, 7)) for code in codes.values()}) == len(codes)
+    for code in codes.values():
+        assert ingest.explain((code, 3, 7)).startswith("row 3, position 7 ")

@@ -1,0 +1,195 @@
+"""quadrat.pad: what its docstring promises."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat import _core, reference
+
+KINDS = _core.kinds
+NUMBERS = {int: st.integers(0, 100), float: st.floats(width=32), bool: st.booleans()}
+DEFAULTS = {int: "int64", float: "float64", bool: "bool"}
+TYPES = {"np": np.ndarray, "pt": torch.Tensor}
+
+
+def kinds_for(number):
+    """The dtypes that hold the numbers of this Python type."""
+    return [kind for kind in KINDS if (kind != "bool" or number is bool) and (number is not float or "float" in kind)]
+
+
+def converts(source, target):
+    """No float becomes an integer, and only a bool a bool."""
+    return source == target or (target != "bool" and ("float" in target or "float" not in source))
+
+
+@st.composite
+def batches(draw):
+    """Rows of one form, the numbers in them, and the dtype and library they have."""
+    number = draw(st.sampled_from(list(NUMBERS)))
+    rows = draw(st.lists(st.lists(NUMBERS[number], max_size=20), max_size=8))
+    form = draw(st.sampled_from(["list", "tuple", "np", "pt", "Ragged np", "Ragged pt"]))
+    kind = DEFAULTS[number] if form in ("list", "tuple") else draw(st.sampled_from(kinds_for(number)))
+    arrays = [np.array(row, kind) for row in rows]
+    if form in ("list", "tuple"):
+        made = [list(row) if form == "list" else tuple(row) for row in rows]
+    elif form.startswith("Ragged"):
+        values, offsets = np.concatenate([*arrays, np.empty(0, kind)]), np.cumsum([0, *map(len, rows)])
+        library = torch.from_numpy if form.endswith("pt") else np.asarray
+        made = quadrat.Ragged(library(values), library(offsets))
+    else:
+        made = [torch.from_numpy(row) if form == "pt" else row for row in arrays]
+    if not form.startswith("Ragged") and not any(rows):
+        kind = "int64"  # rows without numbers have no kind
+    tensors = form == "Ragged pt" or (form == "pt" and len(rows) > 0)
+    return made, arrays, number, kind, "pt" if tensors else "np"
+
+
+@given(
+    batch=batches(),
+    side=st.sampled_from([None, "right", "left"]),
+    extra=st.none() | st.integers(0, 20),
+    multiple_of=st.none() | st.integers(1, 17),
+    library=st.sampled_from([None, "np", "pt"]),
+    data=st.data(),
+)
+def test_pads_as_the_reference(*, batch, side, extra, multiple_of, library, data):
+    rows, arrays, number, kind, own = batch
+    dtypes = [one for one in kinds_for(number) if converts(kind, one)]
+    dtype = data.draw(st.none() | st.sampled_from(dtypes))
+    value = data.draw(NUMBERS[number])
+    if kind == "int64" and not any(map(len, arrays)):
+        value = int(value == 1)
+        dtype = None
+    longest = max(map(len, arrays), default=0)
+    length = None if extra is None else longest + extra
+    width = -(-(length or longest) // (multiple_of or 1)) * (multiple_of or 1)
+    options = {"padding_value": value, "length": length, "multiple_of": multiple_of, "return_tensors": library}
+    as_torch = dtype is not None and data.draw(st.booleans())
+    options["dtype"] = getattr(torch, dtype) if as_torch else dtype
+    if side is not None:
+        options["side"] = side
+    out = quadrat.pad(rows, **options)
+    expected = np.empty((len(arrays), width), dtype or kind)
+    starts = [i * width + (width - len(row) if side == "left" else 0) for i, row in enumerate(arrays)]
+    reference.copy_rows(arrays, starts, expected.reshape(-1))
+    reference.fill_gaps([len(row) for row in arrays], side or "right", value, expected)
+    assert type(out) is TYPES[library or own]
+    out = np.asarray(out)
+    assert out.dtype == expected.dtype
+    assert out.shape == expected.shape
+    assert out.tobytes() == expected.tobytes()
+
+
+@given(
+    lengths=st.lists(st.integers(0, 9), max_size=6),
+    trailing=st.lists(st.integers(1, 3), max_size=3),
+    kind=st.sampled_from(KINDS),
+    tensors=st.booleans(),
+    options=st.fixed_dictionaries({"side": st.sampled_from(["right", "left"])}, optional={
+        "multiple_of": st.integers(1, 5), "length": st.integers(9, 12),
+    }),
+    strided=st.booleans(),
+)  # fmt: skip
+def test_keeps_trailing_dimensions(*, lengths, trailing, kind, tensors, options, strided):
+    shape = (sum(lengths), *trailing)
+    values = (np.arange(np.prod(shape)) % 2 + 1).reshape(shape).astype(kind)
+    if strided:
+        values = np.asfortranarray(np.repeat(values, 2, axis=0))[::2]
+    offsets = np.cumsum([0, *lengths])
+    convert = torch.from_numpy if tensors else np.asarray
+    fill = False if kind == "bool" else 0
+    out = quadrat.pad(quadrat.Ragged(convert(values), convert(offsets)), padding_value=fill, **options)
+    mask = np.asarray(quadrat.attention_mask(lengths or np.array([], int), **options)).astype(bool)
+    out = np.asarray(out)
+    assert out.shape == (*mask.shape, *trailing)
+    assert out.dtype == kind
+    assert np.array_equal(out[mask], values)
+    assert not out[~mask].any()
+
+
+def test_keeps_trailing_dimensions_without_elements():
+    ragged = quadrat.Ragged(np.zeros((3, 0, 2)), np.array([0, 2, 3]))
+    assert quadrat.pad(ragged).shape == (2, 2, 0, 2)
+    assert quadrat.pad(ragged, length=4).shape == (2, 4, 0, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fills_with_zeros_by_default(kind):
+    out = quadrat.pad([np.ones(1, kind), np.ones(2, kind)])
+    assert out.dtype == kind
+    assert out.tolist() == [[1, 0], [1, 1]]
+
+
+@given(first=st.floats(width=32), second=st.floats(width=32), ints=st.lists(st.integers(0, 99), max_size=5))
+def test_rows_may_differ_in_form_and_width(first, second, ints):
+    out = quadrat.pad([np.array([first], np.float32), [second], (second,), torch.tensor([first])])
+    assert out.dtype == np.float64
+    assert np.array_equal(out.reshape(-1), [first, second, second, first], equal_nan=True)
+    rows = [np.array(ints, np.int8), ints, torch.tensor(ints, dtype=torch.int32), np.array(ints, np.uint16)]
+    assert quadrat.pad(rows).tolist() == [ints] * 4
+
+
+def test_dtype_decides_for_rows_of_different_kinds():
+    # What the error says when dtype= is missing.
+    with pytest.raises(TypeError, match="give dtype="):
+        quadrat.pad([[1.5], [1, 2]])
+    assert quadrat.pad([[1.5], [1, 2]], dtype="float32").tolist() == [[1.5, 0.0], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1])
+def test_uint64_holds_what_uint64_holds(value):
+    assert quadrat.pad([[value]], dtype="uint64").tolist() == [[value]]
+    assert quadrat.pad([np.ones(1, np.uint64)], length=2, padding_value=value).tolist() == [[1, value]]
+
+
+class Half(float):
+    """A float that is not exactly one."""
+
+
+@pytest.mark.parametrize("value", [np.float64(0.5), Half(0.5)])
+def test_padding_value_may_be_any_float(value):
+    assert quadrat.pad([[1.0]], length=2, padding_value=value).tolist() == [[1.0, 0.5]]
+
+
+def test_reads_what_a_tensor_means():
+    lazily_negated = torch.tensor([1 + 2j]).conj().imag
+    assert lazily_negated.tolist() == [-2.0]
+    assert quadrat.pad(quadrat.Ragged(lazily_negated, torch.tensor([0, 1]))).tolist() == [[-2.0]]
+
+
+@pytest.mark.parametrize(
+    ("error", "rows", "options", "message"),
+    [
+        (TypeError, "rows", {}, "not str"),
+        (TypeError, np.zeros((2, 2)), {}, "not ndarray"),
+        (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
+        (TypeError, [[1], [[1], [2]]], {}, r"row 1 is the list \[\[1\], \[2\]\]"),
+        (TypeError, [[1], [1, 2, None]], {}, "row 1, position 2"),
+        (TypeError, [[1], [1, 2.5]], {}, "row 1, position 1"),
+        (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1|different kinds"),
+        (TypeError, [[1], [2]], {"dtype": "bool"}, "row 0"),
+        (TypeError, [[1]], {"dtype": "float16"}, "float16"),
+        (TypeError, [[1]], {"dtype": torch.bfloat16}, "bfloat16"),
+        (TypeError, [torch.ones(1, requires_grad=True)], {}, "row 0 is the Tensor"),
+        (TypeError, [torch.ones(1, device="meta")], {}, "row 0 is the Tensor"),
+        (OverflowError, [[1], [1, 2**63]], {}, "row 1, position 1"),
+        (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
+        (OverflowError, [[1], [1, 2]], {"padding_value": 0.5}, None),
+        (OverflowError, [[1], [1, 2]], {"padding_value": 256, "dtype": "uint8"}, None),
+        (ValueError, [[1], [1, 2]], {"length": 1}, "row 1"),
+        (ValueError, [[1], [1, 2]], {"length": 1}, "length=1 .* 2 tokens"),
+        (ValueError, [[1]], {"length": -1}, "length=-1"),
+        (ValueError, [[1]], {"multiple_of": 0}, "multiple_of"),
+        (ValueError, [[1]], {"multiple_of": -8}, "multiple_of"),
+        (ValueError, [[1]], {"side": "middle"}, "'middle'"),
+        (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
+        (ValueError, [[1]], {"length": 2**62}, None),
+        (ValueError, [[1]], {"length": 2**62, "return_tensors": "pt"}, None),
+    ],
+)
+def test_refuses(error, rows, options, message):
+    with pytest.raises(error, match=message):
+        quadrat.pad(rows, **options)

@@ -1,0 +1,203 @@
+"""quadrat.Ragged: what its docstrings promise."""
+
+import copy
+import pickle
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat import _core
+
+KINDS = _core.kinds
+ROWS = st.lists(st.lists(st.integers(0, 100), max_size=9), max_size=8)
+TRAILING = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
+PLACES = st.none() | st.integers(-10, 10)
+INTS = [kind for kind in KINDS if "int" in kind]
+LIBRARIES = {"np": np, "pt": torch}
+TYPES = {"np": np.ndarray, "pt": torch.Tensor}
+
+
+def array(values, dtype, library):
+    made = np.array(values, dtype)
+    return torch.from_numpy(made) if library == "pt" else made
+
+
+def ragged(rows, library="np", kind="int64", trailing=()):
+    """A Ragged made by hand, and its values."""
+    total = sum(map(len, rows))
+    flat = np.array([number for row in rows for number in row], np.int64).reshape(total, *[1] * len(trailing))
+    values = np.broadcast_to(flat, (total, *trailing)).astype(kind)
+    offsets = np.cumsum([0, *map(len, rows)])
+    return quadrat.Ragged(array(values, kind, library), array(offsets, np.int64, library)), values
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@given(rows=ROWS, kind=st.sampled_from(KINDS), trailing=TRAILING)
+def test_rows_are_views_of_the_values(library, rows, kind, trailing):
+    made, values = ragged(rows, library, kind, trailing)
+    assert len(made) == len(rows)
+    assert type(made.lengths) is TYPES[library]
+    assert made.lengths.tolist() == [len(row) for row in rows]
+    assert repr(made) == f"Ragged({len(rows)} rows, {len(values)} tokens, {made.values.dtype})"
+    bounds = list(pairwise(np.cumsum([0, *map(len, rows)]).tolist()))
+    for i, (row, (first, last)) in enumerate(zip(made, bounds, strict=True)):
+        for seen in (row, made[i], made[i - len(rows)], made[np.int64(i)]):
+            assert type(seen) is TYPES[library]
+            assert np.array_equal(np.asarray(seen), values[first:last])
+        if row.shape[0] and 0 not in trailing:
+            row[0] = 1
+            assert bool((made.values[first] == 1).all()), "a row is a view"
+    assert made.to_lists() == [np.asarray(made.values)[first:last].tolist() for first, last in bounds]
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), start=PLACES, stop=PLACES)
+def test_slices_are_ragged_over_the_same_values(rows, library, start, stop):
+    made, _ = ragged(rows, library)
+    part = made[start:stop]
+    assert type(part) is quadrat.Ragged
+    assert part.values is made.values
+    assert part.to_lists() == rows[start:stop]
+    assert part.lengths.tolist() == [len(row) for row in rows[start:stop]]
+    assert len(part) == len(rows[start:stop])
+    assert part[:].to_lists() == rows[start:stop]
+    for step in (2, -1):
+        with pytest.raises(ValueError, match="step"):
+            made[start:stop:step]
+
+
+@given(rows=ROWS, beyond=st.integers(0, 5))
+def test_knows_its_rows(rows, beyond):
+    made, _ = ragged(rows)
+    for index in (len(rows) + beyond, -len(rows) - 1 - beyond):
+        with pytest.raises(IndexError, match=f"row {index} of {len(rows)}"):
+            made[index]
+    for index in ("0", 0.0, None, (0,)):
+        with pytest.raises(TypeError):
+            made[index]
+
+
+@given(
+    rows=ROWS,
+    make=st.sampled_from([list, tuple, np.array, lambda row: torch.tensor(row, dtype=torch.int16)]),
+    dtype=st.sampled_from([None, *(kind for kind in KINDS if kind != "bool"), torch.int32, float, np.int8]),
+    library=st.sampled_from([None, "np", "pt"]),
+    container=st.sampled_from([list, tuple]),
+)
+def test_from_rows_copies(rows, make, dtype, library, container):
+    given_rows = container(make(row) if row or make in (list, tuple) else make([0])[:0] for row in rows)
+    made = quadrat.Ragged.from_rows(given_rows, dtype=dtype, return_tensors=library)
+    tensors = len(rows) > 0 and isinstance(given_rows[0], torch.Tensor)
+    wanted = library or ("pt" if tensors else "np")
+    assert type(made.values) is type(made.offsets) is TYPES[wanted]
+    if dtype is not None:
+        name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else np.dtype(dtype).name
+    else:
+        name = "int16" if tensors and any(rows) else "int64"
+    assert made.values.dtype == getattr(LIBRARIES[wanted], name)
+    assert made.offsets.dtype == LIBRARIES[wanted].int64
+    assert made.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+    assert made.to_lists() == rows
+    for row in given_rows:
+        if len(row) and isinstance(row, (np.ndarray, torch.Tensor)):
+            row[:] = 111  # the copy does not see it
+    assert made.to_lists() == rows
+
+
+def test_from_rows_of_numbers_without_dtype():
+    assert quadrat.Ragged.from_rows([[1.5], [], [2]][:2]).values.dtype == np.float64
+    assert quadrat.Ragged.from_rows([[True]]).values.dtype == np.bool_
+    assert quadrat.Ragged.from_rows([np.ones(1, np.uint8), np.ones(1, np.int16)]).values.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("error", "rows", "options", "message"),
+    [
+        (TypeError, "rows", {}, "not str"),
+        (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
+        (TypeError, [[1], [1], np.ones((1, 1))], {}, "row 2 is the ndarray"),
+        (TypeError, [[1], [2, "x"]], {}, "row 1, position 1"),
+        (TypeError, [[True], [1]], {}, "different kinds"),
+        (TypeError, [[1.5]], {"dtype": "int64"}, "row 0"),
+        (TypeError, [[1]], {"dtype": "float16"}, "float16"),
+        (OverflowError, [[1], [1, 2**70]], {}, "row 1, position 1"),
+        (OverflowError, [[1], [300]], {"dtype": "int8"}, "row 1"),
+        (OverflowError, [np.array([-1])], {"dtype": "uint64"}, "row 0"),
+        (ValueError, [[1]], {"return_tensors": "tf"}, "return_tensors"),
+    ],
+)
+def test_from_rows_refuses(error, rows, options, message):
+    with pytest.raises(error, match=message):
+        quadrat.Ragged.from_rows(rows, **options)
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@pytest.mark.parametrize("kind", INTS)
+def test_offsets_may_be_any_integers(library, kind):
+    made = quadrat.Ragged(array(range(5), "int64", library), array([0, 2, 2, 5], kind, library))
+    assert made.lengths.tolist() == [2, 0, 3]
+    assert made.to_lists() == [[0, 1], [], [2, 3, 4]]
+    assert quadrat.pad(made).tolist() == [[0, 1, 0], [0, 0, 0], [2, 3, 4]]
+    assert made[1:].to_lists() == [[], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@pytest.mark.parametrize("kind", INTS)
+def test_refuses_offsets(library, kind):
+    for offsets in ([0, 3, 1], [0, 6], [3, 0], [-1, 2], []):
+        if kind.startswith("u") and -1 in offsets:
+            continue
+        with pytest.raises(ValueError, match="offsets"):
+            quadrat.Ragged(array(range(5), "int64", library), array(offsets, kind, library))
+
+
+@given(count=st.integers(0, 6), offsets=st.lists(st.integers(-2, 8), min_size=1, max_size=6))
+def test_refuses_offsets_outside_the_values(count, offsets):
+    values = np.arange(count)
+    steps = list(pairwise(offsets))
+    if offsets[0] >= 0 and offsets[-1] <= count and all(first <= last for first, last in steps):
+        made = quadrat.Ragged(values, np.array(offsets))
+        assert made.to_lists() == [list(range(first, last)) for first, last in steps]
+        return
+    with pytest.raises(ValueError, match=f"{count} values; they run from {offsets[0]} to {offsets[-1]}"):
+        quadrat.Ragged(values, np.array(offsets))
+    made = quadrat.Ragged(values, np.zeros(len(offsets), np.int64))
+    made.offsets[:] = offsets  # changed behind its back: still nothing outside is read
+    bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count]
+    if bad:
+        with pytest.raises(ValueError, match=f"row {bad[0]} runs from {steps[bad[0]][0]} to {steps[bad[0]][1]}"):
+            quadrat.pad(made)
+
+
+@pytest.mark.parametrize(
+    ("error", "values", "offsets", "message"),
+    [
+        (TypeError, [1, 2], np.array([0, 2]), "not list and ndarray"),
+        (TypeError, np.arange(2), [0, 2], "not ndarray and list"),
+        (TypeError, np.arange(2), torch.tensor([0, 2]), "not ndarray and Tensor"),
+        (TypeError, torch.arange(2), np.array([0, 2]), "not Tensor and ndarray"),
+        (TypeError, np.zeros(2, np.float16), np.array([0, 2]), "float16"),
+        (TypeError, np.zeros(2, ">i4"), np.array([0, 2]), ">i4"),
+        (TypeError, torch.zeros(2, dtype=torch.bfloat16), torch.tensor([0, 2]), "bfloat16"),
+        (ValueError, np.array(1), np.array([0, 1]), "dimension"),
+        (ValueError, np.arange(2), np.array([[0, 2]]), "dimension"),
+        (ValueError, np.arange(2), np.array([0.0, 2.0]), "integers"),
+        (ValueError, np.arange(2), np.array([False, True]), "integers"),
+        (ValueError, torch.zeros(2, device="meta"), torch.tensor([0, 2]), "meta"),
+    ],
+)
+def test_refuses(error, values, offsets, message):
+    with pytest.raises(error, match=message):
+        quadrat.Ragged(values, offsets)
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]))
+def test_survives_copies(rows, library):
+    made, _ = ragged(rows, library)
+    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert other.to_lists() == rows
+        assert other.values is not made.values
