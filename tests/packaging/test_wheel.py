@@ -1,0 +1,69 @@
+"""The wheel that `make test` built: complete, linked to neither torch nor CUDA's shared runtime, usable in a fresh venv."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+FOLDER = os.environ.get("QUADRAT_WHEEL_DIR")
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    (found,) = Path(str(FOLDER)).glob("quadrat-*.whl")
+    return found
+
+
+def test_contents(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for expected in ("quadrat/py.typed", "quadrat/_core.pyi", "quadrat/reference.py", "quadrat/collators/padding.py"):
+        assert expected in names
+    assert any(name.startswith("quadrat/_core.") and name.endswith(".so") for name in names)
+    assert not [
+        name for name in names if name.startswith(("tests", "csrc", "benchmarks")) or name.endswith((".cpp", ".o"))
+    ]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf (binutils)")
+def test_links_neither_torch_nor_cuda(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    for library in tmp_path.glob("quadrat/*.so"):
+        dynamic = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+        needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "NEEDED" in line]
+        allowed = ("libstdc++", "libm.", "libgcc_s", "libc.", "libpthread", "libdl", "librt", "ld-linux")
+        assert [name for name in needed if not name.startswith(allowed)] == [], library.name
+
+
+def test_fresh_environment(wheel, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, stdout=subprocess.DEVNULL)
+    program = """
+import quadrat, sys
+assert "torch" not in sys.modules and "numpy" in sys.modules
+assert quadrat.pad([[1, 2], [3]]).tolist() == [[1, 2], [3, 0]]
+try:
+    quadrat.DataCollatorWithPadding
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    said = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, env=environment, check=False, cwd=tmp_path
+    )
+    assert said.returncode == 0, said.stderr
+    assert "pip install quadrat[transformers]" in said.stdout
+    info = subprocess.run(
+        [python, "-m", "quadrat", "info"], capture_output=True, text=True, env=environment, check=True
+    )
+    assert "not installed" in info.stdout
+    assert sys.version.split()[0] in info.stdout
