@@ -1,4 +1,4 @@
-"""The wheel that `make test` built: complete, linked to neither torch nor CUDA's shared runtime, usable in a fresh venv."""
+"""The wheel `make test` built: complete, linked to neither torch nor a shared CUDA runtime, usable in a fresh venv."""
 
 from __future__ import annotations
 
