@@ -10,6 +10,7 @@ from quadrat import _core, _memory
 
 settings.register_profile("default", deadline=None, max_examples=100)
 settings.register_profile("nightly", deadline=None, max_examples=2000)
+settings.register_profile("sanitize", deadline=None, max_examples=30)  # each example takes several times as long there
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 GUARD = 256
