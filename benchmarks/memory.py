@@ -92,6 +92,9 @@ class Heap:
 
     def growth(self, collate: Any, features: list[Any]) -> tuple[int, Any]:
         """Bytes that the heap grows by during one call, and the batch."""
+        from quadrat import _core
+
+        _core.trim()
         self.exhaust()
         before = self.size()
         batch = collate(features)

@@ -72,12 +72,12 @@ py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape,
     managed.tensor.dtype = data_type(kind);
     managed.tensor.shape = owner->shape.data();
     *data = owner->block.data;
+    // Ownership passes with the call, also when it fails: torch then runs the deleter itself.
+    static_cast<void>(owner.release());
     void* object = nullptr;
     if (interop.exchange()->tensor_to_object(&managed, &object) != 0) {
         throw py::error_already_set();
     }
-    // From here on the tensor owns the block and gives it back when it dies.
-    static_cast<void>(owner.release());
     return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
 }
 

@@ -49,8 +49,11 @@ std::vector<Step> parse_steps(const py::tuple& steps) {
     result.reserve(steps.size());
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
-        result.push_back(
-            {step[0], step[1].cast<std::size_t>(), static_cast<Action>(step[2].cast<int>()), step[3].cast<Kind>()});
+        const int action = step[2].cast<int>();
+        if (action < 0 || action > static_cast<int>(Action::hold)) {
+            throw py::value_error("no action has the number " + std::to_string(action));
+        }
+        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
     }
     return result;
 }

@@ -51,6 +51,21 @@ def test_ints_of_every_size(interops, guarded, rows):
     assert flat(columns_of(rows, interops["exchange"]), 0, guarded) == [number for row in rows for number in row]
 
 
+@given(
+    row=st.lists(st.sampled_from([*range(-2, 3), 256, 257, *EDGES[-4:], 2**63, 2**64 - 1, 2**64]), max_size=40),
+    stream=st.booleans(),
+)
+def test_ints_beyond_int64_where_uint64_is_wanted(interops, guarded, row, stream):
+    size = (1 << 20) if stream else len(row)  # of 8 MiB and more, see csrc/kernels/stream.hpp
+    out = guarded("uint64", size)
+    failure = columns_of([[], row], interops["exchange"]).flatten(0, out.address, KINDS.index("uint64"), size)
+    bad = [position for position, number in enumerate(row) if not 0 <= number < 2**64]
+    assert failure == ((4, 1, bad[0]) if bad else None)
+    assert bad or out.array[: len(row)].tolist() == row
+    assert bool((out.bytes[8 * len(row) :] == 0xA5).all())
+    assert out.intact()
+
+
 @given(rows=st.lists(st.lists(st.floats(width=64) | st.integers(-(2**53), 2**53), min_size=1), max_size=5))
 def test_floats_may_have_ints_among_them(interops, guarded, rows):
     rows = [[0.5, *row] for row in rows]
