@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
+import weakref
 
 import numpy as np
 import pytest
@@ -141,3 +143,16 @@ def test_outputs_stay_when_later_batches_come():
     batches = [[{"input_ids": [value] * 4096}] for value in range(20)]
     kept = [collator(batch)["input_ids"] for batch in batches]
     assert [tensor.unique().tolist() for tensor in kept] == [[value] for value in range(20)]
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_collator_that_has_worked_is_freed(name, framework):
+    collator = getattr(quadrat, name)(make_tokenizer(), return_tensors=framework)
+    for _ in range(3):
+        collator([{"input_ids": [1, 2]}, {"input_ids": [3]}])
+    assert f"_quadrat_{framework}" in vars(collator), "the batches were remembered"
+    gone = weakref.ref(collator), weakref.ref(collator.tokenizer)
+    del collator
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]

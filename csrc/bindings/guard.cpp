@@ -4,29 +4,78 @@
 
 namespace quadrat {
 
+namespace {
+
+constexpr std::uint64_t unknown = 0;  // no dict has this version
+
+std::uint64_t version_of(const py::handle& dict) {
+#if PY_VERSION_HEX < 0x030C0000
+    return reinterpret_cast<const PyDictObject*>(dict.ptr())->ma_version_tag;
+#else
+    static_cast<void>(dict);
+    return unknown;
+#endif
+}
+
+}  // namespace
+
 Guard::Guard(const py::tuple& facts) {
-    checks_.reserve(facts.size());
     for (const py::handle item : facts) {
         const auto fact = py::reinterpret_borrow<py::tuple>(item);
-        checks_.push_back({static_cast<Fact>(fact[0].cast<int>()), fact[1], fact[2], fact[3]});
-        const Check& check = checks_.back();
-        if ((check.fact == Fact::entry || check.fact == Fact::absent) && !PyDict_CheckExact(check.object.ptr())) {
+        const Check found{static_cast<Fact>(fact[0].cast<int>()), fact[1], fact[2], fact[3]};
+        if (found.fact != Fact::entry && found.fact != Fact::absent) {
+            (found.fact == Fact::own ? own_ : others_).push_back(found);
+            continue;
+        }
+        if (!PyDict_CheckExact(found.object.ptr())) {
             throw py::type_error("a guard looks at entries of plain dicts");
+        }
+        entries_.push_back(found);
+        const auto same = [&](const Seen& seen) { return seen.dict.is(found.object); };
+        if (std::none_of(dicts_.begin(), dicts_.end(), same)) {
+            dicts_.push_back({found.object, unknown});
         }
     }
 }
 
-bool Guard::holds() const {
-    return std::all_of(checks_.begin(), checks_.end(), [](const Check& check) { return holds(check); });
+bool Guard::dicts_unchanged(const py::handle& subject) const {
+    // Versions are unique among all dicts, so the same version is the same dict.
+    return (own_.empty() || (subject_version_ != unknown && subject_version_ == version_of(subject))) &&
+           std::all_of(dicts_.begin(), dicts_.end(), [](const Seen& seen) {
+               return seen.version != unknown && seen.version == version_of(seen.dict);
+           });
 }
 
-bool Guard::holds(const Check& check) {
-    PyObject *const object = check.object.ptr(), *const key = check.key.ptr(), *const expected = check.expected.ptr();
+bool Guard::holds(const py::handle& subject) const {
+    if (!own_.empty() && (!subject || !PyDict_CheckExact(subject.ptr()))) {
+        return false;
+    }
+    const auto good = [](const Check& fact) { return check(fact, fact.object.ptr()); };
+    if (!std::all_of(others_.begin(), others_.end(), good)) {
+        return false;
+    }
+    if (dicts_unchanged(subject)) {
+        return true;
+    }
+    const auto good_own = [&](const Check& fact) { return check(fact, subject.ptr()); };
+    if (!std::all_of(entries_.begin(), entries_.end(), good) || !std::all_of(own_.begin(), own_.end(), good_own)) {
+        return false;
+    }
+    for (const Seen& seen : dicts_) {
+        seen.version = version_of(seen.dict);
+    }
+    subject_version_ = own_.empty() ? unknown : version_of(subject);
+    return true;
+}
+
+bool Guard::check(const Check& fact, PyObject* object) {
+    PyObject *const key = fact.key.ptr(), *const expected = fact.expected.ptr();
     bool same = false;
-    switch (check.fact) {
+    switch (fact.fact) {
         case Fact::type:
             return reinterpret_cast<PyObject*>(Py_TYPE(object)) == expected;
         case Fact::entry:
+        case Fact::own:
             same = PyDict_GetItemWithError(object, key) == expected;
             break;
         case Fact::absent:

@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace quadrat {
@@ -20,22 +21,33 @@ public:
         attribute,  // getattr(object, key) is expected
         items,      // object, a list, holds the items of expected, a tuple
         call,       // object() == expected
+        own,        // key is expected among the attributes of the collator that asks, which the guard must not own
     };
 
     // From tuples (fact, object, key, expected).
     explicit Guard(const py::tuple& facts);
 
-    bool holds() const;
+    // subject: the attributes of the collator that asks, a dict; null where no fact is about it.
+    bool holds(const py::handle& subject) const;
 
 private:
     struct Check {
         Fact fact;
         py::object object, key, expected;
     };
+    // A dict that entries are looked up in, and the version it had when all of them were as expected. Up to
+    // CPython 3.11 a dict's version changes with its content: while it has not, its entries need not be looked at.
+    struct Seen {
+        py::object dict;
+        mutable std::uint64_t version;  // written with the GIL held, as everything here
+    };
 
-    static bool holds(const Check& check);
+    static bool check(const Check& fact, PyObject* object);
+    bool dicts_unchanged(const py::handle& subject) const;
 
-    std::vector<Check> checks_;
+    std::vector<Check> entries_, own_, others_;
+    std::vector<Seen> dicts_;
+    mutable std::uint64_t subject_version_ = 0;
 };
 
 }  // namespace quadrat

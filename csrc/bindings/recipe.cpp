@@ -37,6 +37,18 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, 
       main_(std::move(main)),
       shape_(shape) {}
 
+bool Recipe::holds(const py::handle& subject) const {
+    if (subject.is_none()) {
+        return guard_.holds(py::handle());
+    }
+    const auto attributes = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(subject.ptr(), nullptr));
+    if (!attributes) {
+        PyErr_Clear();
+        return false;
+    }
+    return guard_.holds(attributes);
+}
+
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
     std::size_t main = 0;
     while (!main_.is_none() && main < names.size() && !py::object(names[main]).equal(main_)) {
@@ -91,8 +103,8 @@ py::object Recipe::wrapped(py::dict data) const {
     return batch;
 }
 
-py::object Recipe::run(const py::object& features) const {
-    if (!guard_.holds()) {
+py::object Recipe::run(const py::handle& subject, const py::object& features) const {
+    if (!holds(subject)) {
         return py::none();
     }
     py::tuple names;
@@ -111,6 +123,52 @@ py::object Recipe::run(const py::object& features) const {
     return status ? wrapped(std::move(batch)) : py::none();
 }
 
+namespace {
+
+constexpr const char* runner_name = "quadrat.recipe";
+
+PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
+    const auto* const recipe = static_cast<const Recipe*>(PyCapsule_GetPointer(capsule, runner_name));
+    if (recipe == nullptr) {
+        return nullptr;
+    }
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
+        return nullptr;
+    }
+    try {
+        return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+PyMethodDef runner_method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_of_capsule)),
+                             METH_FASTCALL, "run(collator, features): the batch, or None."};
+
+}  // namespace
+
+py::object Recipe::runner() const {
+    auto* const copy = new Recipe(*this);
+    auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(copy, runner_name, [](PyObject* self) {
+        delete static_cast<Recipe*>(PyCapsule_GetPointer(self, runner_name));
+    }));
+    if (!capsule) {
+        delete copy;
+        throw py::error_already_set();
+    }
+    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&runner_method, capsule.ptr()));
+    if (!function) {
+        throw py::error_already_set();
+    }
+    return function;
+}
+
 void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")
         .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper,
@@ -123,9 +181,11 @@ void register_recipe(py::module_& m) {
              }),
              py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
              py::arg("main"), py::arg("multiple_of"), py::arg("left"))
-        .def("holds", &Recipe::holds)
+        .def(
+            "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
+            py::arg("subject"))
         .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"))
-        .def("run", &Recipe::run, py::arg("features"));
+        .def("runner", &Recipe::runner);
 }
 
 }  // namespace quadrat

@@ -23,13 +23,15 @@ public:
     Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
            py::object main, const Shape& shape);
 
-    // Whether nothing that the decisions depend on has changed.
-    bool holds() const { return guard_.holds(); }
+    // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
+    bool holds(const py::handle& subject) const;
     // This recipe and one more decision, about batches with these columns and this signature. Recipes never change, so
     // that threads may share them.
     Recipe extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const;
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
-    py::object run(const py::object& features) const;
+    py::object run(const py::handle& subject, const py::object& features) const;
+    // `run` as a plain C function, which is called without a look at argument types and overloads.
+    py::object runner() const;
 
 private:
     struct Decision {

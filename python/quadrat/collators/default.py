@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,12 +79,13 @@ class DefaultDataCollator(transformers.DefaultDataCollator):
 
 # One recipe per framework serves every call: nothing but the batch and torch's defaults matters here.
 _recipes: dict[str, _core.Recipe] = {}
+_runners: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
-    recipe = _recipes.get("np" if return_tensors == "np" else "pt")
-    if recipe is not None and return_tensors in ("pt", "np"):
-        batch = recipe.run(features)
+    run = _runners.get(return_tensors) if isinstance(return_tensors, str) else None
+    if run is not None:
+        batch = run(None, features)
         if batch is not None:
             return batch
     try:
@@ -103,10 +104,11 @@ def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, st
     if facts is None or not names:
         return
     recipe = _recipes.get(framework)
-    if recipe is None or not recipe.holds():
+    if recipe is None or not recipe.holds(None):
         calls = tuple((CALL, function, None, result) for function, result in facts)
         recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False)
     _recipes[framework] = recipe.extended(names, signature, steps, {})
+    _runners[framework] = _recipes[framework].runner()
 
 
 class _Situation(NamedTuple):

@@ -35,9 +35,9 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
 
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
-        recipe = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
-        if recipe is not None:
-            batch = recipe.run(features)
+        run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
+        if run is not None:
+            batch = run(self, features)
             if batch is not None:
                 return batch
         framework = self.return_tensors

@@ -25,7 +25,7 @@ _EMPTY = dict(BatchEncoding().__dict__)
 
 
 # Facts, as in csrc/bindings/guard.hpp.
-TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL = range(6)
+TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN = range(7)
 
 Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
 
@@ -41,11 +41,12 @@ class Remembering:
 def remember(collator: Any, framework: Framework, decided: Decided) -> None:
     """Keep a decision that held, (names, signature, steps, values), where the facts it depends on can be guarded.
 
-    It is found in `collator._quadrat_pt` or `_quadrat_np`: `run(features)` gives the next batch like this one, or None.
+    It is found in `collator._quadrat_pt` or `_quadrat_np`: called with the collator and features it gives a batch like
+    this one, or None where it does not know.
     """
-    slot = f"_quadrat_{framework}"
-    recipe = collator.__dict__.get(slot)
-    if recipe is None or not recipe.holds():
+    recipes = collator.__dict__.setdefault("_quadrat_recipes", {})
+    recipe = recipes.get(framework)
+    if recipe is None or not recipe.holds(collator):
         facts = _facts(collator, framework)
         if facts is None:
             return
@@ -60,7 +61,8 @@ def remember(collator: Any, framework: Framework, decided: Decided) -> None:
             collator.pad_to_multiple_of or 1,
             tokenizer.padding_side == "left",
         )
-    collator.__dict__[slot] = recipe.extended(*decided)
+    recipes[framework] = recipe.extended(*decided)
+    collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
 
 
 def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, Any], ...] | None:
@@ -95,7 +97,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, An
     if not plain or torch_facts is None:
         return None
     return (
-        *((ENTRY, own, name, own[name]) for name in options),
+        *((OWN, None, name, own[name]) for name in options),
         (TYPE, tokenizer, None, cls),
         (ATTRIBUTE, cls, "pad", PAD),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),

@@ -45,9 +45,9 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         return self._call(features, "np", super().numpy_call)
 
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
-        recipe = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
-        if recipe is not None:
-            batch = recipe.run(features)
+        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
+        if run is not None:
+            batch = run(self, features)
             if batch is not None:
                 return batch
         check_pad_values(self)
