@@ -51,7 +51,8 @@ void prefetch_list(PyObject* owner, const Row& row, const char* target, std::siz
             __builtin_prefetch(items + at);
         }
     }
-    const std::int64_t out_bytes = std::min(most, row.length * static_cast<std::int64_t>(out_item));
+    const std::int64_t out_bytes =
+        target == nullptr ? 0 : std::min(most, row.length * static_cast<std::int64_t>(out_item));
     for (std::int64_t at = 0; at < out_bytes; at += 64) {
         __builtin_prefetch(target + at, 1);
     }
@@ -71,9 +72,9 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
             continue;
         }
         if (i + 1 < start.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
-            prefetch_list(column.owners[at + 1].ptr(), column.rows[at + 1],
-                          static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind),
-                          item_size(kind));
+            const char* const next =
+                static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
+            prefetch_list(column.owners[at + 1].ptr(), column.rows[at + 1], stream ? nullptr : next, item_size(kind));
         }
         Status status;
         if (row.data != nullptr) {

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "fill.hpp"
-#include "stream.hpp"
 
 namespace quadrat {
 namespace {
@@ -35,15 +34,7 @@ Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side
         return {Code::bad_argument};
     }
     const std::size_t item = item_size(kind);
-    const bool stream = streams(lengths.size * width, item);
-    const Fill plain = find_fill(item);
-    const auto fill = [&](void* target, std::int64_t count, const void* value) {
-        if (stream) {
-            stream_fill(target, count, value, item);
-        } else {
-            plain(target, count, value);
-        }
-    };
+    const Fill fill = find_fill(item);
     const std::uint64_t zero = 0;
     std::uint64_t one = 0;
     write_one(kind, &one);
@@ -57,9 +48,6 @@ Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side
         fill(row, before, &zero);
         fill(row + static_cast<std::size_t>(before) * item, lengths[i], &one);
         fill(row + static_cast<std::size_t>(before + lengths[i]) * item, gap - before, &zero);
-    }
-    if (stream) {
-        stream_fence();
     }
     return {};
 }

@@ -21,7 +21,8 @@ void prefetch_row(const Row& row, const char* target, std::size_t out_item) {
 #if defined(__GNUC__)
     const char* const source = static_cast<const char*>(row.data);
     const std::int64_t in_bytes = std::min(most_ahead, row.length * static_cast<std::int64_t>(item_size(row.kind)));
-    const std::int64_t out_bytes = std::min(most_ahead, row.length * static_cast<std::int64_t>(out_item));
+    const std::int64_t out_bytes =
+        target == nullptr ? 0 : std::min(most_ahead, row.length * static_cast<std::int64_t>(out_item));
     for (std::int64_t at = 0; at < in_bytes; at += 64) {
         __builtin_prefetch(source + at);
     }
@@ -85,8 +86,9 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
             return {Code::no_conversion, i};
         }
         if (i + 1 < rows.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
-            prefetch_row(rows[i + 1], static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item,
-                         out_item);
+            // A streamed output is not to be fetched at all.
+            const char* const next = static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item;
+            prefetch_row(rows[i + 1], stream ? nullptr : next, out_item);
         }
         char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * out_item;
         const std::size_t item = item_size(row.kind);

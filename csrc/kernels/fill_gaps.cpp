@@ -1,7 +1,6 @@
 #include "fill_gaps.hpp"
 
 #include "fill.hpp"
-#include "stream.hpp"
 
 namespace quadrat {
 
@@ -12,7 +11,6 @@ Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side
     }
     const std::size_t item = item_size(kind);
     const Fill fill = find_fill(item);
-    const bool stream = streams(lengths.size * width, item);
     for (std::int64_t i = 0; i < lengths.size; ++i) {
         const std::int64_t gap = width - lengths[i];
         if (lengths[i] < 0 || gap < 0) {
@@ -20,14 +18,7 @@ Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side
         }
         const std::int64_t first = i * width + (side == Side::right ? lengths[i] : 0);
         char* const target = static_cast<char*>(out) + static_cast<std::size_t>(first) * item;
-        if (stream) {
-            stream_fill(target, gap, value, item);
-        } else {
-            fill(target, gap, value);
-        }
-    }
-    if (stream) {
-        stream_fence();
+        fill(target, gap, value);
     }
     return {};
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "fill.hpp"
-
 #if defined(__x86_64__) || defined(_M_X64)
 #include <emmintrin.h>
 #define QUADRAT_STREAMS 1
@@ -40,29 +38,6 @@ void stream_copy(void* target, const void* source, std::size_t bytes) {
     std::memcpy(out + done, in + done, bytes - done);
 #else
     std::memcpy(target, source, bytes);
-#endif
-}
-
-void stream_fill(void* target, std::int64_t count, const void* value, std::size_t item) {
-    const Fill fill = find_fill(item);
-#if QUADRAT_STREAMS
-    char* const out = static_cast<char*>(target);
-    const std::size_t bytes = static_cast<std::size_t>(count) * item;
-    // Outputs are aligned to their elements, so lines begin with whole elements and one pattern serves them all.
-    const std::size_t head = to_line(out, bytes);
-    alignas(sizeof(__m128i)) char pattern[sizeof(__m128i)];
-    fill(pattern, static_cast<std::int64_t>(sizeof pattern / item), value);
-    const __m128i wide = _mm_load_si128(reinterpret_cast<const __m128i*>(pattern));
-    fill(out, static_cast<std::int64_t>(head / item), value);
-    std::size_t done = head;
-    for (; done + line <= bytes; done += line) {
-        for (std::size_t part = 0; part < line; part += sizeof(__m128i)) {
-            _mm_stream_si128(reinterpret_cast<__m128i*>(out + done + part), wide);
-        }
-    }
-    fill(out + done, static_cast<std::int64_t>((bytes - done) / item), value);
-#else
-    fill(target, count, value);
 #endif
 }
 
