@@ -29,6 +29,9 @@ CHANGES: dict[str, Any] = {
     "mask dropped in place": lambda collator: collator.tokenizer.model_input_names.remove("attention_mask"),
     "own _pad": lambda collator: setattr(collator.tokenizer, "__class__", PadsInItsOwnWay),
     "pad of the instance": lambda collator: setattr(collator.tokenizer, "pad", lambda *a, **k: {"input_ids": 1}),
+    "strategies of the instance": lambda collator: setattr(
+        collator.tokenizer, "_get_padding_truncation_strategies", lambda **k: ("longest", None, None, {})
+    ),
     "multiple": lambda collator: setattr(collator, "pad_to_multiple_of", 8),
     "bool for int": lambda collator: setattr(collator, "pad_to_multiple_of", True),
     "max_length": lambda collator: (setattr(collator, "padding", "max_length"), setattr(collator, "max_length", 9)),

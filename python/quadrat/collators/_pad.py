@@ -15,11 +15,9 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
+from quadrat.collators import recall
 from quadrat.collators.base import HandOver
 from quadrat.collators.further import further_kind
-from quadrat.collators.recall import PAD as _PAD
-from quadrat.collators.recall import PAD_ONE as _PAD_ONE
-from quadrat.collators.recall import STRATEGIES as _STRATEGIES
 from quadrat.collators.recall import remember
 from quadrat.ingest import (
     HOLD,
@@ -42,8 +40,6 @@ from quadrat.ingest import (
     explain,
     inferred_kind,
 )
-
-_METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 
 
 class Situation(NamedTuple):
@@ -150,10 +146,10 @@ def pad_features(
 def _check_tokenizer(tokenizer: Any) -> None:
     cls = type(tokenizer)
     if (
-        getattr(cls, "pad", None) is not _PAD
-        or cls._pad is not _PAD_ONE
-        or cls._get_padding_truncation_strategies is not _STRATEGIES
-        or not _METHODS.isdisjoint(tokenizer.__dict__)
+        getattr(cls, "pad", None) is not recall.PAD
+        or cls._pad is not recall.PAD_ONE
+        or cls._get_padding_truncation_strategies is not recall.STRATEGIES
+        or not recall.METHODS.isdisjoint(tokenizer.__dict__)
     ):
         raise HandOver(f"{cls.__name__} pads in its own way")
 

@@ -54,7 +54,11 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
 
 def _log_once(collator: Any, reason: str) -> None:
     name = collator if isinstance(collator, str) else type(collator).__name__
-    said = _said_without_instance if isinstance(collator, str) else collator.__dict__.setdefault("_handed_over", set())
+    said = (
+        _said_without_instance
+        if isinstance(collator, str)
+        else collator.__dict__.setdefault("_quadrat_handed_over", set())
+    )
     if (name, reason) not in said:
         said.add((name, reason))
         logger.debug("%s: handed over to transformers: %s", name, reason)

@@ -22,7 +22,7 @@ from quadrat._memory import (
     torch_facts_of_plain_tensors,
 )
 from quadrat.collators.base import HandOver, hand_over
-from quadrat.collators.recall import CALL
+from quadrat.collators.recall import CALL, Remembering
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
@@ -69,7 +69,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
 
 
 @dataclass
-class DefaultDataCollator(transformers.DefaultDataCollator):
+class DefaultDataCollator(Remembering, transformers.DefaultDataCollator):
     """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class."""
 
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:

@@ -18,6 +18,7 @@ from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
 PAD = PreTrainedTokenizerBase.pad
 PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
+METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 _GETATTR = PreTrainedTokenizerBase.__getattr__
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
@@ -101,8 +102,8 @@ def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, An
         (TYPE, tokenizer, None, cls),
         (ATTRIBUTE, cls, "pad", PAD),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),
-        (ABSENT, state, "pad", None),
-        (ABSENT, state, "_pad", None),
+        (ATTRIBUTE, cls, "_get_padding_truncation_strategies", STRATEGIES),
+        *((ABSENT, state, name, None) for name in METHODS),
         *((ENTRY, state, name, state[name]) for name in kept),
         (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
         (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
