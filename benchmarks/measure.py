@@ -106,8 +106,8 @@ def compare(
     check_same(reference(features), quadrat(features))
     taken: list[tuple[float, float]] = []
     with quiet():
-        fastest = min(sample(collate, features) for collate in (reference, quadrat) for _ in range(5))
-        calls = math.ceil(SHORTEST_SAMPLE_NS / fastest)
+        # By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
+        calls = math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
         end = perf_counter_ns() + seconds * 1e9
         while len(taken) < at_least or perf_counter_ns() < end:
             taken.append((sample(reference, features, calls), sample(quadrat, features, calls)))
