@@ -33,6 +33,7 @@ _FAILURES = (
     "changed its length while it was read",
     "has no valid length",
 )
+OUT_OF_RANGE, WRONG_TYPE = 4, 5
 
 
 class ColumnShape(NamedTuple):
