@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
-from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
 from quadrat.collators import recall
 from quadrat.collators.base import HandOver
 from quadrat.collators.further import further_kind
-from quadrat.collators.recall import remember
+from quadrat.collators.recall import PadOptions, remember
 from quadrat.ingest import (
     HOLD,
     INTS,
@@ -73,6 +72,7 @@ def pad_features(
     collator: Any,
     features: Any,
     framework: Framework,
+    options: PadOptions,
     *,
     label: tuple[str, Any] | None = None,
     renames: tuple[str, ...] = (),
@@ -80,9 +80,10 @@ def pad_features(
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
     Args:
-        collator: what holds tokenizer, padding, max_length, pad_to_multiple_of and pad_values.
+        collator: what holds tokenizer and pad_values.
         features: one mapping per row.
         framework: of the result.
+        options: what the tokenizer is asked to do.
         label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
         renames: columns that come out as `labels`.
 
@@ -105,7 +106,7 @@ def pad_features(
     if main not in names:
         raise HandOver(f"no column '{main}' to pad by")
     index = names.index(main)
-    pads, width = _width(collator, columns, index)
+    pads, width = _width(tokenizer, options, columns.longest(index))
     situation = Situation(
         names,
         columns.signature(index, width),
@@ -130,7 +131,7 @@ def pad_features(
         values[label[0]] = label[1] if type(label[1]) is int else None
     if pad_values is not None:
         values.update(pad_values)
-    multiple = collator.pad_to_multiple_of if pads and collator.pad_to_multiple_of is not None else 1
+    multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
     shared = interop()
     batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
     if isinstance(batch, tuple):
@@ -139,7 +140,7 @@ def pad_features(
         arrays = columns.describe(index)[1] & MEMORY_ROWS
         batch[name] = _reference_column(column, features, framework, arrays=arrays)
     if not decision.held:
-        remember(collator, framework, (names, situation.signature, decision.steps, values))
+        remember(collator, framework, options, (names, situation.signature, decision.steps, values))
     return batch
 
 
@@ -161,14 +162,13 @@ def _check_device() -> None:
         raise HandOver(str(error)) from error
 
 
-def _width(collator: Any, columns: _core.Columns, main: int) -> tuple[bool, int]:
+def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
     """Whether the reference pads, and to which length in tokens."""
-    padding, max_length, multiple = collator.padding, collator.max_length, collator.pad_to_multiple_of
-    longest = columns.longest(main)
+    padding, max_length, multiple = options
     width: Any = longest
     if max_length is not None or not (padding is True or padding == "longest"):
         try:  # warns, and fails, just as the reference does
-            strategy, _, limit, _ = collator.tokenizer._get_padding_truncation_strategies(
+            strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
                 padding=padding, max_length=max_length, verbose=True
             )
         except Exception as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import transformers
 
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Remembering, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 
 
 @dataclass
@@ -33,6 +33,8 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
 
     pad_values: Mapping[str, Any] | None = None
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
+
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
         run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
@@ -45,7 +47,8 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
         try:
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")
-            return as_encoding(pad_features(self, features, framework, renames=("label", "label_ids")))
+            options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
+            return as_encoding(pad_features(self, features, framework, options, renames=("label", "label_ids")))
         except HandOver as reason:
             why = str(reason)
         reference = super().__call__

@@ -6,7 +6,7 @@ Right after a training step the caches hold something else, and a batch costs wh
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from transformers import BatchEncoding
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -28,18 +28,32 @@ _EMPTY = dict(BatchEncoding().__dict__)
 # Facts, as in csrc/bindings/guard.hpp.
 TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN = range(7)
 
+# The fields that every padding collator has.
+PADDING_FIELDS = ("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors")
+
 Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
 
 
 class Remembering:
     """What a collator knows of earlier batches stays behind when it is pickled or copied."""
 
+    # The fields that decide what becomes of a batch; a recipe holds for the values they had.
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
+
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
 
 
-def remember(collator: Any, framework: Framework, decided: Decided) -> None:
+class PadOptions(NamedTuple):
+    """How a collator asks its tokenizer to pad; the defaults are those of `tokenizer.pad`."""
+
+    padding: Any = True
+    max_length: Any = None
+    pad_to_multiple_of: Any = None
+
+
+def remember(collator: Any, framework: Framework, options: PadOptions, decided: Decided) -> None:
     """Keep a decision that held, (names, signature, steps, values), where the facts it depends on can be guarded.
 
     It is found in `collator._quadrat_pt` or `_quadrat_np`: called with the collator and features it gives a batch like
@@ -48,7 +62,7 @@ def remember(collator: Any, framework: Framework, decided: Decided) -> None:
     recipes = collator.__dict__.setdefault("_quadrat_recipes", {})
     recipe = recipes.get(framework)
     if recipe is None or not recipe.holds(collator):
-        facts = _facts(collator, framework)
+        facts = _facts(collator, framework, options)
         if facts is None:
             return
         tokenizer = collator.tokenizer
@@ -59,14 +73,14 @@ def remember(collator: Any, framework: Framework, decided: Decided) -> None:
             BatchEncoding,
             _EMPTY,
             tokenizer.model_input_names[0],
-            collator.pad_to_multiple_of or 1,
+            options.pad_to_multiple_of or 1,
             tokenizer.padding_side == "left",
         )
     recipes[framework] = recipe.extended(*decided)
     collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
 
 
-def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, Any], ...] | None:
+def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[tuple[int, Any, Any, Any], ...] | None:
     """All that decisions depend on besides the batch, for `_core.Recipe`; None where that is not known.
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers, options for which the
@@ -74,21 +88,13 @@ def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, An
     """
     tokenizer = collator.tokenizer
     cls, state, own = type(tokenizer), tokenizer.__dict__, collator.__dict__
-    options: tuple[str, ...] = (
-        "padding",
-        "max_length",
-        "pad_to_multiple_of",
-        "pad_values",
-        "tokenizer",
-        "return_tensors",
-    )
-    options += ("label_pad_token_id",) if hasattr(collator, "label_pad_token_id") else ()
+    guarded = collator._quadrat_guarded
     kept = ("_special_tokens_map", "_tokenizer", "_pad_token_type_id", "padding_side", "model_input_names")
     plain = (
         collator.pad_values is None
-        and collator.max_length is None
-        and (collator.padding is True or collator.padding == "longest")
-        and all(name in own and own[name] is getattr(collator, name) for name in options)
+        and options.max_length is None
+        and (options.padding is True or options.padding == "longest")
+        and all(name in own and own[name] is getattr(collator, name) for name in guarded)
         and all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
@@ -98,7 +104,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[tuple[int, Any, Any, An
     if not plain or torch_facts is None:
         return None
     return (
-        *((OWN, None, name, own[name]) for name in options),
+        *((OWN, None, name, own[name]) for name in guarded),
         (TYPE, tokenizer, None, cls),
         (ATTRIBUTE, cls, "pad", PAD),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),

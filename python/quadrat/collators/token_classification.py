@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import transformers
 
@@ -12,7 +12,7 @@ from quadrat._memory import Framework
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Remembering, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
 _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
@@ -35,6 +35,8 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
     """
 
     pad_values: Mapping[str, Any] | None = None
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def torch_call(self, features: Any) -> Any:
         """Collate `features` into torch tensors."""
@@ -62,11 +64,12 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
     def _decide(self, features: Any, framework: Framework) -> Any:
         if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
             raise HandOver("features are not a list of mappings with the same keys")
+        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in features[0] else "labels"
         if label not in features[0]:
-            return as_encoding(pad_features(self, features, framework))
+            return as_encoding(pad_features(self, features, framework, options))
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
         if framework == "np" and not _NUMPY_LIKE_TORCH:
             raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
-        return as_encoding(pad_features(self, features, framework, label=(label, self.label_pad_token_id)))
+        return as_encoding(pad_features(self, features, framework, options, label=(label, self.label_pad_token_id)))
