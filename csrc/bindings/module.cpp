@@ -7,5 +7,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_interop(m);
     quadrat::register_allocate(m);
     quadrat::register_columns(m);
+    quadrat::register_generator(m);
     quadrat::register_recipe(m);
 }

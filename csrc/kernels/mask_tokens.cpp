@@ -1,0 +1,55 @@
+#include "mask_tokens.hpp"
+
+#include "fill.hpp"
+
+namespace quadrat {
+
+std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* words, std::int64_t count,
+                           std::int64_t width, std::int64_t* begun, std::int64_t* positions) {
+    const std::int64_t found = draws.trials(p, words, count, begun);
+    std::int64_t chosen = 0;
+    for (std::int64_t i = 0; i < found; ++i) {
+        const std::int64_t end = begun[i] - begun[i] % width + width;
+        positions[chosen++] = begun[i];
+        for (std::int64_t at = begun[i] + 1; at < end && words[at] != word_begins; ++at) {
+            positions[chosen] = at;  // special tokens interrupt a word without ending it
+            chosen += words[at] == word_inside ? 1 : 0;
+        }
+    }
+    return chosen;
+}
+
+void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::int64_t> positions, std::int64_t count,
+                    std::int64_t* ids, std::int64_t* labels, std::uint8_t* hit, std::int64_t* random) {
+    find_fill(sizeof ignore_index)(labels, count, &ignore_index);
+    for (const std::int64_t at : positions) {
+        labels[at] = ids[at];
+    }
+    draws.trials_at(how.mask, count, positions, hit);
+    std::int64_t left = 0;
+    for (std::int64_t i = 0; i < positions.size; ++i) {
+        if (hit[i] != 0) {
+            ids[positions[i]] = how.mask_id;
+        }
+        random[left] = positions[i];
+        left += hit[i] == 0 ? 1 : 0;
+    }
+    if (!how.has_random) {
+        return;
+    }
+    draws.trials_at(how.random_of_rest, count, {random, left}, hit);
+    std::int64_t replaced = 0;
+    for (std::int64_t i = 0; i < left; ++i) {
+        random[replaced] = random[i];
+        replaced += hit[i];
+    }
+    if (draws.draws_every_word()) {
+        draws.integers_at(how.vocab_size, count, {random, replaced}, ids);
+        return;
+    }
+    for (std::int64_t i = 0; i < replaced; ++i) {
+        ids[random[i]] = draws.below(how.vocab_size);
+    }
+}
+
+}  // namespace quadrat

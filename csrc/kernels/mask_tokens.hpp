@@ -1,0 +1,40 @@
+// mask_tokens: masked language modelling on a padded batch, drawing just what the reference draws. One number a token
+// decides who is masked; for those alone the later passes are looked at, while the generator steps over all.
+#pragma once
+
+#include <cstdint>
+
+#include "rng/draws.hpp"
+#include "span.hpp"
+
+namespace quadrat {
+
+// What a token is to whole-word masking; without it every token that may be masked begins a word of its own.
+enum Word : std::uint8_t {
+    word_inside = 0,  // continues the word of the token before
+    word_begins = 1,
+    word_none = 2,  // a special token or padding: never masked
+};
+
+struct Replacement {
+    double mask;            // the probability that a masked token becomes `mask_id`
+    double random_of_rest;  // that one of the others becomes a random token
+    bool has_random;        // whether the reference draws for the others at all
+    std::int64_t mask_id;
+    std::int64_t vocab_size;  // random tokens are drawn below this
+};
+
+inline constexpr std::int64_t ignore_index = -100;
+
+// Draws which of `count` tokens are masked: one trial of probability p for each that begins a word (`words`, see Word),
+// then the rest of its word, up to the end of its row of `width`. Writes their positions, rising, to `positions` and
+// returns how many. `begun` is scratch; both have room for `count`.
+std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* words, std::int64_t count,
+                           std::int64_t width, std::int64_t* begun, std::int64_t* positions);
+
+// Labels are the ids at `positions` and -100 elsewhere; those ids are replaced as `how` says. `count` ids and labels.
+// `hit` and `random` are scratch with room for as many as there are positions.
+void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::int64_t> positions, std::int64_t count,
+                    std::int64_t* ids, std::int64_t* labels, std::uint8_t* hit, std::int64_t* random);
+
+}  // namespace quadrat

@@ -1,0 +1,91 @@
+// What collators draw, from whichever generator the reference would use: the same numbers, and as many of them. Each
+// class is written after the algorithms of its library: torch's `bernoulli`, `randint` and `randperm` on the CPU;
+// NumPy's `binomial`, `integers`/`randint` and `shuffle`; Python's `random.shuffle` and `randint`.
+#pragma once
+
+#include <cstdint>
+
+#include "../span.hpp"
+#include "bitgen.hpp"
+#include "mt19937.hpp"
+
+namespace quadrat::rng {
+
+class Draws {
+public:
+    Draws() = default;
+    Draws(const Draws&) = delete;
+    Draws& operator=(const Draws&) = delete;
+    virtual ~Draws() = default;
+
+    // One trial a token, each of which succeeds with probability p, or never where `eligible` is not 1. Writes where
+    // they succeeded, in order, to `positions` (room for `count`); returns how many did.
+    virtual std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count,
+                                std::int64_t* positions) = 0;
+    // `count` trials; hit[i] becomes 1 or 0 for the one at positions[i], which rise.
+    virtual void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) = 0;
+    // `count` integers below `high`: out[i] becomes the one at i, for those i that are among `positions`, which rise.
+    virtual void integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
+                             std::int64_t* out) = 0;
+    // Whether the reference draws a random word for each token, or only for those it replaces.
+    virtual bool draws_every_word() const = 0;
+    // One integer of 0 ... n - 1, as a single call draws it; 0 < n < 2^31.
+    virtual std::int64_t below(std::int64_t n) = 0;
+    // 0 ... n - 1 in random order; n < 2^31.
+    virtual void permutation(std::int64_t n, std::int64_t* out) = 0;
+};
+
+// torch's CPU generator. Probabilities are of the default dtype, which must be float32: a trial takes the low 24 bits
+// of one word, an integer below `high` < 2^28 is one word modulo `high`.
+class TorchDraws final : public Draws {
+public:
+    explicit TorchDraws(Mt19937& engine) : engine_(engine) {}
+
+    std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override;
+    void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) override;
+    void integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
+                     std::int64_t* out) override;
+    bool draws_every_word() const override { return true; }
+    std::int64_t below(std::int64_t n) override;
+    void permutation(std::int64_t n, std::int64_t* out) override;
+
+private:
+    Mt19937& engine_;
+};
+
+// A NumPy generator over any bit generator: `Generator` (integers by Lemire's method; a trial of probability 0 draws
+// nothing) or the older `RandomState` (integers by masked rejection; every trial draws).
+class NumpyDraws final : public Draws {
+public:
+    NumpyDraws(const BitGenerator& bits, bool legacy, bool every_word)
+        : bits_(bits), legacy_(legacy), every_word_(every_word) {}
+
+    std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override;
+    void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) override;
+    void integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
+                     std::int64_t* out) override;
+    bool draws_every_word() const override { return every_word_; }
+    std::int64_t below(std::int64_t n) override;
+    void permutation(std::int64_t n, std::int64_t* out) override;
+
+private:
+    const BitGenerator& bits_;
+    bool legacy_;
+    bool every_word_;
+};
+
+// Python's `random`: only what the reference draws from it.
+class PythonDraws {
+public:
+    explicit PythonDraws(Mt19937& engine) : engine_(engine) {}
+
+    // As `random.randrange(n)`.
+    std::int64_t below(std::int64_t n);
+    // The order `random.shuffle` brings a list 0 ... n - 1 into.
+    void permutation(std::int64_t n, std::int64_t* out);
+
+private:
+    Mt19937& engine_;
+};
+
+}  // namespace quadrat::rng

@@ -1,0 +1,73 @@
+#include <cmath>
+#include <utility>
+
+#include "../simd.hpp"
+#include "draws.hpp"
+
+namespace quadrat::rng {
+namespace {
+
+constexpr std::uint32_t mantissa = 0xFFFFFF;
+
+// A trial compares low 24 bits * 2^-24 < p in float32; both sides are exact, so a comparison of integers will do.
+std::uint32_t threshold(double p) {
+    return static_cast<std::uint32_t>(std::ceil(std::ldexp(static_cast<float>(p), 24)));
+}
+
+QUADRAT_CLONES void compare(const std::uint32_t* words, const std::uint8_t* eligible, int n, std::uint32_t limit,
+                            std::uint8_t* hit) {
+    for (int i = 0; i < n; ++i) {
+        const bool success = (Mt19937::temper(words[i]) & mantissa) < limit;
+        hit[i] = static_cast<std::uint8_t>(static_cast<unsigned>(success) & static_cast<unsigned>(eligible[i] == 1));
+    }
+}
+
+}  // namespace
+
+std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) {
+    const std::uint32_t limit = threshold(p);
+    std::int64_t found = 0;
+    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
+        std::uint8_t hit[Mt19937::size];
+        compare(words, eligible + first, n, limit, hit);
+        for (int i = 0; i < n; ++i) {
+            positions[found] = first + i;  // `found` is at most the token's own number: there is room
+            found += hit[i];
+        }
+    });
+    return found;
+}
+
+void TorchDraws::trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) {
+    const std::uint32_t limit = threshold(p);
+    std::int64_t at = 0;
+    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
+        for (; at < positions.size && positions[at] < first + n; ++at) {
+            hit[at] = (Mt19937::temper(words[positions[at] - first]) & mantissa) < limit ? 1 : 0;
+        }
+    });
+}
+
+void TorchDraws::integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
+                             std::int64_t* out) {
+    const auto divisor = static_cast<std::uint32_t>(high);
+    std::int64_t at = 0;
+    engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
+        for (; at < positions.size && positions[at] < first + n; ++at) {
+            out[positions[at]] = Mt19937::temper(words[positions[at] - first]) % divisor;
+        }
+    });
+}
+
+std::int64_t TorchDraws::below(std::int64_t n) { return engine_.next() % static_cast<std::uint32_t>(n); }
+
+void TorchDraws::permutation(std::int64_t n, std::int64_t* out) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        out[i] = i;
+    }
+    for (std::int64_t i = 0; i + 1 < n; ++i) {
+        std::swap(out[i], out[i + below(n - i)]);
+    }
+}
+
+}  // namespace quadrat::rng
