@@ -36,6 +36,7 @@ enum class Action : std::uint8_t {
     numbers,  // one number per row
     mask,     // the attention mask of its rows
     hold,     // None, a place for what Python puts there
+    labels,   // from the ids that an earlier step padded or stacked, see Labels
 };
 
 struct Column {

@@ -24,7 +24,8 @@ Guard::Guard(const py::tuple& facts) {
         const auto fact = py::reinterpret_borrow<py::tuple>(item);
         const Check found{static_cast<Fact>(fact[0].cast<int>()), fact[1], fact[2], fact[3]};
         if (found.fact != Fact::entry && found.fact != Fact::absent) {
-            (found.fact == Fact::own ? own_ : others_).push_back(found);
+            const bool own = found.fact == Fact::own || found.fact == Fact::own_absent;
+            (own ? own_ : others_).push_back(found);
             continue;
         }
         if (!PyDict_CheckExact(found.object.ptr())) {
@@ -79,6 +80,7 @@ bool Guard::check(const Check& fact, PyObject* object) {
             same = PyDict_GetItemWithError(object, key) == expected;
             break;
         case Fact::absent:
+        case Fact::own_absent:
             same = PyDict_Contains(object, key) == 0;
             break;
         case Fact::attribute:

@@ -22,6 +22,7 @@ public:
         items,      // object, a list, holds the items of expected, a tuple
         call,       // object() == expected
         own,        // key is expected among the attributes of the collator that asks, which the guard must not own
+        own_absent,  // key is not among them
     };
 
     // From tuples (fact, object, key, expected).

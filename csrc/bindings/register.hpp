@@ -12,6 +12,7 @@ void register_columns(py::module_& m);
 void register_config(py::module_& m);
 void register_generator(py::module_& m);
 void register_interop(py::module_& m);
+void register_labels(py::module_& m);
 void register_recipe(py::module_& m);
 
 }  // namespace quadrat

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "columns.hpp"
+#include "labels.hpp"
 #include "register.hpp"
 
 namespace quadrat {
@@ -19,6 +20,10 @@ py::object report(const Status& status) {
 }
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+const Labels& labels_of(const py::dict& values, const py::object& name) {
+    return py::object(values[name]).cast<const Labels&>();
+}
 
 }  // namespace
 
@@ -50,7 +55,7 @@ std::vector<Step> parse_steps(const py::tuple& steps) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::hold)) {
+        if (action < 0 || action > static_cast<int>(Action::labels)) {
             throw py::value_error("no action has the number " + std::to_string(action));
         }
         result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
@@ -60,6 +65,9 @@ std::vector<Step> parse_steps(const py::tuple& steps) {
 
 Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
                     const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
+    const auto labels =
+        std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.action == Action::labels; });
+    PaddedIds ids{};  // of the column that labels come from
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const auto& [name, index, action, kind] = steps[i];
         if (action == Action::hold) {
@@ -67,7 +75,9 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
             continue;
         }
         std::vector<std::int64_t> shape{count(index)};
-        if (action == Action::pad || action == Action::mask) {
+        if (action == Action::labels) {
+            shape.push_back(ids.width);
+        } else if (action == Action::pad || action == Action::mask) {
             shape.push_back(batch_shape.width);
         } else if (action == Action::stack) {
             shape.push_back(at(index).max_length);
@@ -78,7 +88,10 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
         const std::int64_t extent = shape.back();
         Allocation out = allocate(interop, framework, std::move(shape), kind);
         Status status;
-        if (action == Action::numbers) {
+        if (action == Action::labels) {
+            ids.labels = static_cast<std::int64_t*>(out.data);
+            status = ids.ids == nullptr ? Status{Code::bad_argument} : labels_of(values, name).write(*this, ids);
+        } else if (action == Action::numbers) {
             status = numbers(index, out.data, kind);
         } else if (action == Action::mask) {
             status = attention_mask(index, out.data, kind, extent, batch_shape.left);
@@ -89,6 +102,9 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
         if (!status) {
             *failed = i;
             return status;
+        }
+        if (labels != steps.end() && index == labels->index && kind == Kind::int64) {
+            ids = {index, count(index), extent, batch_shape.left, static_cast<std::int64_t*>(out.data), nullptr};
         }
         (*batch)[name] = std::move(out.array);
     }

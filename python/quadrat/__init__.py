@@ -12,6 +12,7 @@ from quadrat._core import __version__
 
 if TYPE_CHECKING:
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
+    from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
     from quadrat.collators.padding import DataCollatorWithPadding
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from quadrat.ragged import Ragged
 
 __all__ = [
+    "DataCollatorForLanguageModeling",
     "DataCollatorForTokenClassification",
     "DataCollatorWithPadding",
     "DefaultDataCollator",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
     "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",

@@ -78,3 +78,30 @@ class Recipe:
 def collect(
     features: Sequence[Any], names: tuple[str, ...] | None, interop: Interop
 ) -> tuple[tuple[str, ...], Columns] | None: ...
+def sample(
+    source: int, generator: Any, p: float, high: int, count: int
+) -> tuple[list[int], list[int], list[int], int, list[int]]: ...
+
+class Labels: ...
+
+class CausalLabels(Labels):
+    def __init__(self, pad_id: int) -> None: ...
+
+class MaskedLabels(Labels):
+    def __init__(
+        self,
+        source: int,
+        generator: Any,
+        every_word: bool,
+        mlm_probability: float,
+        mask: float,
+        random_of_rest: float,
+        has_random: bool,
+        mask_id: int,
+        vocab_size: int,
+        special_ids: list[int],
+        special: int,
+        words: int,
+        word_source: int,
+    ) -> None: ...
+    def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...

@@ -60,7 +60,7 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
 
 
 # What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.
-PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD = range(6)
+PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
 
 
 def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _core.Columns] | None:

@@ -7,7 +7,7 @@ and the outputs. The decision in between depends on a short signature only, so i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from transformers import BatchEncoding
@@ -17,10 +17,11 @@ from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind
 from quadrat.collators import recall
 from quadrat.collators.base import HandOver
 from quadrat.collators.further import further_kind
-from quadrat.collators.recall import PadOptions, remember
+from quadrat.collators.recall import Fact, PadOptions, remember
 from quadrat.ingest import (
     HOLD,
     INTS,
+    LABELS,
     LIST,
     MASK,
     MEMORY_ROWS,
@@ -54,6 +55,8 @@ class Situation(NamedTuple):
     label: str | None  # the column of token labels, padded after the tokenizer's columns
     further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
+    omits: tuple[str, ...]  # columns that are looked at, and do not come out
+    derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
 
 
 class Decision(NamedTuple):
@@ -62,6 +65,15 @@ class Decision(NamedTuple):
     steps: tuple[tuple[str, int, int, int], ...]
     held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
     refusal: str | None
+
+
+class Labelling(NamedTuple):
+    """Labels that come from the padded ids, and how to tell that a recipe for them still holds."""
+
+    # Column names -> a `_core.Labels`, or the number that fills the gaps of a copy of the ids.
+    make: Callable[[tuple[str, ...]], Any]
+    omits: tuple[str, ...]
+    facts: Callable[[], tuple[Fact, ...] | None]
 
 
 _decisions: dict[Situation, Decision] = {}
@@ -76,6 +88,7 @@ def pad_features(
     *,
     label: tuple[str, Any] | None = None,
     renames: tuple[str, ...] = (),
+    labelling: Labelling | None = None,
 ) -> dict[str, Any]:
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
@@ -86,6 +99,7 @@ def pad_features(
         options: what the tokenizer is asked to do.
         label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
         renames: columns that come out as `labels`.
+        labelling: how `labels` are made from the padded ids.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
@@ -107,6 +121,7 @@ def pad_features(
         raise HandOver(f"no column '{main}' to pad by")
     index = names.index(main)
     pads, width = _width(tokenizer, options, columns.longest(index))
+    made = None if labelling is None else labelling.make(names)
     situation = Situation(
         names,
         columns.signature(index, width),
@@ -118,6 +133,8 @@ def pad_features(
         None if label is None else label[0],
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
+        () if labelling is None else tuple(name for name in labelling.omits if name in names),
+        "" if made is None else "fill" if type(made) is int else "labels",
     )
     decision = _decisions.get(situation)
     if decision is None:
@@ -125,22 +142,27 @@ def pad_features(
     if decision.refusal is not None:
         raise HandOver(decision.refusal)
     if framework == "pt":
-        _check_device()
+        check_device()
     values = _fills(tokenizer, names, main, pads)
     if label is not None:
         values[label[0]] = label[1] if type(label[1]) is int else None
     if pad_values is not None:
         values.update(pad_values)
+    if made is not None:
+        values["labels"] = made
+    held = {  # before the steps: what they draw must be kept
+        name: _reference_column(column, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+        for name, column in decision.held.items()
+    }
     multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
     shared = interop()
     batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
     if isinstance(batch, tuple):
         _refuse(decision, batch, pad_values)
-    for name, column in decision.held.items():
-        arrays = columns.describe(index)[1] & MEMORY_ROWS
-        batch[name] = _reference_column(column, features, framework, arrays=arrays)
-    if not decision.held:
-        remember(collator, framework, options, (names, situation.signature, decision.steps, values))
+    batch.update(held)
+    facts = () if labelling is None else labelling.facts()
+    if not held and facts is not None:
+        remember(collator, framework, options, (names, situation.signature, decision.steps, values), facts)
     return batch
 
 
@@ -155,7 +177,8 @@ def _check_tokenizer(tokenizer: Any) -> None:
         raise HandOver(f"{cls.__name__} pads in its own way")
 
 
-def _check_device() -> None:
+def check_device() -> None:
+    """Raises HandOver where torch would not make plain CPU tensors."""
     try:
         require_cpu_default()
     except NotOnCpu as error:
@@ -229,14 +252,17 @@ def _decide(situation: Situation) -> Decision:
         if name in further:
             steps.append((name, index, *_further(name, shape, further[name], situation)))
         elif situation.pads and (index == main or _is_padded(name, situation.makes_mask)):
+            # What is left out in the end pads or fails in the reference before.
             steps.append((name, index, PAD, _padded_kind(name, shape, arrays, situation)))
-        else:
+        elif name not in situation.omits:
             steps.append((name, index, *_stacked(name, shape, arrays, situation)))
     if situation.makes_mask and "attention_mask" not in situation.names:
         steps.append(("attention_mask", main, MASK, INT64))
     if situation.label is not None:
         steps.append(_label_step(situation, shapes))
-    return _renamed(steps, situation)
+    if situation.derives:
+        steps.append(_derived_step(situation, steps))
+    return _renamed([step for step in steps if step[0] not in situation.omits], situation)
 
 
 def _label_step(situation: Situation, shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
@@ -247,15 +273,24 @@ def _label_step(situation: Situation, shapes: list[ColumnShape]) -> tuple[str, i
     return str(situation.label), index, PAD, INT64
 
 
+def _derived_step(situation: Situation, steps: list[tuple[str, int, int, int]]) -> tuple[str, int, int, int]:
+    if any(step[0] == "labels" and step[2] == HOLD for step in steps):
+        raise HandOver("the labels that are there stack in the reference's own way, if at all")
+    main = situation.names.index(situation.main)
+    return "labels", main, PAD if situation.derives == "fill" else LABELS, INT64
+
+
 def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> Decision:
-    outputs = {step[0]: step for step in steps}
+    names = [step[0] for step in steps]
     for name in situation.renames:
-        if name in outputs and "labels" in outputs:  # one overwrites the other, but may fail first
+        if name in names and "labels" in names:  # one overwrites the other, but may fail first
             raise HandOver(f"both '{name}' and 'labels' are there")
-        if name in outputs:
-            outputs["labels"] = outputs.pop(name)
-    named = tuple((name, *step[1:]) for name, step in outputs.items())
-    return Decision(named, {name: situation.names[step[1]] for name, step in outputs.items() if step[2] == HOLD}, None)
+        if name in names:
+            at = names.index(name)
+            steps.append(("labels", *steps.pop(at)[1:]))
+            names.append("labels")
+            del names[at]
+    return Decision(tuple(steps), {step[0]: situation.names[step[1]] for step in steps if step[2] == HOLD}, None)
 
 
 def _is_padded(name: str, makes_mask: bool) -> bool:

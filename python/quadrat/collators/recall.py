@@ -26,7 +26,8 @@ _EMPTY = dict(BatchEncoding().__dict__)
 
 
 # Facts, as in csrc/bindings/guard.hpp.
-TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN = range(7)
+TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = range(8)
+Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
 PADDING_FIELDS = ("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors")
@@ -53,11 +54,13 @@ class PadOptions(NamedTuple):
     pad_to_multiple_of: Any = None
 
 
-def remember(collator: Any, framework: Framework, options: PadOptions, decided: Decided) -> None:
+def remember(
+    collator: Any, framework: Framework, options: PadOptions, decided: Decided, further: tuple[Fact, ...] = ()
+) -> None:
     """Keep a decision that held, (names, signature, steps, values), where the facts it depends on can be guarded.
 
     It is found in `collator._quadrat_pt` or `_quadrat_np`: called with the collator and features it gives a batch like
-    this one, or None where it does not know.
+    this one, or None where it does not know. `further`: facts beyond those of padding.
     """
     recipes = collator.__dict__.setdefault("_quadrat_recipes", {})
     recipe = recipes.get(framework)
@@ -67,7 +70,7 @@ def remember(collator: Any, framework: Framework, options: PadOptions, decided: 
             return
         tokenizer = collator.tokenizer
         recipe = _core.Recipe(
-            facts,
+            (*facts, *further),
             interop(),
             framework == "pt",
             BatchEncoding,
@@ -80,7 +83,7 @@ def remember(collator: Any, framework: Framework, options: PadOptions, decided: 
     collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
 
 
-def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[tuple[int, Any, Any, Any], ...] | None:
+def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fact, ...] | None:
     """All that decisions depend on besides the batch, for `_core.Recipe`; None where that is not known.
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers, options for which the

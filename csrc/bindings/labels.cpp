@@ -1,0 +1,160 @@
+#include "labels.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "../kernels/causal_labels.hpp"
+#include "../kernels/special_tokens.hpp"
+#include "../kernels/word_starts.hpp"
+#include "register.hpp"
+
+namespace quadrat {
+namespace {
+
+template <typename T>
+std::unique_ptr<T[]> scratch(std::int64_t count) {
+    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
+}
+
+// What a token is to masking without whole words: special, or a word of its own.
+void words_of_special(std::int64_t count, std::uint8_t* special) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        special[i] = special[i] != 0 ? word_none : word_begins;
+    }
+}
+
+}  // namespace
+
+Status CausalLabels::write(const Columns&, const PaddedIds& batch) const {
+    causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
+    return {};
+}
+
+MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                           const Replacement& replacement, const std::vector<std::int64_t>& special_ids,
+                           std::int64_t special, std::int64_t words, WordSource word_source)
+    : source_(source),
+      generator_(std::move(generator)),
+      every_word_(every_word),
+      probability_(mlm_probability),
+      replacement_(replacement),
+      special_(special),
+      words_(words),
+      word_source_(word_source) {
+    for (const std::int64_t id : special_ids) {
+        if (id >= 0 && id < std::int64_t{1} << 28) {
+            const auto at = static_cast<std::size_t>(id / 64);
+            special_set_.resize(std::max(special_set_.size(), at + 1));
+            special_set_[at] |= std::uint64_t{1} << (id % 64);
+        }
+    }
+}
+
+Status MaskedLabels::write(const Columns& columns, const PaddedIds& batch) const {
+    const std::int64_t count = batch.count();
+    const auto special = scratch<std::uint8_t>(count);
+    if (special_ >= 0) {
+        const py::int_ padding(1);
+        const Status status = columns.pad(static_cast<std::size_t>(special_), special.get(), Kind::uint8, batch.width,
+                                          batch.left, padding);
+        if (!status) {
+            return status;
+        }
+    } else {
+        special_tokens(batch.ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+                       special.get());
+    }
+    if (word_source_ == WordSource::none) {
+        words_of_special(count, special.get());
+        return draw(special.get(), batch);
+    }
+    const auto words = scratch<std::uint8_t>(count);
+    std::fill_n(words.get(), count, word_none);
+    const auto numbers = scratch<std::int64_t>(2 * batch.width);
+    const Column& rows = columns.at(static_cast<std::size_t>(words_));
+    const Column& tokens = columns.at(batch.column);
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        const std::int64_t length = tokens.lengths[static_cast<std::size_t>(i)];
+        const std::int64_t start = padded_start(i, length, batch.width, batch.left ? Side::left : Side::right);
+        Status status = read_words(rows.owners[static_cast<std::size_t>(i)].ptr(), word_source_, length, numbers.get());
+        if (!status) {
+            status.row = i;
+            return status;
+        }
+        const auto classify = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
+        classify(numbers.get(), special.get() + start, length, words.get() + start);
+    }
+    return draw(words.get(), batch);
+}
+
+Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const PaddedIds& batch) const {
+    const std::int64_t count = batch.count();
+    const auto words = scratch<std::uint8_t>(count);
+    const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
+    if (special == nullptr) {
+        special_tokens(batch.ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+                       derived.get());
+        special = derived.get();
+    }
+    if (offsets == nullptr) {
+        std::copy_n(special, count, words.get());
+        words_of_special(count, words.get());
+    } else {
+        for (std::int64_t i = 0; i < batch.rows; ++i) {
+            const std::int64_t start = i * batch.width;
+            word_starts(offsets + 2 * start, special + start, batch.width, words.get() + start);
+        }
+    }
+    return draw(words.get(), batch);
+}
+
+Status MaskedLabels::draw(const std::uint8_t* words, const PaddedIds& batch) const {
+    const std::int64_t count = batch.count();
+    const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
+    const auto hit = scratch<std::uint8_t>(count);
+    return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
+        const std::int64_t found =
+            choose_tokens(draws, probability_, words, count, batch.width, other.get(), positions.get());
+        replace_tokens(draws, replacement_, {positions.get(), found}, count, batch.ids, batch.labels, hit.get(),
+                       other.get());
+        return Status{};
+    });
+}
+
+void register_labels(py::module_& m) {
+    py::class_<Labels>(m, "Labels");
+    py::class_<CausalLabels, Labels>(m, "CausalLabels").def(py::init<std::int64_t>(), py::arg("pad_id"));
+    py::class_<MaskedLabels, Labels>(m, "MaskedLabels")
+        .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
+                         double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
+                         const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                         int word_source) {
+                 const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
+                 if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
+                     throw py::value_error("vocab_size must be between 1 and 2**28");
+                 }
+                 return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
+                                                       mlm_probability, replacement, special_ids, special, words,
+                                                       static_cast<WordSource>(word_source));
+             }),
+             py::arg("source"), py::arg("generator"), py::arg("every_word"), py::arg("mlm_probability"),
+             py::arg("mask"), py::arg("random_of_rest"), py::arg("has_random"), py::arg("mask_id"),
+             py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
+             py::arg("word_source"))
+        .def(
+            "write",
+            [](const MaskedLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
+               std::int64_t width, std::uintptr_t special, std::uintptr_t offsets) {
+                self.write(reinterpret_cast<const std::uint8_t*>(special),
+                           reinterpret_cast<const std::int64_t*>(offsets),
+                           {0, rows, width, false, reinterpret_cast<std::int64_t*>(ids),
+                            reinterpret_cast<std::int64_t*>(labels)});
+            },
+            py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("special"),
+            py::arg("offsets"));
+}
+
+}  // namespace quadrat

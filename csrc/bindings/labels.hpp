@@ -1,0 +1,83 @@
+// Labels that come from the padded ids of a batch: what language modelling adds to padding. A step of Columns::run.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../kernels/mask_tokens.hpp"
+#include "../kernels/status.hpp"
+#include "columns.hpp"
+#include "generator.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// The padded ids, [rows, width], and where the labels go. Padding lies on one side of each row.
+struct PaddedIds {
+    std::size_t column;  // that they come from
+    std::int64_t rows, width;
+    bool left;
+    std::int64_t* ids;
+    std::int64_t* labels;
+
+    std::int64_t count() const { return rows * width; }
+};
+
+class Labels {
+public:
+    Labels() = default;
+    virtual ~Labels() = default;
+    Labels(const Labels&) = delete;
+    Labels& operator=(const Labels&) = delete;
+
+    // The columns are those that the ids come from.
+    virtual Status write(const Columns& columns, const PaddedIds& batch) const = 0;
+};
+
+// Causal language modelling: the ids, ignored where they are the padding id.
+class CausalLabels final : public Labels {
+public:
+    explicit CausalLabels(std::int64_t pad_id) : pad_id_(pad_id) {}
+    Status write(const Columns& columns, const PaddedIds& batch) const override;
+
+private:
+    std::int64_t pad_id_;
+};
+
+// Where whole words come from.
+enum class WordSource : std::uint8_t { none, offsets, word_ids };
+
+// Masked language modelling: some tokens are masked, in place, and are labels then.
+class MaskedLabels final : public Labels {
+public:
+    // special: the column of special-token masks, or -1: then tokens of `special_ids` are special. words: the column of
+    // offsets or word ids, or -1.
+    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source);
+
+    Status write(const Columns& columns, const PaddedIds& batch) const override;
+    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const PaddedIds& batch) const;
+
+private:
+    Status draw(const std::uint8_t* words, const PaddedIds& batch) const;
+
+    Source source_;
+    py::object generator_;
+    bool every_word_;
+    double probability_;
+    Replacement replacement_;
+    std::vector<std::uint64_t> special_set_;
+    std::int64_t special_, words_;
+    WordSource word_source_;
+};
+
+// One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of
+// integers. `out` has room for what `length` tokens need.
+Status read_words(PyObject* row, WordSource source, std::int64_t length, std::int64_t* out);
+
+}  // namespace quadrat

@@ -1,0 +1,105 @@
+"""The random generators that the reference draws from, where their draws are known to the compiled code.
+
+Known means compared: a private generator of each kind draws here as the library itself does, once per process.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+
+# As in csrc/bindings/generator.hpp.
+TORCH, NUMPY, NUMPY_LEGACY, PYTHON = range(4)
+
+_P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
+
+
+class Origin(NamedTuple):
+    """Where draws come from: the kind of generator, and the generator."""
+
+    source: int
+    generator: Any
+
+
+def torch_origin(generator: Any) -> Origin | None:
+    """The torch generator that `generator=...` stands for; None where its draws are not known.
+
+    Known are CPU generators, as long as floats are float32 by default.
+    """
+    torch = sys.modules["torch"]
+    if generator is None:
+        generator = torch.default_generator
+    if type(generator) is not torch.Generator or generator.device.type != "cpu":
+        return None
+    return Origin(TORCH, generator) if torch.get_default_dtype() == torch.float32 and _torch_is_known() else None
+
+
+def numpy_origin(generator: Any) -> Origin | None:
+    """The NumPy generator, or for None the one behind `numpy.random`; None where its draws are not known."""
+    if generator is None:
+        return Origin(NUMPY_LEGACY, np.random.mtrand._rand) if _numpy_is_known() else None
+    return Origin(NUMPY, generator) if type(generator) is np.random.Generator and _numpy_is_known() else None
+
+
+def python_origin() -> Origin | None:
+    """The generator behind the functions of `random`; None where its draws are not known."""
+    generator = getattr(random.shuffle, "__self__", None)
+    return Origin(PYTHON, generator) if type(generator) is random.Random and _python_is_known() else None
+
+
+@functools.cache
+def _torch_is_known() -> bool:
+    import torch
+
+    ours, theirs = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    trials = [torch.bernoulli(torch.full((_COUNT,), _P, device="cpu"), generator=theirs).int() for _ in range(2)]
+    integers = [torch.randint(_HIGH, (n,), generator=theirs, device="cpu") for n in (_COUNT, 1)]
+    order = torch.randperm(_COUNT, generator=theirs, device="cpu")
+    expected = (
+        trials[0].nonzero().flatten().tolist(),
+        trials[1].tolist(),
+        integers[0].tolist(),
+        int(integers[1]),
+        order.tolist(),
+    )
+    return _draws_alike(TORCH, ours, expected) and torch.equal(ours.get_state(), theirs.get_state())
+
+
+@functools.cache
+def _numpy_is_known() -> bool:
+    ours, theirs = np.random.default_rng(5), np.random.default_rng(5)
+    old_ours, old_theirs = np.random.RandomState(5), np.random.RandomState(5)
+    return _draws_alike(NUMPY, ours, _numpy_draws(theirs, theirs.integers)) and _draws_alike(
+        NUMPY_LEGACY, old_ours, _numpy_draws(old_theirs, old_theirs.randint)
+    )
+
+
+def _numpy_draws(generator: Any, integers: Any) -> tuple[Any, ...]:
+    first = np.flatnonzero(generator.binomial(1, np.full(_COUNT, _P), size=_COUNT))
+    trials = generator.binomial(1, _P, size=_COUNT)
+    words = integers(low=0, high=_HIGH, size=_COUNT, dtype=np.int64)
+    one = int(integers(low=0, high=_HIGH, dtype=np.int64))
+    order = list(range(_COUNT))
+    generator.shuffle(order)
+    return first.tolist(), trials.tolist(), words.tolist(), one, order
+
+
+@functools.cache
+def _python_is_known() -> bool:
+    ours, theirs = random.Random(5), random.Random(5)
+    one, order = theirs.randrange(_HIGH), list(range(_COUNT))
+    theirs.shuffle(order)
+    return _core.sample(PYTHON, ours, _P, _HIGH, _COUNT)[3:] == (one, order) and ours.getstate() == theirs.getstate()
+
+
+def _draws_alike(source: int, generator: Any, expected: tuple[Any, ...]) -> bool:
+    try:
+        return _core.sample(source, generator, _P, _HIGH, _COUNT) == expected
+    except (ValueError, AttributeError):  # a state or an interface of another shape
+        return False

@@ -1,0 +1,217 @@
+"""What masked language modelling needs to know of a collator, its tokenizer and its generator."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import transformers
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from quadrat import _core
+from quadrat._generators import Origin, numpy_origin, torch_origin
+from quadrat._memory import INT64, Framework, NotOnCpu, address_of, empty, is_tensor, require_cpu_default
+from quadrat.collators.base import HandOver
+from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
+
+# Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
+_NO_WORDS, _OFFSETS, _WORD_IDS = range(3)
+_MOST_TOKENS = 1 << 28  # above, torch draws random tokens from two words each
+
+# Implementations that say: special is what `all_special_ids` lists.
+_PLAIN_SPECIAL_TOKENS = (
+    PreTrainedTokenizerBase.get_special_tokens_mask,
+    transformers.PreTrainedTokenizer.get_special_tokens_mask,
+)
+_ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
+
+
+@functools.cache
+def zero_is_a_seed() -> bool:
+    """Whether the installed reference makes a generator for `seed=0`; 4.57 does not."""
+
+    class Made(Exception):  # noqa: N818 - a signal
+        pass
+
+    class Probe(transformers.DataCollatorForLanguageModeling):
+        def create_rng(self) -> None:
+            raise Made
+
+    probe = Probe.__new__(Probe)
+    probe.seed, probe.generator = 0, None
+    try:
+        probe.torch_call([])
+    except Made:
+        return True
+    except IndexError:  # went on to the first of no examples
+        return False
+    return True
+
+
+def origin(collator: Any, framework: Framework) -> Origin | None:
+    """Where the reference's draws come from, if known."""
+    return torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
+
+
+def has_plain_special_tokens(tokenizer: Any) -> bool:
+    """Whether special tokens are those of `all_special_ids`, and nothing the tokenizer works out by itself."""
+    cls = type(tokenizer)
+    return (
+        getattr(cls, "get_special_tokens_mask", None) in _PLAIN_SPECIAL_TOKENS
+        and cls.all_special_ids is _ALL_SPECIAL_IDS
+        and "get_special_tokens_mask" not in tokenizer.__dict__
+    )
+
+
+def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
+    """What makes the labels of causal language modelling from ids: -100 as filling, or for the padding token."""
+    if by_length or pad_token_id is None:
+        return -100
+    if type(pad_token_id) is not int:
+        raise HandOver("the padding token's id is no int")
+    return _core.CausalLabels(pad_token_id)
+
+
+def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.MaskedLabels:
+    """What masks the ids of a batch with these columns and makes their labels."""
+    special = names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
+    words, source = -1, _NO_WORDS
+    if collator.whole_word_mask:
+        if "word_ids" in names:
+            words, source = names.index("word_ids"), _WORD_IDS
+        elif "offset_mapping" in names:
+            words, source = names.index("offset_mapping"), _OFFSETS
+        else:
+            raise HandOver("whole-word masking without offsets")
+    return _masked_labels(collator, framework, special, words, source)
+
+
+def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
+    tokenizer = collator.tokenizer
+    where = origin(collator, framework)
+    if where is None:
+        raise HandOver("the generator's draws are not known")
+    mask, random = collator.mask_replace_prob, collator.random_replace_prob
+    has_random = not (mask == 1 or random == 0)
+    probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
+    mask_id = _mask_id(tokenizer, framework)
+    if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
+        raise HandOver("probabilities or a mask token that are the reference's business")
+    vocab_size = len(tokenizer)
+    if not 0 < vocab_size < _MOST_TOKENS:
+        raise HandOver("a vocabulary of that size is drawn from in another way")
+    special_ids: list[int] = []
+    if special < 0:
+        if not has_plain_special_tokens(tokenizer):
+            raise HandOver(f"{type(tokenizer).__name__} tells special tokens in its own way")
+        special_ids = [token for token in tokenizer.all_special_ids if token is not None]
+    return _core.MaskedLabels(
+        source=where.source,
+        generator=where.generator,
+        every_word=False,
+        mlm_probability=collator.mlm_probability,
+        mask=mask,
+        random_of_rest=probabilities[3],
+        has_random=has_random,
+        mask_id=mask_id,
+        vocab_size=vocab_size,
+        special_ids=special_ids,
+        special=special,
+        words=words,
+        word_source=source,
+    )
+
+
+def _mask_id(tokenizer: Any, framework: Framework) -> int | None:
+    mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
+    return mask_id if type(mask_id) is int else None
+
+
+def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] | None:
+    """What decisions about masking depend on besides the collator's fields and the padding; None where not known."""
+    tokenizer = collator.tokenizer
+    cls, state = type(tokenizer), tokenizer.__dict__
+    special = state.get("_special_tokens_map")
+    if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
+        return None
+    extra = [value for value in (state.get("_extra_special_tokens"), *special.values()) if isinstance(value, list)]
+    attributes = cls.SPECIAL_TOKENS_ATTRIBUTES
+    found: list[Fact] = [
+        (OWN_ABSENT, None, method, None),
+        (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
+        (CALL, tokenizer.__len__, None, len(tokenizer)),
+        (ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
+        (ITEMS, attributes, None, tuple(attributes)),
+        *((ENTRY, special, name, value) for name, value in special.items()),
+        *((ABSENT, special, name, None) for name in attributes if name not in special),
+        *((ITEMS, value, None, tuple(value)) for value in extra),
+        (ABSENT, state, "get_special_tokens_mask", None),
+        (ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
+    ]
+    if "_extra_special_tokens" in state:
+        found.append((ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
+    if framework == "pt":
+        import torch
+
+        found.append((CALL, torch.get_default_dtype, None, torch.float32))
+    return tuple(found) if "SPECIAL_TOKENS_ATTRIBUTES" not in state else None
+
+
+def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> Any | None:
+    """Masks `inputs`, `[rows, width]` int64, in place and returns the labels; None where the reference had better."""
+    try:
+        if not _is_plain(inputs, framework) or inputs.ndim != 2:
+            return None
+        if framework == "pt":
+            require_cpu_default()
+        whole = collator.whole_word_mask
+        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _NO_WORDS)
+        flags = None if special is None else _flags(special, tuple(inputs.shape))
+        pairs = _pairs(offsets, tuple(inputs.shape)) if whole else None
+    except (HandOver, NotOnCpu):
+        return None
+    labels, address = empty(framework, tuple(inputs.shape), INT64)
+    labeller.write(
+        address_of(inputs),
+        address,
+        inputs.shape[0],
+        inputs.shape[1],
+        0 if flags is None else address_of(flags),
+        0 if pairs is None else address_of(pairs),
+    )
+    return labels
+
+
+def _is_plain(array: Any, framework: Framework) -> bool:
+    """Whether the kernels may write to it: contiguous int64 in host memory."""
+    if framework == "np":
+        return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
+    import torch
+
+    return (
+        type(array) is torch.Tensor
+        and array.dtype == torch.int64
+        and array.layout == torch.strided
+        and array.is_cpu
+        and array.is_contiguous()
+    )
+
+
+def _flags(special: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The mask of special tokens as bytes: 0, 1, and 2 for any other number."""
+    if is_tensor(special):
+        special = special.numpy() if special.is_cpu and not special.requires_grad else None
+    numbers_ = np.asarray(special)
+    if numbers_.shape != shape or numbers_.dtype.kind not in "biu":
+        raise HandOver("a mask of special tokens of another shape or kind")
+    return np.where(numbers_ == 1, 1, np.where(numbers_ == 0, 0, 2)).astype(np.uint8)
+
+
+def _pairs(offsets: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    if is_tensor(offsets):
+        offsets = offsets.numpy() if offsets.is_cpu and not offsets.requires_grad else None
+    pairs = np.asarray(offsets)
+    if pairs.shape != (*shape, 2) or pairs.dtype.kind != "i":
+        raise HandOver("offsets of another shape or kind")
+    return np.ascontiguousarray(pairs, np.int64)

@@ -1,0 +1,64 @@
+"""Bare rows of token ids, no mapping around them: `_torch_collate_batch` and `_numpy_collate_batch` on columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from quadrat import _core
+from quadrat._memory import BOOL, INT64, Framework, interop
+from quadrat.collators._pad import check_device
+from quadrat.collators.base import HandOver
+from quadrat.ingest import ARRAY, INTS, LABELS, LIST, PAD, PYTHON_ROWS, STACK, TENSOR, explain
+
+
+def stack_rows(
+    tokenizer: Any,
+    rows: Any,
+    framework: Framework,
+    multiple: int | None,
+    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
+) -> dict[str, Any]:
+    """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
+
+    Raises:
+        HandOver: when the result cannot be proven to be the reference's.
+    """
+    if framework == "pt":
+        check_device()
+    columns = _core.Columns()
+    columns.add_values(rows, interop())
+    forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
+    _check_forms(forms, first_form, kinds, framework)
+    if multiple is not None and (type(multiple) is not int or multiple <= 0):
+        raise HandOver("pad_to_multiple_of is no positive int")
+    width = longest if multiple is None else -(-longest // multiple) * multiple
+    pads = shortest < longest or width > longest
+    left = tokenizer.padding_side != "right"
+    values: dict[str, Any] = {}
+    if pads:
+        if tokenizer.pad_token is None or type(tokenizer.pad_token_id) is not int:
+            raise HandOver("the tokenizer has no pad token")
+        if left and shortest == 0:
+            raise HandOver("an empty row on the left")
+        values["input_ids"] = tokenizer.pad_token_id
+    steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
+    if labels is not None:
+        values["labels"] = labels(("input_ids",), framework)
+        steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
+    batch = columns.run(tuple(steps), values, interop(), framework == "pt", width, 1, left)
+    if isinstance(batch, tuple):
+        raise HandOver(f"rows: {explain((batch[1], -1, -1))}")
+    return batch
+
+
+def _check_forms(forms: int, first_form: int, kinds: int, framework: Framework) -> None:
+    """Whether the reference makes int64 of all rows: from lists and, for torch, arrays; other rows keep their dtype."""
+    converts = LIST | ARRAY if framework == "pt" else LIST
+    if not forms & ~converts and kinds and not kinds & ~(INTS | 1 << BOOL):
+        return
+    if not forms & ~PYTHON_ROWS and kinds and not kinds & ~(1 << INT64 | 1 << BOOL):
+        return
+    if forms == first_form == (TENSOR if framework == "pt" else ARRAY) and kinds == 1 << INT64:
+        return
+    raise HandOver("rows are not lists of ints, or arrays or tensors of int64")

@@ -1,0 +1,147 @@
+"""`DataCollatorForLanguageModeling`: padding, then labels for causal or masked language modelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import transformers
+
+from quadrat._memory import Framework
+from quadrat.collators import _masking as masking
+from quadrat.collators._pad import Labelling, pad_features
+from quadrat.collators._rows import stack_rows
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.further import check_pad_values, pad_further_columns
+from quadrat.collators.recall import Fact, PadOptions, Remembering, as_encoding
+
+_MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
+
+
+@dataclass
+class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForLanguageModeling):
+    """Pads features and makes labels of the tokens; a drop-in for the transformers class.
+
+    Arguments and results are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`,
+    int64 `[rows, width]`. Masked language modelling draws what the reference draws, from the same generator, which
+    afterwards is in the same state. Features are mappings, or bare rows of token ids.
+
+    Whole-word masking takes time linear in the length, and rows of different lengths. Besides `offset_mapping` it takes
+    a column `word_ids` (the number of each token's word, None for special tokens), which is right for byte-level and
+    metaspace tokenizers too: their offsets leave no gap between words.
+
+    Args:
+        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
+            `DataCollatorWithPadding`.
+        mask_padding: what the labels of causal language modelling ignore: "token", every token that is the padding
+            token, as the reference does; or "length", just the padding, so that an end-of-sequence token that serves as
+            padding token stays in the labels.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+    """
+
+    pad_values: Mapping[str, Any] | None = None
+    mask_padding: Literal["token", "length"] = "token"
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
+        *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
+        *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks the options. Raises ValueError."""
+        super().__post_init__()
+        if self.mask_padding not in ("token", "length"):
+            raise ValueError(f"mask_padding must be 'token' or 'length', not {self.mask_padding!r}")
+
+    def torch_call(self, examples: Any) -> Any:
+        """Collate `examples` into torch tensors."""
+        return self._call(examples, "pt", super().torch_call)
+
+    def numpy_call(self, examples: Any) -> Any:
+        """Collate `examples` into NumPy arrays."""
+        return self._call(examples, "np", super().numpy_call)
+
+    def torch_mask_tokens(
+        self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
+    ) -> tuple[Any, Any]:
+        """Mask `inputs`, `[rows, width]`, in place; returns them and the labels, -100 where nothing was masked."""
+        labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
+        if labels is None:
+            return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
+        return inputs, labels
+
+    def numpy_mask_tokens(
+        self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
+    ) -> tuple[Any, Any]:
+        """As `torch_mask_tokens`, on NumPy arrays."""
+        labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
+        if labels is None:
+            return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
+        return inputs, labels
+
+    def _call(self, examples: Any, framework: Framework, reference: Any) -> Any:
+        if self.seed is not None and self.generator is None and (self.seed or masking.zero_is_a_seed()):
+            self.create_rng()
+        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
+        if run is not None:
+            batch = run(self, examples)
+            if batch is not None:
+                return batch
+        check_pad_values(self)
+        try:
+            return self._decide(examples, framework)
+        except HandOver as reason:
+            why = str(reason)
+        if self.pad_values:
+            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), examples)
+        return hand_over(self, why, reference, examples)
+
+    def _decide(self, examples: Any, framework: Framework) -> Any:
+        if self.tokenizer.model_input_names[0] != "input_ids":
+            raise HandOver("labels are made from 'input_ids'")
+        if not isinstance(examples, (list, tuple)) or not examples:
+            raise HandOver("features are not a list")
+        if not isinstance(examples[0], Mapping):
+            return stack_rows(self.tokenizer, examples, framework, self.pad_to_multiple_of, self._labels)
+        options = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of)
+        if self._masks_apart(framework, tuple(examples[0])):
+            return self._mask_apart(as_encoding(pad_features(self, examples, framework, options)), framework)
+        omits = ("special_tokens_mask", *(("offset_mapping", "word_ids") if self.whole_word_mask else ()))
+        labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
+        batch = pad_features(self, examples, framework, options, labelling=labelling)
+        batch.pop("offset_mapping", None)
+        return as_encoding(batch)
+
+    def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:
+        if self.mlm:
+            return masking.masked_labels(self, names, framework)
+        return masking.causal_labels(self.tokenizer.pad_token_id, by_length=self.mask_padding == "length")
+
+    def _masks_apart(self, framework: Framework, names: tuple[str, ...]) -> bool:
+        """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
+        method = _MASK_TOKENS[framework]
+        overridden = getattr(type(self), method) is not getattr(DataCollatorForLanguageModeling, method)
+        return self.mlm and (
+            overridden
+            or method in self.__dict__
+            or masking.origin(self, framework) is None
+            or not ("special_tokens_mask" in names or masking.has_plain_special_tokens(self.tokenizer))
+        )
+
+    def _mask_apart(self, batch: Any, framework: Framework) -> Any:
+        special = batch.pop("special_tokens_mask", None)
+        offsets = batch.pop("offset_mapping", None)
+        mask_tokens = getattr(self, _MASK_TOKENS[framework])
+        batch["input_ids"], batch["labels"] = mask_tokens(
+            batch["input_ids"], special_tokens_mask=special, offset_mapping=offsets
+        )
+        return batch
+
+    def _facts(self, framework: Framework) -> tuple[Fact, ...] | None:
+        if not self.mlm:
+            return ()
+        method = _MASK_TOKENS[framework]
+        return masking.facts(self, framework, method)
