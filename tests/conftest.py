@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from quadrat import _core, _memory
 
@@ -13,6 +13,9 @@ _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  #
 settings.register_profile("default", max_examples=100, derandomize=True, **_common)
 settings.register_profile("nightly", max_examples=2000, **_common)
 settings.register_profile("sanitize", max_examples=30, **_common)  # each takes several times as long there
+settings.register_profile(
+    "sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common
+)  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 GUARD = 256

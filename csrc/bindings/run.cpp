@@ -103,7 +103,8 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
             *failed = i;
             return status;
         }
-        if (labels != steps.end() && index == labels->index && kind == Kind::int64) {
+        if (labels != steps.end() && index == labels->index && kind == Kind::int64 &&
+            (action == Action::pad || action == Action::stack)) {
             ids = {index, count(index), extent, batch_shape.left, static_cast<std::int64_t*>(out.data), nullptr};
         }
         (*batch)[name] = std::move(out.array);

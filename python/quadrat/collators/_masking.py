@@ -161,7 +161,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
 def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> Any | None:
     """Masks `inputs`, `[rows, width]` int64, in place and returns the labels; None where the reference had better."""
     try:
-        if not _is_plain(inputs, framework) or inputs.ndim != 2:
+        if not _is_plain(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
         if framework == "pt":
             require_cpu_default()

@@ -89,6 +89,7 @@ def pad_features(
     label: tuple[str, Any] | None = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
+    remembers: bool = True,
 ) -> dict[str, Any]:
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
@@ -100,6 +101,7 @@ def pad_features(
         label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
+        remembers: whether batches like this one may take a recipe from now on; not where more is done to them after.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
@@ -161,7 +163,7 @@ def pad_features(
         _refuse(decision, batch, pad_values)
     batch.update(held)
     facts = () if labelling is None else labelling.facts()
-    if not held and facts is not None:
+    if remembers and not held and facts is not None:
         remember(collator, framework, options, (names, situation.signature, decision.steps, values), facts)
     return batch
 

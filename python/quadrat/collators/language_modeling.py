@@ -105,15 +105,22 @@ class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForL
         if not isinstance(examples, (list, tuple)) or not examples:
             raise HandOver("features are not a list")
         if not isinstance(examples[0], Mapping):
-            return stack_rows(self.tokenizer, examples, framework, self.pad_to_multiple_of, self._labels)
+            return self._decide_rows(examples, framework)
         options = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of)
         if self._masks_apart(framework, tuple(examples[0])):
-            return self._mask_apart(as_encoding(pad_features(self, examples, framework, options)), framework)
+            padded = pad_features(self, examples, framework, options, remembers=False)
+            return self._mask_apart(as_encoding(padded), framework)
         omits = ("special_tokens_mask", *(("offset_mapping", "word_ids") if self.whole_word_mask else ()))
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
         batch = pad_features(self, examples, framework, options, labelling=labelling)
         batch.pop("offset_mapping", None)
         return as_encoding(batch)
+
+    def _decide_rows(self, rows: Any, framework: Framework) -> Any:
+        multiple = self.pad_to_multiple_of
+        if self._masks_apart(framework, ()):
+            return self._mask_apart(stack_rows(self.tokenizer, rows, framework, multiple), framework)
+        return stack_rows(self.tokenizer, rows, framework, multiple, self._labels)
 
     def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:
         if self.mlm:

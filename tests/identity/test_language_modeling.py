@@ -1,0 +1,219 @@
+"""DataCollatorForLanguageModeling == that of the installed transformers, down to the generators' states."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+from support.compare import assert_same_batch, frozen, generator_states, outcome
+from support.masking import (
+    OwnSpecialTokens,
+    make_masking_tokenizer,
+    masking_features,
+    masking_tokenizers,
+    seed_everything,
+)
+
+PROBABILITIES = st.sampled_from(
+    [(0.8, 0.1)] * 3 + [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (0.3, 0.0), (0.0, 0.0), (0.25, 0.6)]
+)
+MASKING = st.fixed_dictionaries(
+    {
+        "mlm_probability": st.sampled_from([0.15, 0.15, 0.5, 0, 1, 0.9]),
+        "replacement": PROBABILITIES,
+        "pad_to_multiple_of": st.sampled_from([None, None, 1, 4, 8]),
+        "return_tensors": st.sampled_from(["pt", "np"]),
+        "seed": st.sampled_from([None, None, 0, 1, 12345]),
+    }
+)
+
+
+def make_pair(
+    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling"
+) -> tuple[Any, Any]:
+    options = dict(options)
+    options["mask_replace_prob"], options["random_replace_prob"] = options.pop("replacement", (0.8, 0.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(transformers, name)(tokenizer, **options), getattr(quadrat, name)(tokenizer, **options)
+
+
+def state_of(generator: Any) -> str:
+    if generator is None:
+        return "none"
+    state = generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator.bit_generator.state
+    return str(state)
+
+
+def assert_identical_draws(reference: Any, collator: Any, features: Any, *, calls: int = 2, seed: int = 0) -> None:
+    """Same outputs or errors, call after call, and the same states of every generator after each."""
+    ours = copy.deepcopy(features)
+    before = frozen(ours)
+    seed_everything(seed)
+    for _ in range(calls):
+        start = torch.get_rng_state(), np.random.get_state()
+        expected_kind, expected = outcome(reference, copy.deepcopy(features))
+        after = generator_states()
+        torch.set_rng_state(start[0])
+        np.random.set_state(start[1])
+        kind, got = outcome(collator, ours)
+        assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
+        assert generator_states() == after
+        assert state_of(collator.generator) == state_of(reference.generator)
+        assert frozen(ours) == before, "features were changed"
+        if kind == "raised":
+            assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
+        else:
+            assert_same_batch(expected, got)
+
+
+@given(masking_tokenizers(), masking_features(), MASKING, st.integers(0, 2**32 - 1))
+def test_masked(tokenizer, batch, options, seed):
+    reference, collator = make_pair(tokenizer, options)
+    assert_identical_draws(reference, collator, batch, seed=seed)
+
+
+@given(masking_tokenizers(), masking_features(), MASKING)
+def test_causal(tokenizer, batch, options):
+    reference, collator = make_pair(tokenizer, options | {"mlm": False})
+    assert_identical_draws(reference, collator, batch)
+
+
+@given(st.lists(masking_features(), min_size=2, max_size=6), MASKING)
+def test_many_kinds_of_batch(batches, options):
+    reference, collator = make_pair(make_masking_tokenizer(), options)
+    for seed, batch in enumerate([*batches, *batches]):
+        assert_identical_draws(reference, collator, batch, calls=1, seed=seed)
+
+
+@given(st.integers(1, 6), st.integers(100, 900), MASKING)
+def test_long_rows(count, length, options):
+    """More draws than a generator makes at a time, and words that end anywhere between."""
+    generator = np.random.default_rng(length)
+    batch = [{"input_ids": generator.integers(0, 400, size=length + 7 * row).tolist()} for row in range(count)]
+    assert_identical_draws(*make_pair(make_masking_tokenizer(), options), batch, calls=3, seed=length)
+
+
+CHANGES: dict[str, Any] = {
+    "nothing": lambda collator: None,
+    "probability": lambda collator: setattr(collator, "mlm_probability", 0.5),
+    "replacement": lambda collator: setattr(collator, "mask_replace_prob", 0.2),
+    "random": lambda collator: setattr(collator, "random_replace_prob", 0.0),
+    "causal": lambda collator: setattr(collator, "mlm", False),
+    "multiple": lambda collator: setattr(collator, "pad_to_multiple_of", 8),
+    "seed": lambda collator: setattr(collator, "seed", 4),
+    "generator": lambda collator: setattr(collator, "generator", torch.Generator().manual_seed(8)),
+    "numpy generator": lambda collator: setattr(collator, "generator", np.random.default_rng(8)),
+    "numpy": lambda collator: setattr(collator, "return_tensors", "np"),
+    "new token": lambda collator: collator.tokenizer.add_tokens(["brand", "new"]),
+    "new special token": lambda collator: collator.tokenizer.add_special_tokens(
+        {"additional_special_tokens": ["w20", "w21"]}
+    ),
+    "special token": lambda collator: setattr(collator.tokenizer, "cls_token", "w9"),
+    "mask token": lambda collator: setattr(collator.tokenizer, "mask_token", "[CLS]"),
+    "pad token": lambda collator: setattr(collator.tokenizer, "pad_token", "[EOS]"),
+    "own special tokens": lambda collator: setattr(collator.tokenizer, "__class__", OwnSpecialTokens),
+    "own masking": lambda collator: setattr(
+        collator, "torch_mask_tokens", lambda inputs, special_tokens_mask, offset_mapping: (inputs, inputs + 1)
+    ),
+    "side": lambda collator: setattr(collator.tokenizer, "padding_side", "left"),
+}
+
+
+@given(
+    st.lists(st.tuples(masking_features(), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=5),
+    st.sampled_from([None, 3]),
+)
+def test_changes_between_batches(steps, seed):
+    reference = transformers.DataCollatorForLanguageModeling(make_masking_tokenizer(), seed=seed)
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), seed=seed)
+    for batch, change in steps:
+        assert_identical_draws(reference, collator, batch, calls=1)
+        CHANGES[change](reference), CHANGES[change](collator)
+    assert_identical_draws(reference, collator, steps[0][0])
+
+
+class OwnMasking:
+    """A user's masking, over either class: everything that is no special token."""
+
+    def torch_mask_tokens(self, inputs, special_tokens_mask=None, offset_mapping=None):
+        labels = inputs.clone()
+        inputs[special_tokens_mask == 0] = 3
+        return inputs, labels
+
+
+@given(masking_features())
+def test_a_subclass_may_mask_in_its_own_way(batch):
+    reference = type("Reference", (OwnMasking, transformers.DataCollatorForLanguageModeling), {})
+    ours = type("Ours", (OwnMasking, quadrat.DataCollatorForLanguageModeling), {})
+    tokenizer = make_masking_tokenizer()
+    assert_identical_draws(reference(tokenizer), ours(tokenizer), batch)
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@given(st.data())
+def test_mask_tokens_methods(framework, data):
+    """The methods that scripts call by themselves: in place, with and without a mask of special tokens."""
+    tokenizer = data.draw(masking_tokenizers())
+    shape = data.draw(st.tuples(st.integers(0, 4), st.integers(0, 9)))
+    ids = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 400, size=shape)
+    special = data.draw(st.sampled_from([None, "array", "list", "bool"]))
+    mask = ids % 3 == 0
+    dtype = data.draw(st.sampled_from(["int64", "int64", "int32"]))
+    reference, collator = make_pair(tokenizer, {"return_tensors": framework})
+
+    def call(one):
+        inputs = ids.astype(dtype) if framework == "np" else torch.from_numpy(ids.astype(dtype))
+        flags = {None: None, "array": mask.astype(np.int64), "list": mask.tolist(), "bool": mask}[special]
+        if framework == "pt" and isinstance(flags, np.ndarray):
+            flags = torch.from_numpy(flags)
+        method = one.torch_mask_tokens if framework == "pt" else one.numpy_mask_tokens
+        masked, labels = method(inputs, special_tokens_mask=flags)
+        assert masked is inputs
+        return {"inputs": masked, "labels": labels}
+
+    seed_everything(1)
+    expected_kind, expected = outcome(call, reference)
+    after = generator_states()
+    seed_everything(1)
+    kind, got = outcome(call, collator)
+    assert kind == expected_kind, (expected, got)
+    assert generator_states() == after
+    if kind == "returned":
+        assert_same_batch(expected, got)
+    else:
+        assert type(got) is type(expected)
+
+
+def test_a_pickled_collator_goes_on():
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer())
+    batch = [{"input_ids": list(range(10, 40))}, {"input_ids": list(range(50, 60))}]
+    seed_everything(1)
+    collator(batch)
+    expected = collator(batch)
+    seed_everything(1)
+    collator(batch)
+    assert_same_batch(expected, pickle.loads(pickle.dumps(collator))(batch))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_default_dtype(dtype):
+    reference, collator = make_pair(make_masking_tokenizer(), {})
+    batch = [{"input_ids": list(range(30))}]
+    assert_identical_draws(reference, collator, batch)
+    torch.set_default_dtype(dtype)
+    try:
+        assert_identical_draws(reference, collator, batch)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_identical_draws(reference, collator, batch)

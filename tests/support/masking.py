@@ -1,0 +1,99 @@
+"""Tokenizers and features for masked language modelling, the odd ones included."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from support.strategies import PadsInItsOwnWay, features
+
+SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "[SEP]", "[EXTRA]"]
+MASK_VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *(f"w{i}" for i in range(len(SPECIAL), 400))])}
+
+
+class OwnSpecialTokens(PreTrainedTokenizerFast):
+    """A tokenizer that tells special tokens in its own way."""
+
+    def get_special_tokens_mask(self, token_ids_0: Any, *args: Any, **kwargs: Any) -> list[int]:
+        return [int(token % 7 == 0) for token in token_ids_0]
+
+
+def make_masking_tokenizer(
+    *,
+    padding_side: str = "right",
+    pad_token: str | None = "[PAD]",
+    pad_token_type_id: int = 0,
+    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask"),
+    mask_token: str = "[MASK]",
+    extra: tuple[str, ...] = (),
+    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
+) -> PreTrainedTokenizerFast:
+    tokenizer = cls(
+        tokenizer_object=Tokenizer(models.WordLevel(MASK_VOCABULARY, unk_token="[UNK]")),
+        unk_token="[UNK]",
+        eos_token="[EOS]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token=pad_token,
+        mask_token=mask_token,
+        additional_special_tokens=list(extra),
+        padding_side=padding_side,
+        pad_token_type_id=pad_token_type_id,
+        model_input_names=list(model_input_names),
+    )
+    tokenizer.verbose = False
+    return tokenizer
+
+
+def masking_tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:
+    usual = ("input_ids", "token_type_ids", "attention_mask")
+    return st.builds(
+        make_masking_tokenizer,
+        padding_side=st.sampled_from(["right", "right", "left"]),
+        pad_token=st.sampled_from(["[PAD]"] * 5 + ["[EOS]"] * 2 + ["[MASK]", None]),
+        pad_token_type_id=st.sampled_from([0, 0, 3]),
+        model_input_names=st.sampled_from([usual, usual, ("input_ids", "attention_mask"), ("input_ids",), ("ids",)]),
+        mask_token=st.sampled_from(["[MASK]"] * 5 + ["[NEW]"]),
+        extra=st.sampled_from([(), (), ("[EXTRA]",), ("w398", "w399")]),
+        cls=st.sampled_from([PreTrainedTokenizerFast] * 8 + [PadsInItsOwnWay, OwnSpecialTokens]),
+    )
+
+
+_IDS = st.integers(0, 399) | st.integers(0, 6) | st.sampled_from([-1, 400, 2**31, 2**40])
+
+
+@st.composite
+def bare_rows(draw: Any) -> list[Any]:
+    """Rows of ids without names: lists, tuples, arrays or tensors."""
+    count, longest = draw(st.integers(1, 5)), draw(st.integers(0, 9))
+    equal = draw(st.booleans())
+    rows: list[Any] = [draw(st.lists(_IDS, min_size=longest if equal else 0, max_size=longest)) for _ in range(count)]
+    form = draw(st.sampled_from(["list"] * 4 + ["array", "tensor", "tuple", "int32", "int32 tensor", "mixed", "float"]))
+    if form == "mixed":
+        return [np.array(row, dtype=np.int64) if i % 2 else row for i, row in enumerate(rows)]
+    make: Any = {
+        "list": list,
+        "tuple": tuple,
+        "array": lambda row: np.array(row, dtype=np.int64),
+        "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
+        "int32": lambda row: np.array([value % 400 for value in row], dtype=np.int32),
+        "int32 tensor": lambda row: torch.tensor([value % 400 for value in row], dtype=torch.int32),
+        "float": lambda row: [value + 0.5 for value in row],
+    }[form]
+    return [make(row) for row in rows]
+
+
+def masking_features() -> st.SearchStrategy[list[Any]]:
+    return st.one_of(features(), features(equal=True), bare_rows())
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
