@@ -37,7 +37,7 @@ Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t l
         return {Code::wrong_type};
     }
     if (seen.shape(0) != length) {
-        return {Code::changed};
+        return {Code::wrong_length};
     }
     const auto numbers = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>::ensure(seen);
     if (!numbers) {
@@ -56,7 +56,7 @@ Status read_words(PyObject* row, WordSource source, std::int64_t length, std::in
         return read_array(row, source == WordSource::offsets ? 2 : 1, length, out);
     }
     if (items.size != length) {
-        return {Code::changed};
+        return {Code::wrong_length};
     }
     for (std::int64_t i = 0; i < length; ++i) {
         PyObject* const item = items.data[i];

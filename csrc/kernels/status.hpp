@@ -14,6 +14,7 @@ enum class Code : std::uint8_t {
     wrong_type,     // a list holds something that is not a number of the row's kind
     changed,        // a list changed its length while it was read
     bad_argument,   // a width, length or side that no output can have
+    wrong_length,   // a row that goes with another is longer or shorter
 };
 
 struct Status {

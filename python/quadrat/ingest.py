@@ -32,6 +32,7 @@ _FAILURES = (
     "holds something that is not a number of the row's kind",
     "changed its length while it was read",
     "has no valid length",
+    "is not as long as its tokens",
 )
 OUT_OF_RANGE, WRONG_TYPE = 4, 5
 

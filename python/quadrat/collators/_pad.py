@@ -160,7 +160,7 @@ def pad_features(
     shared = interop()
     batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
     if isinstance(batch, tuple):
-        _refuse(decision, batch, pad_values)
+        _refuse(decision, batch, pad_values, situation.omits)
     batch.update(held)
     facts = () if labelling is None else labelling.facts()
     if remembers and not held and facts is not None:
@@ -328,12 +328,22 @@ def _further(name: str, shape: ColumnShape, value_type: type, situation: Situati
     return PAD if shape.aligned else PAD_OWN, kind
 
 
-def _refuse(decision: Decision, failure: tuple[int, int, int, int], pad_values: Mapping[str, Any] | None) -> NoReturn:
+def _refuse(
+    decision: Decision,
+    failure: tuple[int, int, int, int],
+    pad_values: Mapping[str, Any] | None,
+    omits: tuple[str, ...],
+) -> NoReturn:
     step, code, row, position = failure
     name = decision.steps[step][0]
     if pad_values is not None and name in pad_values:
         raise ValueError(
             f"pad_values: column '{name}' padded with {pad_values[name]!r}: {explain((code, row, position))}"
+        )
+    if decision.steps[step][2] == LABELS and "word_ids" in omits:  # the reference knows nothing of them
+        raise ValueError(
+            f"column 'word_ids': {explain((code, row, position))}; each row needs one int, or None, for each of its "
+            "tokens, as BatchEncoding.word_ids() gives them"
         )
     raise HandOver(f"column '{name}': {explain((code, -1, -1))}")
 
