@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
     from quadrat.ops.mask import attention_mask
+    from quadrat.ops.mask_tokens import mask_tokens
     from quadrat.ops.pad import pad
     from quadrat.ragged import Ragged
 
@@ -29,6 +30,7 @@ __all__ = [
     "__version__",
     "attention_mask",
     "default_data_collator",
+    "mask_tokens",
     "pad",
     "show_config",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "Ragged": "quadrat.ragged",
     "attention_mask": "quadrat.ops.mask",
     "default_data_collator": "quadrat.collators.default",
+    "mask_tokens": "quadrat.ops.mask_tokens",
     "pad": "quadrat.ops.pad",
     "show_config": "quadrat.config",
 }

@@ -11,9 +11,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
-from quadrat._memory import INT64, Framework, NotOnCpu, address_of, empty, is_tensor, require_cpu_default
+from quadrat._memory import Framework, NotOnCpu, require_cpu_default
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
+from quadrat.ops.mask_tokens import write_labels
 
 # Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
 _NO_WORDS, _OFFSETS, _WORD_IDS = range(3)
@@ -165,22 +166,12 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
             return None
         if framework == "pt":
             require_cpu_default()
-        whole = collator.whole_word_mask
+        if collator.whole_word_mask and offsets is None:
+            return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _NO_WORDS)
-        flags = None if special is None else _flags(special, tuple(inputs.shape))
-        pairs = _pairs(offsets, tuple(inputs.shape)) if whole else None
-    except (HandOver, NotOnCpu):
+        return write_labels(labeller, inputs, special, offsets if collator.whole_word_mask else None)
+    except (HandOver, NotOnCpu, ValueError):
         return None
-    labels, address = empty(framework, tuple(inputs.shape), INT64)
-    labeller.write(
-        address_of(inputs),
-        address,
-        inputs.shape[0],
-        inputs.shape[1],
-        0 if flags is None else address_of(flags),
-        0 if pairs is None else address_of(pairs),
-    )
-    return labels
 
 
 def _is_plain(array: Any, framework: Framework) -> bool:
@@ -196,22 +187,3 @@ def _is_plain(array: Any, framework: Framework) -> bool:
         and array.is_cpu
         and array.is_contiguous()
     )
-
-
-def _flags(special: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The mask of special tokens as bytes: 0, 1, and 2 for any other number."""
-    if is_tensor(special):
-        special = special.numpy() if special.is_cpu and not special.requires_grad else None
-    numbers_ = np.asarray(special)
-    if numbers_.shape != shape or numbers_.dtype.kind not in "biu":
-        raise HandOver("a mask of special tokens of another shape or kind")
-    return np.where(numbers_ == 1, 1, np.where(numbers_ == 0, 0, 2)).astype(np.uint8)
-
-
-def _pairs(offsets: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    if is_tensor(offsets):
-        offsets = offsets.numpy() if offsets.is_cpu and not offsets.requires_grad else None
-    pairs = np.asarray(offsets)
-    if pairs.shape != (*shape, 2) or pairs.dtype.kind != "i":
-        raise HandOver("offsets of another shape or kind")
-    return np.ascontiguousarray(pairs, np.int64)

@@ -1,0 +1,196 @@
+"""`quadrat.mask_tokens`: the masking of masked language modelling, on arrays and ragged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+from quadrat._generators import Origin, numpy_origin, torch_origin
+from quadrat._memory import INT64, Framework, address_of, empty, is_tensor
+from quadrat.ragged import Ragged
+
+_NO_WORDS = 0
+_MOST_TOKENS = 1 << 28  # above, torch draws random tokens from two words each
+
+
+class MaskedTokens(NamedTuple):
+    """What `mask_tokens` returns, both in the shape and library of its `input_ids`."""
+
+    input_ids: Any
+    labels: Any
+
+
+def mask_tokens(
+    input_ids: Any,
+    *,
+    mask_token_id: int,
+    vocab_size: int,
+    special_tokens_mask: Any | None = None,
+    special_ids: Iterable[int] = (),
+    offset_mapping: Any | None = None,
+    mlm_probability: float = 0.15,
+    mask_replace_prob: float = 0.8,
+    random_replace_prob: float = 0.1,
+    generator: Any | None = None,
+) -> MaskedTokens:
+    """Mask tokens at random: the BERT recipe, drawn as `transformers.DataCollatorForLanguageModeling` draws it.
+
+    Each token that is not special becomes a label with `mlm_probability`; it is then replaced by the mask token, by a
+    random token, or kept. The generator advances as it would there.
+
+    Args:
+        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed.
+        mask_token_id: what masked tokens become.
+        vocab_size: random tokens are drawn below this.
+        special_tokens_mask: not 0 for tokens that are never masked, padding among them; the shape of `input_ids`.
+        special_ids: without a mask, the ids that are never masked.
+        offset_mapping: `[rows, width, 2]` character offsets for `input_ids` `[rows, width]`: masks whole words, each
+            with the draw of its first token.
+        mlm_probability: of a token to be masked.
+        mask_replace_prob: of a masked token to become `mask_token_id`.
+        random_replace_prob: of a masked token to become a random one; the rest is kept.
+        generator: a CPU `torch.Generator` for tensors, a `numpy.random.Generator` for arrays; by default the library's
+            global generator.
+
+    Returns:
+        (input_ids, labels), int64; labels are -100 where nothing was masked.
+
+    Raises:
+        TypeError: when `input_ids` are no integers, or the generator is of the other library.
+        ValueError: for probabilities outside 0 to 1, shapes that differ, or a generator whose draws are not known.
+    """
+    if isinstance(input_ids, Ragged):
+        if offset_mapping is not None:
+            raise ValueError("offset_mapping goes with padded input_ids, not with a Ragged")
+        flags = special_tokens_mask.values if isinstance(special_tokens_mask, Ragged) else special_tokens_mask
+        masked, labels = mask_tokens(
+            input_ids.values,
+            mask_token_id=mask_token_id,
+            vocab_size=vocab_size,
+            special_tokens_mask=flags,
+            special_ids=special_ids,
+            mlm_probability=mlm_probability,
+            mask_replace_prob=mask_replace_prob,
+            random_replace_prob=random_replace_prob,
+            generator=generator,
+        )
+        return MaskedTokens(Ragged(masked, input_ids.offsets), Ragged(labels, input_ids.offsets))
+    framework: Framework = "pt" if is_tensor(input_ids) else "np"
+    origin = _origin(generator, framework)
+    _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
+    masked = _copy(input_ids)
+    has_random = not (mask_replace_prob == 1 or random_replace_prob == 0)
+    labeller = _core.MaskedLabels(
+        source=origin.source,
+        generator=origin.generator,
+        every_word=False,
+        mlm_probability=float(mlm_probability),
+        mask=float(mask_replace_prob),
+        random_of_rest=min(random_replace_prob / (1 - mask_replace_prob), 1.0) if has_random else 0.0,
+        has_random=has_random,
+        mask_id=mask_token_id,
+        vocab_size=vocab_size,
+        special_ids=[int(token) for token in special_ids],
+        special=-1,
+        words=-1,
+        word_source=_NO_WORDS,
+    )
+    return MaskedTokens(masked, write_labels(labeller, masked, special_tokens_mask, offset_mapping))
+
+
+def write_labels(labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any) -> Any:
+    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError for shapes or kinds that differ."""
+    shape = tuple(ids.shape)
+    flags = None if special_tokens_mask is None else _flags(special_tokens_mask, shape)
+    pairs = None if offset_mapping is None else _pairs(offset_mapping, shape)
+    labels, address = empty("pt" if is_tensor(ids) else "np", shape, INT64)
+    width = shape[-1] if shape else 1
+    count = int(np.prod(shape, dtype=np.int64))
+    labeller.write(
+        address_of(ids),
+        address,
+        count // width if width else 0,
+        width,
+        0 if flags is None else address_of(flags),
+        0 if pairs is None else address_of(pairs),
+    )
+    return labels
+
+
+def _origin(generator: Any, framework: Framework) -> Origin:
+    origin = torch_origin(generator) if framework == "pt" else numpy_origin(generator)
+    if origin is None and generator is not None:
+        wanted = "a torch.Generator of the CPU" if framework == "pt" else "a numpy.random.Generator"
+        if not isinstance(generator, _generator_type(framework)):
+            raise TypeError(f"generator must be {wanted}, not {type(generator).__name__}")
+    if origin is None:
+        raise ValueError(
+            "the draws of this generator are not known: it must be on the CPU, and torch's default dtype float32"
+        )
+    return origin
+
+
+def _generator_type(framework: Framework) -> Any:
+    if framework == "np":
+        return np.random.Generator
+    import torch
+
+    return torch.Generator
+
+
+def _check(mlm_probability: float, mask: float, random: float, vocab_size: int) -> None:
+    for name, value in (
+        ("mlm_probability", mlm_probability),
+        ("mask_replace_prob", mask),
+        ("random_replace_prob", random),
+    ):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, not {value}")
+    if mask + random > 1:
+        raise ValueError(f"mask_replace_prob and random_replace_prob must not exceed 1 together: {mask} + {random}")
+    if not 0 < vocab_size < _MOST_TOKENS:
+        raise ValueError(f"vocab_size must be between 1 and {_MOST_TOKENS - 1}, not {vocab_size}")
+
+
+def _copy(input_ids: Any) -> Any:
+    """A contiguous int64 copy of an array or CPU tensor."""
+    if is_tensor(input_ids):
+        import torch
+
+        if input_ids.device.type != "cpu":
+            raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")
+        if input_ids.dtype.is_floating_point or input_ids.dtype.is_complex or input_ids.dtype == torch.bool:
+            raise TypeError(f"input_ids must be integers, not {input_ids.dtype}")
+        return input_ids.to(torch.int64, copy=True).contiguous()
+    array = np.asarray(input_ids)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"input_ids must be integers, not {array.dtype}")
+    return np.array(array, np.int64, order="C")
+
+
+def _flags(special: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The mask of special tokens as bytes: 0, 1, and 2 for any other number."""
+    numbers = _host_array(special, "special_tokens_mask")
+    if numbers.shape != shape or numbers.dtype.kind not in "biu":
+        raise ValueError(
+            f"special_tokens_mask must be integers or bools of shape {shape}, not {numbers.dtype} of {numbers.shape}"
+        )
+    return np.where(numbers == 1, 1, np.where(numbers == 0, 0, 2)).astype(np.uint8)
+
+
+def _pairs(offsets: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    pairs = _host_array(offsets, "offset_mapping")
+    if pairs.shape != (*shape, 2) or pairs.dtype.kind != "i":
+        raise ValueError(f"offset_mapping must be integers of shape {(*shape, 2)}, not {pairs.dtype} of {pairs.shape}")
+    return np.ascontiguousarray(pairs, np.int64)
+
+
+def _host_array(values: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    if is_tensor(values):
+        if values.device.type != "cpu":
+            raise ValueError(f"{name} is on {values.device}; it must be on the CPU")
+        values = values.detach().numpy()
+    return np.asarray(values)
