@@ -8,13 +8,16 @@ import torch
 import transformers
 from transformers import (
     BertConfig,
+    BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertLMHeadModel,
     Trainer,
     TrainingArguments,
 )
 
 import quadrat
+from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
 
@@ -39,6 +42,32 @@ def rows(token_labels: bool) -> list[dict[str, object]]:
     return made
 
 
+def losses_of(collator, model_class, dataset, workers, folder):
+    """The losses of eight steps from the same start."""
+    transformers.set_seed(0)
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=3,
+        is_decoder=model_class is BertLMHeadModel,
+    )
+    trainer = Losses(
+        model=model_class(config),
+        args=TrainingArguments(
+            str(folder), max_steps=8, per_device_train_batch_size=4, dataloader_num_workers=workers,
+            dataloader_pin_memory=False, report_to="none", save_strategy="no", disable_tqdm=True, use_cpu=True,
+        ),
+        train_dataset=dataset,
+        data_collator=collator,
+    )  # fmt: skip
+    trainer.train()
+    assert len(trainer.losses) == 8
+    return trainer.losses
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     ("name", "model_class"),
@@ -48,30 +77,37 @@ def rows(token_labels: bool) -> list[dict[str, object]]:
     ],
 )
 def test_same_losses(name, model_class, workers, tmp_path):
-    losses = []
-    for module in (transformers, quadrat):
-        transformers.set_seed(0)
-        config = BertConfig(
-            vocab_size=400,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-            num_labels=3,
+    dataset = rows(model_class is BertForTokenClassification)
+    expected, got = (
+        losses_of(getattr(module, name)(make_tokenizer()), model_class, dataset, workers, tmp_path)
+        for module in (transformers, quadrat)
+    )
+    assert got == expected
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("options", "model_class"),
+    [
+        ({"mlm_probability": 0.3}, BertForMaskedLM),
+        ({"mlm_probability": 0.3, "seed": 7}, BertForMaskedLM),
+        ({"mlm": False}, BertLMHeadModel),
+    ],
+)
+def test_same_losses_in_language_modeling(options, model_class, workers, tmp_path):
+    """Masks are drawn in the workers, from their own generators, and come out the same."""
+    dataset = [{name: value for name, value in row.items() if name != "label"} for row in rows(False)]
+    expected, got = (
+        losses_of(
+            module.DataCollatorForLanguageModeling(make_masking_tokenizer(), **options),
+            model_class,
+            dataset,
+            workers,
+            tmp_path,
         )
-        trainer = Losses(
-            model=model_class(config),
-            args=TrainingArguments(
-                str(tmp_path), max_steps=8, per_device_train_batch_size=4, dataloader_num_workers=workers,
-                dataloader_pin_memory=False, report_to="none", save_strategy="no", disable_tqdm=True, use_cpu=True,
-            ),
-            train_dataset=rows(model_class is BertForTokenClassification),
-            data_collator=getattr(module, name)(make_tokenizer()),
-        )  # fmt: skip
-        trainer.train()
-        losses.append(trainer.losses)
-    assert len(losses[0]) == 8
-    assert losses[0] == losses[1]
+        for module in (transformers, quadrat)
+    )
+    assert got == expected
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
