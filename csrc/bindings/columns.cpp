@@ -108,16 +108,6 @@ Status copy_column(const Column& column, Span<const std::int64_t> start, Kind ki
     return copy_rows(rows, start, kind, out, out_size);
 }
 
-// One element of `kind` from a Python number; false when it does not fit.
-bool encode(const py::handle& value, Kind kind, void* out) {
-    Kind source{};
-    if (!value || !number_kind(value.ptr(), &source)) {
-        return false;
-    }
-    PyObject* const item = value.ptr();
-    return static_cast<bool>(decode_numbers(&item, 1, source, kind, out));
-}
-
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
 }  // namespace
@@ -153,7 +143,7 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
     }
     std::uint64_t fill = 0;
     const bool gaps = column.min_length < width;
-    if (gaps && !encode(value, kind, &fill)) {
+    if (gaps && !decode_number(value.ptr(), kind, &fill)) {
         return {Code::out_of_range};
     }
     Status status = copy_column(column, {start.data(), count}, kind, out, count * width);
@@ -164,18 +154,23 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
 }
 
 Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
+    std::vector<std::int64_t> start;
+    start.reserve(at(index).rows.size());
+    std::int64_t offset = 0;
+    for (const std::int64_t length : at(index).lengths) {
+        start.push_back(offset);
+        offset += length;
+    }
+    return place(index, {start.data(), static_cast<std::int64_t>(start.size())}, out, kind, out_size);
+}
+
+Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind,
+                      std::int64_t out_size) const {
     const Column& column = at(index);
     if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
         return {Code::wrong_type};
     }
-    std::vector<std::int64_t> start;
-    start.reserve(column.rows.size());
-    std::int64_t offset = 0;
-    for (const std::int64_t length : column.lengths) {
-        start.push_back(offset);
-        offset += length;
-    }
-    return copy_column(column, {start.data(), static_cast<std::int64_t>(start.size())}, kind, out, out_size);
+    return copy_column(column, start, kind, out, out_size);
 }
 
 Status Columns::numbers(std::size_t index, void* out, Kind kind) const {

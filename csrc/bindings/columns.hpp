@@ -99,6 +99,8 @@ public:
     // The writers write to memory of the caller.
     Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left, const py::handle& value) const;
     Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
+    // Row i goes to out[start[i]].
+    Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;
     Status numbers(std::size_t index, void* out, Kind kind) const;
     Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const;
     void lengths(std::size_t index, std::uintptr_t out) const;

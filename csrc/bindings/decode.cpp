@@ -161,4 +161,10 @@ Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, K
     return {};
 }
 
+bool decode_number(PyObject* object, Kind kind, void* out) {
+    Kind source{};
+    return object != nullptr && number_kind(object, &source) &&
+           static_cast<bool>(decode_numbers(&object, 1, source, kind, out));
+}
+
 }  // namespace quadrat

@@ -17,4 +17,7 @@ bool number_kind(PyObject* object, Kind* out);
 Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out,
                       bool stream = false);
 
+// One element of `kind` from a Python number; false for null, for anything else, and when it does not fit.
+bool decode_number(PyObject* object, Kind kind, void* out);
+
 }  // namespace quadrat

@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_interop(m);
     quadrat::register_allocate(m);
     quadrat::register_columns(m);
+    quadrat::register_flatten(m);
     quadrat::register_generator(m);
     quadrat::register_labels(m);
     quadrat::register_recipe(m);

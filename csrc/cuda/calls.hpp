@@ -45,4 +45,38 @@ struct AttentionMask {
     void* out;
 };
 
+// The rows of a flat batch: row i lies at offsets[i] - offsets[0].
+struct PositionIds {
+    const std::int64_t* offsets;  // [rows + 1]
+    std::int64_t rows;
+    std::int64_t start;  // the position of a row's first token
+    std::int64_t* out;   // [out_size]
+    std::int64_t out_size;
+};
+
+struct SeqIdx {
+    const std::int64_t* offsets;  // [rows + 1]
+    std::int64_t rows;
+    std::int32_t* out;  // [out_size]
+    std::int64_t out_size;
+};
+
+// rows: of the output, one more than the batch has.
+struct CuSeqlens {
+    const std::int64_t* offsets;  // [rows]
+    std::int64_t rows;
+    std::size_t item;
+    void* out;  // [rows]
+};
+
+// value: the bits of one element, in the low end.
+struct SeparateRows {
+    const std::int64_t* start;  // [rows]
+    std::int64_t rows;
+    std::size_t item;
+    std::uint64_t value;
+    void* out;  // [out_size]
+    std::int64_t out_size;
+};
+
 }  // namespace quadrat::cuda

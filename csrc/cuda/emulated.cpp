@@ -4,8 +4,12 @@
 
 #include "attention_mask.cuh"
 #include "copy_rows.cuh"
+#include "cu_seqlens.cuh"
 #include "fill_gaps.cuh"
+#include "position_ids.cuh"
 #include "register.hpp"
+#include "separate_rows.cuh"
+#include "seq_idx.cuh"
 #include "shape.hpp"
 
 namespace quadrat::cuda {
@@ -30,6 +34,18 @@ void launch(const FillGaps& call, std::int64_t max_blocks) {
 
 void launch(const AttentionMask& call, std::int64_t max_blocks) {
     with_element(call.item, [&](auto element) { start(attention_mask<decltype(element)>, call, max_blocks); });
+}
+
+void launch(const PositionIds& call, std::int64_t max_blocks) { start(position_ids, call, max_blocks); }
+
+void launch(const SeqIdx& call, std::int64_t max_blocks) { start(seq_idx, call, max_blocks); }
+
+void launch(const CuSeqlens& call, std::int64_t max_blocks) {
+    with_element(call.item, [&](auto element) { start(cu_seqlens<decltype(element)>, call, max_blocks); });
+}
+
+void launch(const SeparateRows& call, std::int64_t max_blocks) {
+    with_element(call.item, [&](auto element) { start(separate_rows<decltype(element)>, call, max_blocks); });
 }
 
 py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
@@ -60,6 +76,9 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     });
     m.def("flat_run", [](std::int64_t start, std::int64_t length, std::int64_t size) {
         return pair(flat_run(start, length, size));
+    });
+    m.def("token_run", [](std::int64_t begin, std::int64_t end, std::int64_t origin, std::int64_t size) {
+        return pair(token_run(begin, end, origin, size));
     });
     m.def("thread_number", &thread_number);
     m.def("launch_shape", [](std::int64_t rows, std::int64_t width, std::int64_t max_blocks) {

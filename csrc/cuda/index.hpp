@@ -60,6 +60,16 @@ QUADRAT_HOST_DEVICE inline Run flat_run(std::int64_t start, std::int64_t length,
     return {start, clamp(length, 0, size - start)};
 }
 
+// The place of a row in a flat output that begins where the offsets begin; what runs past the end is cut.
+QUADRAT_HOST_DEVICE inline Run token_run(std::int64_t begin, std::int64_t end, std::int64_t origin, std::int64_t size) {
+    // Unsigned: the distance between two int64 need not fit one.
+    const std::uint64_t first = static_cast<std::uint64_t>(begin) - static_cast<std::uint64_t>(origin);
+    if (begin < origin || first > static_cast<std::uint64_t>(size)) {
+        return {0, 0};
+    }
+    return {static_cast<std::int64_t>(first), row_length(begin, end, size - static_cast<std::int64_t>(first))};
+}
+
 // The number of a thread among those of all blocks, along one axis.
 QUADRAT_HOST_DEVICE inline std::int64_t thread_number(unsigned block, unsigned threads, unsigned thread) {
     return static_cast<std::int64_t>(block) * threads + thread;

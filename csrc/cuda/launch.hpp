@@ -11,5 +11,9 @@ namespace quadrat::cuda {
 cudaError_t launch(const CopyRows& call, cudaStream_t stream);
 cudaError_t launch(const FillGaps& call, cudaStream_t stream);
 cudaError_t launch(const AttentionMask& call, cudaStream_t stream);
+cudaError_t launch(const PositionIds& call, cudaStream_t stream);
+cudaError_t launch(const SeqIdx& call, cudaStream_t stream);
+cudaError_t launch(const CuSeqlens& call, cudaStream_t stream);
+cudaError_t launch(const SeparateRows& call, cudaStream_t stream);
 
 }  // namespace quadrat::cuda

@@ -44,6 +44,13 @@ inline const std::int64_t* offsets_pointer(std::uintptr_t address, std::int64_t 
     return pointer<const std::int64_t>(address, sizeof(std::int64_t), rows);
 }
 
+// The size of a flat output, and that there is a row to say what its places are.
+inline std::int64_t flat_size(std::int64_t rows, std::int64_t out_size) {
+    require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
+    require(rows > 0 || out_size == 0, "an output without rows must be empty");
+    return out_size;
+}
+
 inline Side side_of(bool left) { return left ? Side::left : Side::right; }
 
 // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
@@ -86,6 +93,42 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
         },
         py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("one"),
         py::arg("out"), names...);
+    m.def(
+        "position_ids",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t first, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            auto* const target = pointer<std::int64_t>(out, sizeof(std::int64_t), flat_size(rows, out_size));
+            launch(PositionIds{offsets_pointer(offsets, rows), rows, first, target, out_size}, extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("start"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "seq_idx",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
+            auto* const target = pointer<std::int32_t>(out, sizeof(std::int32_t), flat_size(rows, out_size));
+            launch(SeqIdx{offsets_pointer(offsets, rows), rows, target, out_size}, extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "cu_seqlens",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::size_t item, std::uintptr_t out, Extra... extra) {
+            require(item == 4 || item == 8, "item must be 4 or 8 bytes");
+            require(rows >= 0 && rows < std::numeric_limits<std::int64_t>::max(), "rows must not be negative");
+            launch(CuSeqlens{offsets_pointer(offsets, rows + 1), rows + 1, item, pointer<void>(out, item, rows + 1)},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("item"), py::arg("out"), names...);
+    m.def(
+        "separate_rows",
+        [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            require_item(item);
+            require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
+            launch(SeparateRows{offsets_pointer(start, rows), rows, item, value, pointer<void>(out, item, out_size),
+                                out_size},
+                   extra...);
+        },
+        py::arg("start"), py::arg("rows"), py::arg("item"), py::arg("value"), py::arg("out"), py::arg("out_size"),
+        names...);
 }
 
 }  // namespace quadrat::cuda

@@ -34,6 +34,11 @@ inline std::int64_t typical_width(const CopyRows& call) {
     return call.start == nullptr ? call.width : call.values_size / call.rows;
 }
 
+inline std::int64_t typical_width(const PositionIds& call) { return call.out_size / call.rows; }
+inline std::int64_t typical_width(const SeqIdx& call) { return call.out_size / call.rows; }
+inline std::int64_t typical_width(const CuSeqlens&) { return 1; }
+inline std::int64_t typical_width(const SeparateRows&) { return 1; }
+
 template <typename Call>
 std::int64_t typical_width(const Call& call) {
     return call.width;

@@ -12,10 +12,12 @@ from quadrat._core import __version__
 
 if TYPE_CHECKING:
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
+    from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
     from quadrat.collators.padding import DataCollatorWithPadding
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
+    from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
     from quadrat.ops.mask_tokens import mask_tokens
     from quadrat.ops.pad import pad
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 __all__ = [
     "DataCollatorForLanguageModeling",
     "DataCollatorForTokenClassification",
+    "DataCollatorWithFlattening",
     "DataCollatorWithPadding",
     "DefaultDataCollator",
     "Ragged",
     "__version__",
     "attention_mask",
     "default_data_collator",
+    "flatten",
     "mask_tokens",
     "pad",
     "show_config",
@@ -38,11 +42,13 @@ __all__ = [
 _HOMES = {
     "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
     "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
+    "DataCollatorWithFlattening": "quadrat.collators.flattening",
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
     "Ragged": "quadrat.ragged",
     "attention_mask": "quadrat.ops.mask",
     "default_data_collator": "quadrat.collators.default",
+    "flatten": "quadrat.ops.flatten",
     "mask_tokens": "quadrat.ops.mask_tokens",
     "pad": "quadrat.ops.pad",
     "show_config": "quadrat.config",

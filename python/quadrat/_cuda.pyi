@@ -33,3 +33,18 @@ def fill_gaps(
 def attention_mask(
     offsets: int, rows: int, width: int, left: bool, item: int, one: int, out: int, device: int, stream: int
 ) -> None: ...
+
+# Row i of a flat batch lies at offsets[i] - offsets[0] of `out`; what runs past its end is cut.
+# out: [out_size] int64. The last row that has tokens counts on to the end; without any token nothing is written.
+def position_ids(offsets: int, rows: int, start: int, out: int, out_size: int, device: int, stream: int) -> None: ...
+
+# out: [out_size] int32; -1 after the last row.
+def seq_idx(offsets: int, rows: int, out: int, out_size: int, device: int, stream: int) -> None: ...
+
+# out: [rows + 1], of 4 or 8 bytes each.
+def cu_seqlens(offsets: int, rows: int, item: int, out: int, device: int, stream: int) -> None: ...
+
+# value: the bits of one element, written to out[start[i]].
+def separate_rows(
+    start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int
+) -> None: ...

@@ -21,6 +21,7 @@ Framework = Literal["np", "pt"]
 
 KINDS: tuple[str, ...] = _core.kinds
 BOOL = KINDS.index("bool")
+INT32 = KINDS.index("int32")
 INT64 = KINDS.index("int64")
 FLOAT32 = KINDS.index("float32")
 FLOAT64 = KINDS.index("float64")
@@ -152,6 +153,16 @@ def require_cpu_default() -> None:
     probe = _torch.empty(0)
     if type(probe) is not _torch.tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
+
+
+def require_plain_tensors() -> None:
+    """As `require_cpu_default`, without making a tensor where torch says enough.
+
+    Raises:
+        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
+    """
+    if torch_facts_of_plain_tensors() is None:
+        require_cpu_default()
 
 
 @functools.cache

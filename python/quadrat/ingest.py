@@ -63,6 +63,9 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
 # What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.
 PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
 
+# What a step of `_core.flatten_batch` does, as in csrc/bindings/flatten.cpp.
+JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST = range(6)
+
 
 def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of a list of features, named by the first feature's keys in their order.

@@ -49,7 +49,7 @@ def pad(
     kind = source.kind if dtype is None else kind_of(dtype)
     width = padded_length(source.longest, length, multiple_of)
     left = is_left(side)
-    value = _fill(padding_value, kind)
+    value = fill_value(padding_value, kind)
     out, address = empty(framework, (len(source), width, *source.trailing), kind)
     failure = source.columns.pad(0, address, kind, width * source.inner, left, value)
     if failure is not None and failure[1] < 0:
@@ -58,7 +58,7 @@ def pad(
     return out
 
 
-def _fill(value: Any, kind: int) -> Any:
+def fill_value(value: Any, kind: int) -> Any:
     """The padding value as a plain Python number; 0 and 1 serve as bools too."""
     if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
         return bool(value)

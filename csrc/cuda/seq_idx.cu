@@ -1,0 +1,8 @@
+#include "launch.cuh"
+#include "seq_idx.cuh"
+
+namespace quadrat::cuda {
+
+cudaError_t launch(const SeqIdx& call, cudaStream_t stream) { return start(seq_idx, call, stream); }
+
+}  // namespace quadrat::cuda

@@ -1,0 +1,262 @@
+"""Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and what tells them apart.
+
+Written against `DataCollatorWithFlattening` of transformers 5.23. A batch costs two compiled calls: what it is made of,
+and the outputs. The decision in between is taken once per kind of batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+from quadrat._memory import BOOL, INT32, INT64, Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.further import further_kind
+from quadrat.ingest import (
+    ARRAY,
+    BOUNDS,
+    INTS,
+    JOIN,
+    LIST,
+    LONGEST,
+    POSITIONS,
+    SEQUENCES,
+    SHIFT,
+    TENSOR,
+    ColumnShape,
+    column_shapes,
+    explain,
+)
+
+MAIN = "input_ids"
+_NOTHING: Mapping[str, Any] = {}
+_INT64 = range(-(2**63), 2**63)
+
+
+class Flattening(NamedTuple):
+    """What a flattened batch holds; the outputs come in this order.
+
+    Attributes:
+        framework: "pt" or "np".
+        labels: "shifted": the first token of each row is `separator_id`, so that no row's last token predicts the next
+            row's first; "as they are"; or "none".
+        label: the column labels are made of, and their name; None: of input_ids, as `labels`.
+        position_ids: where in its row each token stands, counted from `position_ids_start`.
+        seq_idx: which row each token belongs to.
+        flash_attn_kwargs: where the rows begin, and the longest one's length, each twice.
+        further: more columns with one number per token, and what pads each.
+        pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
+            `input_pad`, position_ids by counting on, seq_idx with -1.
+    """
+
+    framework: Framework
+    labels: Literal["shifted", "as they are", "none"]
+    label: str | None = None
+    position_ids: bool = True
+    seq_idx: bool = False
+    flash_attn_kwargs: bool = False
+    further: Mapping[str, Any] = _NOTHING
+    pad_to_multiple_of: int | None = None
+    separator_id: Any = -100
+    position_ids_start: Any = 0
+    input_pad: Any = 0
+    label_pad: Any = -100
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read, input_ids first."""
+        return MAIN, *(() if self.label is None else (self.label,)), *self.further
+
+
+def flatten(collator: Any, features: Any, plan: Flattening) -> dict[str, Any]:
+    """The flattened batch that `plan` asks for, whatever the rows are made of.
+
+    Args:
+        collator: what logs and errors speak of.
+        features: one mapping per row, each with the columns of the plan.
+        plan: what to make of them.
+
+    Raises:
+        ValueError: when a row of labels (as they are) or of a further column is not as long as its input_ids.
+        KeyError, TypeError, ...: what the rows' conversion to tensors raises, naming column and row as well.
+    """
+    try:
+        return flatten_features(features, plan)
+    except HandOver as reason:
+        why = str(reason)
+    return hand_over(collator, why, lambda rows: flatten_plainly(rows, plan), features)  # type: ignore[no-any-return]
+
+
+def check_pad_to_multiple_of(multiple: Any) -> None:
+    """Raises ValueError unless `multiple` is None or a positive int."""
+    if multiple is not None and (type(multiple) is not int or multiple < 1):
+        raise ValueError(f"pad_to_multiple_of must be a positive int or None, not {multiple!r}")
+
+
+def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
+    """As `flatten`, for batches whose result the kernels can prove. Raises HandOver for others."""
+    start = plan.position_ids_start if plan.position_ids else 0
+    if type(start) is not int or start not in _INT64:
+        raise HandOver("position_ids_start is no int64")
+    shared = interop()
+    collected = _core.collect(features, plan.names, shared)
+    if collected is None:
+        raise HandOver("features are not a list of mappings with the columns to flatten")
+    columns = collected[1]
+    steps = _decide(
+        _Situation(
+            columns.signature(0, 1),
+            plan.framework,
+            default_float_kind(plan.framework),
+            plan.labels,
+            plan.label,
+            plan.position_ids,
+            plan.seq_idx,
+            plan.flash_attn_kwargs,
+            plan.pad_to_multiple_of is not None,
+            tuple((name, type(value)) for name, value in plan.further.items()),
+        )
+    )
+    if plan.framework == "pt":
+        try:
+            require_plain_tensors()
+        except NotOnCpu as error:
+            raise HandOver(str(error)) from error
+    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
+    batch = _core.flatten_batch(
+        columns, steps, values, shared, plan.framework == "pt", plan.pad_to_multiple_of or 1, plan.separator_id, start
+    )
+    if isinstance(batch, tuple):
+        step, code, _, _ = batch
+        raise HandOver(f"'{steps[step][0]}': {explain((code, -1, -1))}")
+    return batch
+
+
+class _Situation(NamedTuple):
+    """All that the decision about a batch depends on."""
+
+    signature: bytes
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    labels: str
+    label: str | None
+    position_ids: bool
+    seq_idx: bool
+    flash_attn_kwargs: bool
+    padded: bool
+    further: tuple[tuple[str, type], ...]  # column and type of what pads it
+
+
+@functools.lru_cache(maxsize=1024)
+def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
+    """The steps for `_core.flatten_batch`. Raises HandOver."""
+    main, *others = column_shapes(situation.signature)
+    _require_ints(MAIN, main)
+    steps = [(MAIN, 0, JOIN, INT64)]
+    if situation.label is not None:
+        shape = others.pop(0)
+        _require_ints(situation.label, shape)
+        if not shape.aligned and (situation.padded or situation.labels == "as they are"):
+            raise HandOver(f"column '{situation.label}' differs in length from the tokens")
+    if situation.labels == "shifted" and situation.padded and not main.full:
+        raise HandOver("a row is empty")  # its separator makes the labels longer than the tokens
+    if situation.labels != "none":
+        action = SHIFT if situation.labels == "shifted" else JOIN
+        steps.append((situation.label or "labels", 0 if situation.label is None else 1, action, INT64))
+    if situation.position_ids:
+        steps.append(("position_ids", 0, POSITIONS, INT64))
+    if situation.seq_idx:
+        steps.append(("seq_idx", 0, SEQUENCES, INT32))
+    if situation.flash_attn_kwargs:
+        steps += [(f"cu_seq_lens_{one}", 0, BOUNDS, INT32) for one in "qk"]
+        steps += [(f"max_length_{one}", 0, LONGEST, INT64) for one in "qk"]
+    first = 1 if situation.label is None else 2
+    for index, ((name, value_type), shape) in enumerate(zip(situation.further, others, strict=True), first):
+        kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
+        if kind is None or not shape.aligned:
+            raise HandOver(f"column '{name}' is not made of rows of numbers as long as the tokens")
+        steps.append((name, index, JOIN, kind))
+    return tuple(steps)
+
+
+def _require_ints(name: str, shape: ColumnShape) -> None:
+    # The reference calls tolist() where there is one, and joins lists to lists.
+    if shape.forms & ~(LIST | ARRAY | TENSOR) or shape.kinds & ~(INTS | 1 << BOOL):
+        raise HandOver(f"column '{name}' is not made of lists, arrays or tensors of ints")
+
+
+def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
+    """As `flatten`, token by token in Python: for rows that the kernels do not know."""
+    if plan.framework not in ("pt", "np"):
+        raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
+    rows = [_as_list(feature[MAIN]) for feature in features]
+    lengths = [len(row) for row in rows]
+    tokens = [token for row in rows for token in row]
+    rest = -len(tokens) % (plan.pad_to_multiple_of or 1)
+    batch = {MAIN: _made(plan, [tokens + [plan.input_pad] * rest], "int64")}
+    if plan.labels != "none":
+        labels = rows if plan.label is None else [_as_list(feature[plan.label]) for feature in features]
+        if plan.labels == "as they are" or plan.pad_to_multiple_of is not None:
+            _require_lengths(plan.label or "labels", labels, lengths)
+        if plan.labels == "shifted":
+            labels = [[plan.separator_id] + row[1:] for row in labels]  # noqa: RUF005 - tuples are refused, as there
+        if plan.pad_to_multiple_of is not None and 0 in lengths and plan.labels == "shifted":
+            raise ValueError(
+                f"column '{MAIN}', row {lengths.index(0)} is empty: with its separator, labels would be longer than "
+                f"{MAIN}, which pad_to_multiple_of cannot pad alike; leave out empty rows"
+            )
+        joined = [label for row in labels for label in row]
+        batch[plan.label or "labels"] = _made(plan, [joined + [plan.label_pad] * rest], "int64")
+    if plan.position_ids:
+        positions = [plan.position_ids_start + i for length in lengths for i in range(length)]
+        positions += [positions[-1] + 1 + i for i in range(rest)]
+        batch["position_ids"] = _made(plan, [positions], "int64")
+    if plan.seq_idx:
+        sequences = [row for row, length in enumerate(lengths) for _ in range(length)]
+        batch["seq_idx"] = _made(plan, [sequences + [-1] * rest], "int32")
+    if plan.flash_attn_kwargs:
+        bounds = [sum(lengths[:row]) for row in range(len(lengths) + 1)]
+        batch |= {f"cu_seq_lens_{one}": _made(plan, bounds, "int32") for one in "qk"}
+        batch |= {f"max_length_{one}": max(lengths, default=0) for one in "qk"}
+    for name, value in plan.further.items():
+        column = [_as_list(feature[name]) for feature in features]
+        _require_lengths(name, column, lengths)
+        numbers = [number for row in column for number in row]
+        batch[name] = _inferred(plan, name, [numbers + [value] * rest], type(value))
+    return batch
+
+
+def _as_list(row: Any) -> Any:
+    return row.tolist() if hasattr(row, "tolist") else row
+
+
+def _require_lengths(name: str, column: Sequence[Sequence[Any]], lengths: Sequence[int]) -> None:
+    for row, (values, length) in enumerate(zip(column, lengths, strict=True)):
+        if len(values) != length:
+            raise ValueError(
+                f"column '{name}', row {row} has length {len(values)} where '{MAIN}' has {length}; give one value per "
+                "token"
+            )
+
+
+def _made(plan: Flattening, values: list[Any], dtype: str | None) -> Any:
+    if plan.framework == "np":
+        return np.array(values, dtype=dtype)
+    import torch
+
+    return torch.tensor(values, dtype=None if dtype is None else getattr(torch, dtype))
+
+
+def _inferred(plan: Flattening, name: str, values: list[Any], value_type: type) -> Any:
+    """A further column: integers int64, floats of the default dtype, bools bool only where what pads them is one."""
+    kinds = {type(value) for value in values[0]}
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in values[0]):
+        raise ValueError(f"column '{name}' is not made of one-dimensional rows of numbers")
+    if any(issubclass(kind, (float, np.floating)) for kind in kinds):
+        return _made(plan, values, None)
+    flags = kinds == {bool} and value_type is bool
+    return _made(plan, values, "bool" if flags else "int64")

@@ -1,0 +1,174 @@
+"""`DataCollatorWithFlattening`: the batch as one long sequence, for attention that is told where rows begin."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import transformers
+
+from quadrat.collators._flatten import (
+    MAIN,
+    Flattening,
+    check_pad_to_multiple_of,
+    flatten_features,
+    flatten_plainly,
+)
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.default import default_data_collator
+from quadrat.collators.recall import Remembering
+
+# Older versions count positions from 0 only, and add arrays up where they should join them.
+_KNOWS_ARRAYS = "position_ids_start" in inspect.signature(transformers.DataCollatorWithFlattening.__init__).parameters
+
+_OUTPUTS = frozenset(
+    ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+)
+# Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
+_KEYS = (
+    frozenset(("labels", "position_ids", "input_ids")),
+    frozenset(("labels", "position_ids", "input_ids", "seq_idx")),
+    frozenset(("max_length_q", "max_length_k")),
+)
+
+
+@dataclass
+class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlattening):
+    """Joins the rows of a batch to one sequence without padding; a drop-in for the transformers class.
+
+    Arguments and results are those of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of
+    `input_ids` and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`; `position_ids`,
+    `[1, total]` int64, counted from `position_ids_start` in each row; `seq_idx`, `[1, total]` int32; `cu_seq_lens_q`
+    and `cu_seq_lens_k`, `[rows + 1]` int32; `max_length_q` and `max_length_k`, ints. Labels are made of the column
+    `labels` where the first row has one, else of `input_ids`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors.
+    There is no attention mask: the attention must be told where the rows begin.
+
+    Args:
+        pad_to_multiple_of: opt-in, beyond the reference: round `total` up to a multiple of this. input_ids are padded
+            with `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. position_ids go on counting from the
+            last token, and cu_seq_lens and max_length speak of the real rows only: whoever infers the rows from where
+            positions restart finds as many as there are, the last one longer by the padding.
+        pad_values: opt-in: further columns with one number per token and the value to pad each with, for example
+            `{"token_type_ids": 0}`. They come last, `[1, total]`: integers int64, floats of the default dtype.
+        scalar_labels: opt-in: `label` or `labels` holds one number per row, and comes out as `labels`, `[rows]`, int64
+            or float32, in place of the labels of tokens; without either column there are no labels.
+
+    Raises:
+        ValueError: for an option that is none; when a row of `pad_values` is not as long as its input_ids; with
+            `pad_to_multiple_of`, when one of `labels` is not, or a row is empty.
+        KeyError, TypeError, ...: what the reference raises, naming column and row as well.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        return_position_ids: bool = True,
+        separator_id: int = -100,
+        return_flash_attn_kwargs: bool = False,
+        return_seq_idx: bool = False,
+        position_ids_start: int = 0,
+        pad_to_multiple_of: int | None = None,
+        pad_values: Mapping[str, Any] | None = None,
+        scalar_labels: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            *args,
+            return_position_ids=return_position_ids,
+            separator_id=separator_id,
+            return_flash_attn_kwargs=return_flash_attn_kwargs,
+            return_seq_idx=return_seq_idx,
+            **kwargs,
+        )
+        self.position_ids_start = position_ids_start
+        self.pad_to_multiple_of = pad_to_multiple_of
+        self.pad_values = pad_values
+        self.scalar_labels = scalar_labels
+
+    def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
+        """Flatten `features`, as the arguments or the collator's own settings say."""
+        framework = self.return_tensors if return_tensors is None else return_tensors
+        separator = self.separator_id if separator_id is None else separator_id
+        extended = self.pad_to_multiple_of is not None or self.pad_values or self.scalar_labels
+        if extended:
+            self._check_options()
+        try:
+            if type(features) not in (list, tuple) or not features:
+                raise HandOver("features are not a list of mappings with the columns to flatten")
+            if framework not in ("pt", "np"):
+                raise HandOver(f"return_tensors={framework!r}")
+            if (self._int_64_keys, self._batch_dim_keys, self._py_int_keys) != _KEYS:
+                raise HandOver("the reference's sets of keys were changed")
+            batch = flatten_features(features, self._plan(features[0], framework, separator))
+        except HandOver as reason:
+            why = str(reason)
+            reference = super().__call__
+            if extended or self._differs(features):
+                return hand_over(self, why, lambda rows: self._plainly(rows, framework, separator), features)
+            return hand_over(self, why, lambda rows: reference(rows, framework, separator), features)
+        return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
+
+    def _plan(self, first: Any, framework: Any, separator: Any) -> Flattening:
+        try:
+            labelled = "labels" in first
+            further = (
+                {name: value for name, value in self.pad_values.items() if name != MAIN and name in first}
+                if (self.pad_values)
+                else {}
+            )
+        except Exception as error:
+            raise HandOver("row 0 is not a mapping") from error
+        return Flattening(
+            framework,
+            "none" if self.scalar_labels else "shifted",
+            "labels" if labelled and not self.scalar_labels else None,
+            bool(self.return_position_ids),
+            bool(self.return_seq_idx),
+            bool(self.return_flash_attn_kwargs),
+            further,
+            self.pad_to_multiple_of,
+            separator,
+            self.position_ids_start,
+            self.pad_values.get(MAIN, 0) if self.pad_values else 0,
+        )
+
+    def _differs(self, features: Any) -> bool:
+        """Whether the installed transformers would make something else of these features than the newest does."""
+        if _KNOWS_ARRAYS:
+            return False
+        if self.return_position_ids and (type(self.position_ids_start) is not int or self.position_ids_start != 0):
+            return True
+        try:
+            return any(
+                hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
+            )
+        except Exception:  # not mappings: the reference says so
+            return False
+
+    def _plainly(self, features: Any, framework: Any, separator: Any) -> dict[str, Any]:
+        batch = flatten_plainly(features, self._plan(features[0], framework, separator))
+        return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
+
+    def _with_scalar_labels(self, batch: dict[str, Any], features: Any, framework: Any) -> dict[str, Any]:
+        name = next((one for one in ("label", "labels") if one in features[0]), None)
+        if name is None:
+            return batch
+        labels = default_data_collator([{"label": feature[name]} for feature in features], framework).get("labels")
+        if labels is None or labels.ndim != 1:
+            raise ValueError(
+                f"scalar_labels: column '{name}' must hold one number per row; row 0 holds {features[0][name]!r:.60}"
+            )
+        return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
+
+    def _check_options(self) -> None:
+        check_pad_to_multiple_of(self.pad_to_multiple_of)
+        if self.pad_values is None:
+            return
+        if not isinstance(self.pad_values, Mapping):
+            raise TypeError(f"pad_values must map column names to values, not {self.pad_values!r}")
+        taken = sorted(_OUTPUTS & set(self.pad_values))
+        if taken:
+            raise ValueError(f"pad_values: {taken} are made by the collator; leave them out")

@@ -1,0 +1,85 @@
+"""`quadrat.flatten`: ragged rows to one flat array, with what tells the rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from quadrat._memory import INT32, INT64, KINDS, Framework, address_of, empty, framework_of, kind_of
+from quadrat.ingest import OUT_OF_RANGE
+from quadrat.ops.pad import fill_value, padded_length
+from quadrat.ragged import Ragged, RowSource
+
+
+class Flattened(NamedTuple):
+    """Rows one after the other, as attention without padding takes them; NumPy arrays or CPU torch tensors.
+
+    Attributes:
+        values: `[total, ...]`, the rows' numbers.
+        position_ids: `[total]` int64, where in its row each token stands.
+        seq_idx: `[total]` int32, which row each token belongs to; -1 in the padding.
+        cu_seqlens: `[rows + 1]` int32, where each row begins, and where the last one ends.
+        max_length: the length of the longest row, in tokens.
+    """
+
+    values: Any
+    position_ids: Any
+    seq_idx: Any
+    cu_seqlens: Any
+    max_length: int
+
+
+def flatten(
+    rows: Ragged | Sequence[Any],
+    *,
+    position_ids_start: int = 0,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> Flattened:
+    """Join rows to one sequence, and say where they begin.
+
+    Args:
+        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D CPU torch tensors) of one kind of
+            number.
+        position_ids_start: the position of the first token of each row.
+        multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
+            `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` go on counting from the
+            last token, so that whoever infers the rows from where positions restart does not find one more.
+        padding_value: what fills the padding of the values; it must fit the dtype.
+        dtype: of the values, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
+        return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
+
+    Returns:
+        A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length.
+
+    Raises:
+        TypeError: when a row is no row of numbers, or its kind does not convert to `dtype` without loss.
+        OverflowError: when a number or `padding_value` does not fit the dtype, a position int64, the total int32.
+        ValueError: when an option is unknown.
+    """
+    source = RowSource.of(rows)
+    framework = framework_of(return_tensors, source.framework)
+    kind = source.kind if dtype is None else kind_of(dtype)
+    tokens = int(source.lengths.sum())
+    total = padded_length((0, tokens), None, multiple_of)
+    fill = fill_value(padding_value, kind)
+    if not -(2**63) <= position_ids_start < 2**63:
+        raise OverflowError(f"position_ids_start={position_ids_start} is beyond int64")
+    values, address = empty(framework, (total, *source.trailing), kind)
+    source.require(source.columns.flatten(0, address, kind, source.total))
+    if _core.fill_tail(address, kind, source.total, total * source.inner, fill) is not None:
+        raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
+    lengths, count = address_of(source.lengths), len(source)
+    position_ids, address = empty(framework, (total,), INT64)
+    if _core.position_ids(lengths, count, position_ids_start, address, total) is not None:
+        raise OverflowError(f"position_ids_start={position_ids_start} leads to positions beyond int64")
+    seq_idx, address = empty(framework, (total,), INT32)
+    source.require(_core.seq_idx(lengths, count, address, total))
+    cu_seqlens, address = empty(framework, (count + 1,), INT32)
+    failure = _core.cu_seqlens(lengths, count, INT32, address)
+    if failure is not None and failure[0] == OUT_OF_RANGE:
+        raise OverflowError(f"{tokens} tokens are more than the int32 cu_seqlens count")
+    return Flattened(values, position_ids, seq_idx, cu_seqlens, source.longest[1])
