@@ -193,26 +193,23 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
     """As `flatten`, token by token in Python: for rows that the kernels do not know."""
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
-    rows = [_as_list(feature[MAIN]) for feature in features]
-    lengths = [len(row) for row in rows]
-    tokens = [token for row in rows for token in row]
+    tokens: list[Any] = []
+    labels: list[Any] = []
+    positions: list[Any] = []
+    lengths: list[int] = []
+    for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
+        ids = _as_list(feature[MAIN])
+        tokens += ids
+        if plan.labels != "none":
+            labels += _labels(plan, row, ids, ids if plan.label is None else _as_list(feature[plan.label]))
+        if plan.position_ids:
+            positions += [plan.position_ids_start + i for i in range(len(ids))]
+        lengths.append(len(ids))
     rest = -len(tokens) % (plan.pad_to_multiple_of or 1)
     batch = {MAIN: _made(plan, [tokens + [plan.input_pad] * rest], "int64")}
     if plan.labels != "none":
-        labels = rows if plan.label is None else [_as_list(feature[plan.label]) for feature in features]
-        if plan.labels == "as they are" or plan.pad_to_multiple_of is not None:
-            _require_lengths(plan.label or "labels", labels, lengths)
-        if plan.labels == "shifted":
-            labels = [[plan.separator_id] + row[1:] for row in labels]  # noqa: RUF005 - tuples are refused, as there
-        if plan.pad_to_multiple_of is not None and 0 in lengths and plan.labels == "shifted":
-            raise ValueError(
-                f"column '{MAIN}', row {lengths.index(0)} is empty: with its separator, labels would be longer than "
-                f"{MAIN}, which pad_to_multiple_of cannot pad alike; leave out empty rows"
-            )
-        joined = [label for row in labels for label in row]
-        batch[plan.label or "labels"] = _made(plan, [joined + [plan.label_pad] * rest], "int64")
+        batch[plan.label or "labels"] = _made(plan, [labels + [plan.label_pad] * rest], "int64")
     if plan.position_ids:
-        positions = [plan.position_ids_start + i for length in lengths for i in range(length)]
         positions += [positions[-1] + 1 + i for i in range(rest)]
         batch["position_ids"] = _made(plan, [positions], "int64")
     if plan.seq_idx:
@@ -223,9 +220,11 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
         batch |= {f"cu_seq_lens_{one}": _made(plan, bounds, "int32") for one in "qk"}
         batch |= {f"max_length_{one}": max(lengths, default=0) for one in "qk"}
     for name, value in plan.further.items():
-        column = [_as_list(feature[name]) for feature in features]
-        _require_lengths(name, column, lengths)
-        numbers = [number for row in column for number in row]
+        numbers: list[Any] = []
+        for row, feature in enumerate(features):
+            column = _as_list(feature[name])
+            _require_length(name, row, column, lengths[row])
+            numbers += column
         batch[name] = _inferred(plan, name, [numbers + [value] * rest], type(value))
     return batch
 
@@ -234,13 +233,25 @@ def _as_list(row: Any) -> Any:
     return row.tolist() if hasattr(row, "tolist") else row
 
 
-def _require_lengths(name: str, column: Sequence[Sequence[Any]], lengths: Sequence[int]) -> None:
-    for row, (values, length) in enumerate(zip(column, lengths, strict=True)):
-        if len(values) != length:
-            raise ValueError(
-                f"column '{name}', row {row} has length {len(values)} where '{MAIN}' has {length}; give one value per "
-                "token"
-            )
+def _labels(plan: Flattening, row: int, ids: Any, labels: Any) -> Any:
+    padded = plan.pad_to_multiple_of is not None
+    if padded or plan.labels == "as they are":
+        _require_length(plan.label or "labels", row, labels, len(ids))
+    if plan.labels == "as they are":
+        return labels
+    if padded and len(ids) == 0:
+        raise ValueError(
+            f"column '{MAIN}', row {row} is empty: with its separator, labels would be longer than {MAIN}, and "
+            "pad_to_multiple_of could not pad them alike; leave out empty rows"
+        )
+    return [plan.separator_id] + labels[1:]  # noqa: RUF005 - a tuple is refused, as the reference does
+
+
+def _require_length(name: str, row: int, values: Any, length: int) -> None:
+    if len(values) != length:
+        raise ValueError(
+            f"column '{name}', row {row} has length {len(values)} where '{MAIN}' has {length}; give one value per token"
+        )
 
 
 def _made(plan: Flattening, values: list[Any], dtype: str | None) -> Any:

@@ -28,6 +28,9 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         yield f"row 0 is {_name(first)}, not a mapping of column names to values"
         return
     columns = list(first.keys())
+    if getattr(collator, "padding_free", hasattr(collator, "separator_id")):
+        yield from _not_flattened(collator, features, columns)
+        return
     yield from _missing(features, columns)
     tokenizer = getattr(collator, "tokenizer", None)
     if tokenizer is None:
@@ -42,6 +45,25 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     for column in columns:
         yield from _bad_elements(column, [feature[column] for feature in features])
     yield from _lengths(collator, features, columns, main)
+
+
+def _not_flattened(collator: Any, features: Sequence[Any], columns: list[Any]) -> Iterator[str]:
+    if "input_ids" not in columns:
+        yield f"no column 'input_ids', which is flattened; the features have {columns}"
+        return
+    shifted = hasattr(collator, "separator_id")
+    read = ("labels",) if shifted else ("label", "labels", "token_type_ids", "special_tokens_mask")
+    names = ["input_ids", *(name for name in columns if name in read)]
+    yield from _missing(features, names)
+    for name in names:
+        for row, feature in enumerate(features):
+            value = feature[name]
+            first = shifted and name == "labels" and isinstance(value, list)  # a row's first label is left out
+            yield from _bad_elements(name, [0] * row + [[0, *value[1:]] if first else value])
+            if isinstance(value, tuple):
+                yield f"column '{name}', row {row} is a tuple where a list is expected"
+            if not isinstance(value, (list, tuple)) and getattr(value, "ndim", 0) != 1:
+                yield f"column '{name}', row {row} is {_name(value)} where one number per token is expected"
 
 
 def _missing(features: Sequence[Any], columns: list[Any]) -> Iterator[str]:

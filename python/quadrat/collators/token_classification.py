@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import transformers
 
 from quadrat._memory import Framework
+from quadrat.collators._flatten import Flattening, check_pad_to_multiple_of, flatten
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
@@ -29,12 +30,28 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
     Args:
         pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
             `DataCollatorWithPadding`.
+        padding_free: opt-in: no padding, the rows one after the other, for attention that is told where they begin. A
+            dict of `input_ids` and the labels, `[1, total]` int64, each label beside its token; what the next options
+            ask for; then the other columns the tokenizer pads and those of `pad_values`, `[1, total]`; no attention
+            mask. With `pad_to_multiple_of`, `total` is rounded up: each column is padded as it would be else, and
+            position_ids, seq_idx and cu_seq_lens as in `DataCollatorWithFlattening`.
+        return_position_ids: with `padding_free`: `position_ids`, `[1, total]` int64, where in its row a token stands.
+        return_flash_attn_kwargs: with `padding_free`: `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32, and the
+            ints `max_length_q` and `max_length_k`.
+        return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
+        position_ids_start: with `padding_free`: the position of the first token of each row.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well. With
+            `padding_free`, ValueError when a row of any column is not as long as its input_ids.
     """
 
     pad_values: Mapping[str, Any] | None = None
+    padding_free: bool = False
+    return_position_ids: bool = True
+    return_flash_attn_kwargs: bool = False
+    return_seq_idx: bool = False
+    position_ids_start: int = 0
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
@@ -47,6 +64,8 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         return self._call(features, "np", super().numpy_call)
 
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
+        if self.padding_free:
+            return self._flatten(features, framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
         if run is not None:
             batch = run(self, features)
@@ -73,3 +92,39 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         if framework == "np" and not _NUMPY_LIKE_TORCH:
             raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
         return as_encoding(pad_features(self, features, framework, options, label=(label, self.label_pad_token_id)))
+
+    def _flatten(self, features: Any, framework: Framework) -> dict[str, Any]:
+        check_pad_values(self)
+        check_pad_to_multiple_of(self.pad_to_multiple_of)
+        if self.padding == "max_length":
+            raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
+        if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+            raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
+        first = features[0]
+        label = next((name for name in ("label", "labels") if name in first), None)
+        tokenizer, main = self.tokenizer, "input_ids"
+        if self.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:
+            raise ValueError("pad_to_multiple_of needs a pad token: set tokenizer.pad_token")
+        pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(self.pad_values or {})}
+        further = {name: pads[name] for name in first if name in pads and name != label}
+        unknown = [name for name in first if name not in (main, label, "attention_mask", *further)]
+        if main not in first or unknown:
+            found = f"column '{unknown[0]}' is not one of them" if unknown else f"the features have {list(first)}"
+            raise ValueError(
+                f"padding_free joins '{main}', the labels and other columns with one number per token; {found}: remove "
+                "it, or name it in pad_values"
+            )
+        plan = Flattening(
+            framework,
+            "none" if label is None else "as they are",
+            label,
+            bool(self.return_position_ids),
+            bool(self.return_seq_idx),
+            bool(self.return_flash_attn_kwargs),
+            further,
+            self.pad_to_multiple_of,
+            position_ids_start=self.position_ids_start,
+            input_pad=tokenizer.pad_token_id or 0,
+            label_pad=self.label_pad_token_id,
+        )
+        return flatten(self, features, plan)

@@ -1,0 +1,265 @@
+"""DataCollatorWithFlattening == that of transformers 5.23, as far as the installed one is like it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BatchEncoding
+
+import quadrat
+from quadrat.collators._flatten import Flattening, flatten_plainly
+from support.compare import assert_identical, assert_same_batch, outcome
+from support.strategies import WRAPPERS, row_columns
+
+# Older versions know neither rows that are arrays nor where positions start.
+TODAY = "position_ids_start" in inspect.signature(transformers.DataCollatorWithFlattening.__init__).parameters
+newest = pytest.mark.skipif(not TODAY, reason="the installed transformers has its own idea of arrays")
+
+FLAGS = {
+    "return_position_ids": st.booleans(),
+    "return_flash_attn_kwargs": st.booleans(),
+    "return_seq_idx": st.booleans(),
+    "separator_id": st.sampled_from([-100] * 6 + [0, 7, -1, 2**40, 2**63, True, -1.5, None, "x", np.int64(3)]),
+    "return_tensors": st.sampled_from(["pt"] * 4 + ["np"] * 4 + ["tf", None]),
+}
+STARTS = st.sampled_from([0] * 4 + [2, 2, -3, 2**62, 2**63 - 3, 2**63, True, 0.5, "x", None, np.int32(2)])
+OPTIONS = st.fixed_dictionaries({}, optional={**FLAGS, "position_ids_start": STARTS} if TODAY else FLAGS)
+CALLS = st.fixed_dictionaries(
+    {}, optional={"return_tensors": st.sampled_from(["pt", "np", "jax"]), "separator_id": st.sampled_from([-1, 5, 1.5])}
+)
+ODD = [None, "text", 3, 2.5, (1, 2), [1, None], ["x"], [1, 2**63], [[1], [2]], [1, True], [0.5, 1], [np.int64(3), 1]]
+
+
+@st.composite
+def batches(draw: Any, *, forms: tuple[str, ...] = ("list", "list", "array", "tensor")) -> list[Any]:
+    """Rows to flatten, labels or none, other columns, and sometimes something wrong."""
+    count = draw(st.integers(1, 6))
+    shortest = draw(st.sampled_from([0, 1, 1, 1]))
+    lengths = draw(st.lists(st.integers(shortest, 9), min_size=count, max_size=count))
+    columns = {"input_ids": draw(_rows(lengths, forms))}
+    if draw(st.booleans()):
+        other = draw(st.integers(0, 4)) == 0
+        sizes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)) if other else lengths
+        columns["labels"] = draw(_rows(sizes, forms))
+    if draw(st.booleans()):
+        columns["attention_mask"] = [[1] * length for length in lengths]
+    if draw(st.integers(0, 4)) == 0:
+        columns["label"] = [1] * count
+    if draw(st.integers(0, 5)) == 0:
+        name, row = draw(st.sampled_from(sorted(columns))), draw(st.integers(0, count - 1))
+        columns[name][row] = draw(st.sampled_from(ODD))
+    names = draw(st.permutations(sorted(columns)))
+    rows = [{name: columns[name][row] for name in names} for row in range(count)]
+    if draw(st.integers(0, 12)) == 0:
+        rows[draw(st.integers(0, count - 1))].pop(draw(st.sampled_from(names)))
+    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 4 + sorted(WRAPPERS)))]
+    return [wrapper(row) for row in rows]
+
+
+@st.composite
+def _rows(draw: Any, lengths: list[int], forms: tuple[str, ...]) -> list[Any]:
+    form = draw(st.sampled_from([*forms * 3, "tuple"] if "tuple" in forms else forms))
+    element = draw(st.sampled_from(["int"] * 6 + ["small", "bool", "float"]))
+    if "array" in forms:
+        return draw(row_columns(lengths, form, element))  # type: ignore[no-any-return]
+    numbers = {"int": st.integers(-5, 2**40), "small": st.integers(0, 1), "bool": st.booleans(), "float": st.floats()}
+    return [draw(st.lists(numbers[element], min_size=n, max_size=n).map(_FORMS[form])) for n in lengths]
+
+
+_FORMS = {"list": list, "tuple": tuple}
+
+
+def call(collator: Any, arguments: dict[str, Any]) -> Any:
+    return lambda rows: collator(rows, **arguments)
+
+
+def both(options: dict[str, Any]) -> tuple[Any, Any]:
+    return transformers.DataCollatorWithFlattening(**options), quadrat.DataCollatorWithFlattening(**options)
+
+
+ROWS = batches() if TODAY else batches(forms=("list", "tuple"))
+
+
+@given(ROWS | batches(forms=("list", "tuple")), OPTIONS, CALLS)
+def test_flattens_as_the_reference(batch, options, arguments):
+    reference, collator = both(options)
+    assert_identical(call(reference, arguments), call(collator, arguments), batch)
+
+
+@given(st.lists(batches(forms=("list",)), min_size=2, max_size=4), OPTIONS)
+def test_one_batch_after_another(several, options):
+    reference, collator = both(options)
+    for batch in several:
+        assert_identical(reference, collator, batch)
+
+
+def listed(batch: list[Any]) -> list[dict[str, Any]]:
+    """The same rows as plain dicts of lists, which every version joins alike."""
+    return [
+        {name: row[name].tolist() if hasattr(row[name], "tolist") else row[name] for name in row.keys()}  # noqa: SIM118
+        for row in batch
+    ]
+
+
+@given(batches(), st.fixed_dictionaries({}, optional=FLAGS), st.integers(-3, 3))
+def test_arrays_are_lists_and_starts_are_added_on_every_version(batch, options, start):
+    reference, collator = both(options)
+    collator.position_ids_start = start
+    kind, expected = outcome(reference, listed(batch))
+    got_kind, got = outcome(collator, batch)
+    assert got_kind == kind, f"expected {expected!r}, got {got!r}"
+    if kind == "raised":
+        assert type(got) is type(expected)
+        return
+    if "position_ids" in expected:
+        expected["position_ids"] += start
+    assert_same_batch(expected, got)
+
+
+@given(ROWS, OPTIONS)
+def test_plain_flattening_is_the_references(batch, options):
+    """What takes over where the kernels do not know the rows, on versions before 5.23 and with further options."""
+    framework = options.pop("return_tensors", "pt") or "pt"
+    reference = transformers.DataCollatorWithFlattening(return_tensors=framework, **options)
+
+    def plainly(rows: Any) -> Any:
+        plan = Flattening(
+            framework,
+            "shifted",
+            "labels" if "labels" in rows[0] else None,
+            bool(reference.return_position_ids),
+            bool(reference.return_seq_idx),
+            bool(reference.return_flash_attn_kwargs),
+            separator_id=reference.separator_id,
+            position_ids_start=getattr(reference, "position_ids_start", 0),
+        )
+        return flatten_plainly(rows, plan)
+
+    kind, expected = outcome(reference, batch)
+    got_kind, got = outcome(plainly, batch)
+    assert got_kind == kind, f"expected {expected!r}, got {got!r}"
+    if kind == "returned":
+        assert_same_batch(expected, got)
+
+
+@pytest.mark.parametrize(
+    "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {"input_ids": [[1]]}, iter([])]
+)
+def test_no_features(features):
+    reference, collator = both({})
+    kind, expected = outcome(reference, features)
+    got_kind, got = outcome(collator, features)
+    assert (got_kind, type(got)) == (kind, type(expected))
+
+
+@given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=9), min_size=1, max_size=6), st.booleans())
+def test_a_tuple_of_features(rows, np_batch):
+    features = tuple({"input_ids": row} for row in rows)
+    reference, collator = both({"return_tensors": "np" if np_batch else "pt"})
+    assert_identical(reference, collator, features)
+
+
+ARRAYS = {
+    "list": list,
+    "array": np.array,
+    "tensor": torch.tensor,
+    "float tensor": lambda row: torch.tensor(row, dtype=torch.float32),
+    "numbers of numpy": lambda row: [np.int64(one) for one in row],
+}
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("form", sorted(ARRAYS))
+def test_knows_its_rows(form, framework):
+    """Fast where it should be: only what is no row of ints is handed over."""
+    features = [{"input_ids": ARRAYS[form](row), "labels": ARRAYS[form](row)} for row in ([1, 2, 3], [4], [300, 5])]
+    options = {"return_seq_idx": True, "return_flash_attn_kwargs": True, "return_tensors": framework}
+    reference, collator = both(options)
+    assert_same_batch(reference(listed(features)), collator(features))
+    assert bool(vars(collator).get("_quadrat_handed_over")) == (form in ("float tensor", "numbers of numpy"))
+
+
+def test_cumulative_lengths_are_two_tensors():
+    reference, collator = both({"return_flash_attn_kwargs": True})
+    for one in (reference, collator):
+        batch = one([{"input_ids": [1, 2]}])
+        assert batch["cu_seq_lens_q"].data_ptr() != batch["cu_seq_lens_k"].data_ptr()
+
+
+def test_default_device():
+    reference, collator = both({})
+    features = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
+    with torch.device("meta"):
+        for one in (reference, collator, quadrat.DataCollatorWithFlattening(pad_to_multiple_of=4)):
+            assert {tensor.device.type for tensor in one(features).values()} == {"meta"}
+    assert_identical(reference, collator, features)
+    with torch.device("cpu"):
+        assert_identical(reference, collator, features)
+
+
+def test_the_references_private_settings():
+    reference, collator = both({"return_seq_idx": True})
+    features = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
+    for one in (reference, collator):
+        one._int_64_keys.discard("input_ids")
+        one._batch_dim_keys.discard("seq_idx")
+    assert_identical(reference, collator, features)
+
+
+def test_is_a_dataclass_like_the_reference():
+    reference, collator = both({"return_tensors": "np", "separator_id": 3})
+    assert repr(collator) == repr(reference)
+    assert collator == quadrat.DataCollatorWithFlattening("np")
+    assert isinstance(collator, transformers.DataCollatorWithFlattening)
+    for name, value in vars(reference).items():
+        assert vars(collator)[name] == value
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copies(copied):
+    collator = quadrat.DataCollatorWithFlattening(separator_id=3, pad_to_multiple_of=4, position_ids_start=2)
+    features = [{"input_ids": [5, 6]}, {"input_ids": [np.int64(5)]}]
+    batch = collator(features)
+    twin = copied(collator)
+    twin = pickle.loads(twin) if isinstance(twin, bytes) else twin
+    assert not [name for name in vars(twin) if name.startswith("_quadrat")]
+    assert_same_batch(batch, twin(features))
+
+
+@newest
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ([{"input_ids": [1]}, {"input_ids": [1, None]}], ["input_ids", "row 1", "position 1", "None"]),
+        ([{"input_ids": [1]}, {"input_ids": None}], ["input_ids", "row 1", "None"]),
+        ([{"input_ids": [1]}, {"input_ids": [2**63]}], ["input_ids", "row 1", "position 0", "int64"]),
+        ([{"input_ids": [1]}, {"input_ids": (1, 2)}], ["input_ids", "row 1", "tuple"]),
+        ([{"input_ids": [1]}, {"input_ids": 3}], ["input_ids", "row 1", "a int"]),
+        ([{"input_ids": [1]}, {"ids": [1]}], ["input_ids", "missing", "row 1"]),
+        ([{"ids": [1]}], ["input_ids", "['ids']"]),
+        ([{"input_ids": [1], "labels": [1]}, {"input_ids": [1]}], ["labels", "missing", "row 1"]),
+        ([{"input_ids": [1], "labels": [None, "x"]}], ["labels", "row 0", "position 1", "'x'"]),
+        ([], ["empty", "no rows"]),
+    ],
+)
+def test_errors_say_where(features, said):
+    reference, collator = both({})
+    kind, expected = outcome(reference, features)
+    assert kind == "raised"
+    _, got = outcome(collator, features)
+    assert type(got) is type(expected)
+    assert not [words for words in said if words not in str(got).replace("\\'", "'")], str(got)
+
+
+def test_encodings_of_a_tokenizer_are_rows():
+    reference, collator = both({})
+    assert_identical(reference, collator, [BatchEncoding({"input_ids": [1, 2]}), BatchEncoding({"input_ids": [3]})])
