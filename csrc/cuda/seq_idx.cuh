@@ -5,7 +5,7 @@
 
 namespace quadrat::cuda {
 
-inline __global__ void seq_idx(SeqIdx call) {
+__global__ void seq_idx(SeqIdx call) {
     const Share rows = share_of_rows();
     const Share elements = share_of_elements();
     const std::int64_t origin = call.offsets[0];

@@ -150,6 +150,46 @@ def test_attention_mask(case: Case) -> None:
     assert np.array_equal(out.result().view(dtype), expected)
 
 
+@given(cases(), st.integers(0, 300), st.integers(-5, 5))
+def test_flat_batch(case: Case, extra: int, start: int) -> None:
+    total = sum(case.lengths) + (extra if any(case.lengths) else 0)
+    address, rows, _, _ = case.layout
+    positions, sequences = Guarded((total,), np.dtype(np.int64)), Guarded((total,), np.dtype(np.int32))
+    bounds = Guarded((rows + 1,), np.dtype(np.int32))
+    expected = np.empty(total, np.int64), np.empty(total, np.int32), np.empty(rows + 1, np.int32)
+    reference.position_ids(case.lengths, start, expected[0])
+    reference.seq_idx(case.lengths, expected[1])
+    reference.cu_seqlens(case.lengths, expected[2])
+    _cuda.position_ids(address, rows, start, positions.address, total, *where())
+    _cuda.seq_idx(address, rows, sequences.address, total, *where())
+    _cuda.cu_seqlens(address, rows, 4, bounds.address, *where())
+    for got, one in zip((positions, sequences, bounds), expected, strict=True):
+        assert np.array_equal(got.result().view(one.dtype), one)
+
+
+@given(st.lists(hostile, max_size=12), st.integers(0, 40), dtypes)
+def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> None:
+    out = Guarded((size,), dtype)
+    expected = out.before()
+    reference.separate_rows([start for start in starts if 0 <= start < size], bits_of(1, dtype), expected)
+    device_starts = torch.tensor(starts, dtype=torch.int64, device=DEVICE)
+    item = dtype.itemsize
+    _cuda.separate_rows(device_starts.data_ptr(), len(starts), item, bits_of(1, dtype), out.address, size, *where())
+    assert np.array_equal(out.result(), expected)
+
+
+@given(st.lists(hostile, min_size=2, max_size=8), st.integers(0, 40))
+def test_hostile_offsets_of_a_flat_batch_change_nothing_outside(offsets: list[int], size: int) -> None:
+    source = torch.tensor(offsets, dtype=torch.int64, device=DEVICE)
+    rows = len(offsets) - 1
+    positions, sequences = Guarded((size,), np.dtype(np.int64)), Guarded((size,), np.dtype(np.int32))
+    _cuda.position_ids(source.data_ptr(), rows, 0, positions.address, size, *where())
+    _cuda.seq_idx(source.data_ptr(), rows, sequences.address, size, *where())
+    positions.result()
+    unchanged = int(sequences.before()[0]) if size else 0
+    assert np.isin(sequences.result(), [*range(rows), 2**32 - 1, unchanged]).all()
+
+
 @given(
     offsets=st.lists(hostile, min_size=1, max_size=8),
     size=st.integers(0, 40),

@@ -102,7 +102,11 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
                 raise HandOver(f"return_tensors={framework!r}")
             if (self._int_64_keys, self._batch_dim_keys, self._py_int_keys) != _KEYS:
                 raise HandOver("the reference's sets of keys were changed")
-            batch = flatten_features(features, self._plan(features[0], framework, separator))
+            try:
+                plan = self._plan(features[0], framework, separator)
+            except Exception as error:  # as the reference finds too, in its own words
+                raise HandOver("row 0 is not a mapping, or an option neither true nor false") from error
+            batch = flatten_features(features, plan)
         except HandOver as reason:
             why = str(reason)
             reference = super().__call__
@@ -112,27 +116,19 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _plan(self, first: Any, framework: Any, separator: Any) -> Flattening:
-        try:
-            labelled = "labels" in first
-            further = (
-                {name: value for name, value in self.pad_values.items() if name != MAIN and name in first}
-                if (self.pad_values)
-                else {}
-            )
-        except Exception as error:
-            raise HandOver("row 0 is not a mapping") from error
+        pads = self.pad_values or {}
         return Flattening(
             framework,
             "none" if self.scalar_labels else "shifted",
-            "labels" if labelled and not self.scalar_labels else None,
+            "labels" if "labels" in first and not self.scalar_labels else None,
             bool(self.return_position_ids),
             bool(self.return_seq_idx),
             bool(self.return_flash_attn_kwargs),
-            further,
+            {name: value for name, value in pads.items() if name != MAIN and name in first},
             self.pad_to_multiple_of,
             separator,
             self.position_ids_start,
-            self.pad_values.get(MAIN, 0) if self.pad_values else 0,
+            pads.get(MAIN, 0),
         )
 
     def _differs(self, features: Any) -> bool:

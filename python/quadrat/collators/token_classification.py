@@ -108,11 +108,12 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(self.pad_values or {})}
         further = {name: pads[name] for name in first if name in pads and name != label}
         unknown = [name for name in first if name not in (main, label, "attention_mask", *further)]
-        if main not in first or unknown:
-            found = f"column '{unknown[0]}' is not one of them" if unknown else f"the features have {list(first)}"
+        if main not in first:
+            raise ValueError(f"padding_free joins '{main}', which is missing; the features have {list(first)}")
+        if unknown:
             raise ValueError(
-                f"padding_free joins '{main}', the labels and other columns with one number per token; {found}: remove "
-                "it, or name it in pad_values"
+                f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
+                f"pad_values={{'{unknown[0]}': value}}"
             )
         plan = Flattening(
             framework,

@@ -1,0 +1,324 @@
+"""The further options of DataCollatorWithFlattening, and padding-free token classification, against definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+
+import quadrat
+from quadrat.collators import _flatten
+from support.compare import assert_same_batch, frozen, outcome
+from support.strategies import WRAPPERS, make_tokenizer
+
+FORMS = {
+    "list": list,
+    "array": np.array,
+    "int32": lambda row: np.array(row, np.int32),
+    "tensor": torch.tensor,
+    "numbers of numpy": lambda row: [np.int64(number) for number in row],  # not for the kernels
+}
+FRAMEWORKS = st.sampled_from(["pt", "np"])
+
+
+@st.composite
+def batches(draw: Any, *names: str, shortest: int = 1) -> list[dict[str, list[int]]]:
+    """Rows of equally long lists of small ints."""
+    lengths = draw(st.lists(st.integers(shortest, 9), min_size=1, max_size=6))
+    small = st.integers(0, 300)
+    return [{name: draw(st.lists(small, min_size=n, max_size=n)) for name in names} for n in lengths]
+
+
+def formed(batch: list[dict[str, list[int]]], form: str, wrapper: str = "dict") -> list[Any]:
+    return [WRAPPERS[wrapper]({name: FORMS[form](row) for name, row in feature.items()}) for feature in batch]
+
+
+def as_framework(framework: str, array: np.ndarray[Any, Any]) -> Any:
+    return torch.from_numpy(array) if framework == "pt" else array
+
+
+def joined(batch: list[dict[str, list[int]]], name: str) -> list[int]:
+    return [number for feature in batch for number in feature[name]]
+
+
+def padded(values: list[int], total: int, fill: int) -> list[int]:
+    return values + [fill] * (total - len(values))
+
+
+@given(
+    batch=batches("input_ids", "labels", "token_type_ids"),
+    form=st.sampled_from(sorted(FORMS)),
+    wrapper=st.sampled_from(sorted(WRAPPERS)),
+    framework=FRAMEWORKS,
+    multiple=st.none() | st.integers(1, 17),
+    start=st.integers(-3, 3),
+    labelled=st.booleans(),
+    fills=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+def test_further_columns_and_a_multiple(*, batch, form, wrapper, framework, multiple, start, labelled, fills):
+    for feature in batch if not labelled else []:
+        del feature["labels"]
+    collator = quadrat.DataCollatorWithFlattening(
+        return_tensors=framework,
+        return_seq_idx=True,
+        return_flash_attn_kwargs=True,
+        position_ids_start=start,
+        pad_to_multiple_of=multiple,
+        pad_values={"token_type_ids": fills[0], "input_ids": fills[1], "not there": 0},
+    )
+    features = formed(batch, form, wrapper)
+    before = frozen(features)
+    lengths = [len(feature["input_ids"]) for feature in batch]
+    tokens = sum(lengths)
+    total = -(-tokens // (multiple or 1)) * (multiple or 1)
+    labels = [number for row in batch for number in [-100, *row.get("labels", row["input_ids"])[1:]]]
+    positions = [start + i for length in lengths for i in range(length)]
+    positions += [positions[-1] + 1 + i for i in range(total - tokens)]
+    sequences = [row for row, length in enumerate(lengths) for _ in range(length)]
+    bounds = np.cumsum([0, *lengths]).astype(np.int32)
+    expected = {
+        "input_ids": np.array([padded(joined(batch, "input_ids"), total, fills[1])]),
+        "labels": np.array([padded(labels, total, -100)]),
+        "position_ids": np.array([positions]),
+        "seq_idx": np.array([padded(sequences, total, -1)], np.int32),
+        "cu_seq_lens_q": bounds,
+        "cu_seq_lens_k": bounds.copy(),
+        "max_length_q": max(lengths),
+        "max_length_k": max(lengths),
+        "token_type_ids": np.array([padded(joined(batch, "token_type_ids"), total, fills[0])]),
+    }
+    expected = {
+        name: as_framework(framework, value) if isinstance(value, np.ndarray) else value
+        for name, value in expected.items()
+    }
+    for _ in range(2):
+        assert_same_batch(expected, collator(features))
+    assert frozen(features) == before
+    assert bool(vars(collator).get("_quadrat_handed_over")) == (form == "numbers of numpy")
+
+
+@pytest.mark.parametrize("form", ["list", "array", "tensor", "numbers of numpy"])
+@pytest.mark.parametrize(("framework", "dtype"), [("pt", torch.float32), ("np", np.dtype("float64"))])
+def test_further_columns_of_floats(framework, dtype, form):
+    collator = quadrat.DataCollatorWithFlattening(
+        return_tensors=framework, pad_values={"weights": 0.5}, pad_to_multiple_of=2
+    )
+    features = [
+        {"input_ids": FORMS[form]([1, 2]), "weights": [0.25, 1.0]},
+        {"input_ids": FORMS[form]([3]), "weights": [2.0]},
+    ]
+    weights = collator(features)["weights"]
+    assert weights.dtype == dtype
+    assert weights.tolist() == [[0.25, 1.0, 2.0, 0.5]]
+
+
+@given(batch=batches("input_ids", shortest=0), framework=FRAMEWORKS, options=st.booleans())
+def test_without_need_of_padding_nothing_changes(*, batch, framework, options):
+    options = {"return_seq_idx": options, "return_flash_attn_kwargs": options, "return_tensors": framework}
+    plain = quadrat.DataCollatorWithFlattening(**options)(batch)
+    assert_same_batch(plain, quadrat.DataCollatorWithFlattening(**options, pad_values={})(batch))
+    if all(feature["input_ids"] for feature in batch):
+        assert_same_batch(plain, quadrat.DataCollatorWithFlattening(**options, pad_to_multiple_of=1)(batch))
+
+
+LABELS = {
+    "ints": [3, 0, 2],
+    "floats": [0.5, 1.5, -2.0],
+    "bools": [True, False, True],
+    "numpy": [np.int64(3), np.int64(1), np.int64(2)],
+    "tensors": [torch.tensor(1), torch.tensor(0), torch.tensor(3)],
+}
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", ["label", "labels"])
+@pytest.mark.parametrize("labels", sorted(LABELS))
+@given(form=st.sampled_from(sorted(FORMS)), multiple=st.sampled_from([None, 4]))
+def test_scalar_labels(framework, name, labels, *, form, multiple):
+    rows = formed([{"input_ids": [5, 6]}, {"input_ids": [7]}, {"input_ids": [8, 9]}], form)
+    features = [{**row, name: label} for row, label in zip(rows, LABELS[labels], strict=True)]
+    options = {"return_tensors": framework, "return_seq_idx": True, "pad_to_multiple_of": multiple}
+    batch = quadrat.DataCollatorWithFlattening(scalar_labels=True, **options)(features)
+    expected = quadrat.DataCollatorWithFlattening(**options)(rows)
+    tensors = [{"label": one} for one in LABELS[labels]]
+    expected["labels"] = transformers.default_data_collator(tensors, framework)["labels"]
+    assert_same_batch(expected, batch)
+
+
+def test_scalar_labels_without_labels():
+    batch = quadrat.DataCollatorWithFlattening(scalar_labels=True)([{"input_ids": [1, 2]}])
+    assert list(batch) == ["input_ids", "position_ids"]
+
+
+@pytest.mark.parametrize("options", [{}, {"pad_to_multiple_of": 8}, {"scalar_labels": True}, {"pad_values": {"a": 1}}])
+@pytest.mark.parametrize("features", [[], [None], [5], None, 5, "text", [{"ids": [1]}]])
+def test_no_features(features, options):
+    reference, collator = (one.DataCollatorWithFlattening for one in (transformers, quadrat))
+    (_, expected), (_, got) = outcome(reference(), features), outcome(collator(**options), features)
+    assert type(got) is type(expected), got
+
+
+GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]}
+
+
+@pytest.mark.parametrize("made", [list, lambda row: [np.int64(one) for one in row]], ids=["fast", "plain"])
+@pytest.mark.parametrize(
+    ("error", "options", "changes", "said"),
+    [
+        (ValueError, {"pad_to_multiple_of": 0}, {}, ["pad_to_multiple_of", "0"]),
+        (ValueError, {"pad_to_multiple_of": 8.0}, {}, ["pad_to_multiple_of", "8.0"]),
+        (ValueError, {"pad_to_multiple_of": True}, {}, ["pad_to_multiple_of", "True"]),
+        (TypeError, {"pad_values": ["token_type_ids"]}, {}, ["pad_values", "token_type_ids"]),
+        (ValueError, {"pad_values": {"labels": 0, "seq_idx": 1}}, {}, ["pad_values", "['labels', 'seq_idx']"]),
+        (ValueError, {"pad_to_multiple_of": 8}, {"labels": [1]}, ["'labels'", "row 1", "length 1", "has 3"]),
+        (
+            ValueError,
+            {"pad_to_multiple_of": 8},
+            {"labels": [], "input_ids": [], "token_type_ids": []},
+            ["row 1", "empty"],
+        ),
+        (
+            ValueError,
+            {"pad_values": {"token_type_ids": 0}},
+            {"token_type_ids": [1, 1]},
+            ["'token_type_ids'", "row 1", "length 2", "has 3"],
+        ),
+        (ValueError, {"scalar_labels": True}, {}, ["scalar_labels", "'labels'", "row 0", "one number per row"]),
+        (ValueError, {"pad_to_multiple_of": 8, "return_tensors": "tf"}, {}, ["return_tensors", "'tf'"]),
+    ],
+)
+def test_refuses(error, options, changes, said, made):
+    features = [{name: made(row) for name, row in feature.items()} for feature in (GOOD, {**GOOD, **changes})]
+    with pytest.raises(error) as raised:
+        quadrat.DataCollatorWithFlattening(**options)(features)
+    assert not [words for words in said if words not in str(raised.value)], str(raised.value)
+
+
+# Padding-free token classification
+
+
+@given(
+    batch=batches("input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "further", shortest=0),
+    tokens=st.data(),
+    form=st.sampled_from(sorted(FORMS)),
+    wrapper=st.sampled_from(sorted(WRAPPERS)),
+    framework=FRAMEWORKS,
+    label=st.sampled_from([None, "label", "labels"]),
+    multiple=st.none() | st.integers(1, 17),
+)
+def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper, framework, label, multiple):
+    present = tokens.draw(st.sets(st.sampled_from(sorted(batch[0]))))
+    batch = [{name: row for name, row in one.items() if name in present or name == "input_ids"} for one in batch]
+    for feature in batch:
+        feature["attention_mask"] = [1] * len(feature["input_ids"])
+        if label is not None:
+            feature[label] = [one + 1 for one in feature["input_ids"]]
+    options = {"label_pad_token_id": -1, "pad_values": {"further": 9}}
+    tokenizer = make_tokenizer()
+    tokenizer._pad_token_type_id = 3
+    padding = quadrat.DataCollatorForTokenClassification(tokenizer, return_tensors="pt", **options)(
+        formed(batch, "list")
+    )
+    mask = padding.pop("attention_mask").bool()
+    removed = {name: tensor[mask][None].numpy() for name, tensor in padding.items()}
+    collator = quadrat.DataCollatorForTokenClassification(
+        tokenizer,
+        return_tensors=framework,
+        pad_to_multiple_of=multiple,
+        padding_free=True,
+        return_seq_idx=True,
+        return_flash_attn_kwargs=True,
+        position_ids_start=2,
+        **options,
+    )
+    features = formed(batch, form, wrapper)
+    before = frozen(features)
+    got = collator(features)
+    assert type(got) is dict
+    assert frozen(features) == before
+    total = mask.sum().item()
+    rest = -total % (multiple or 1)
+    fills = {"input_ids": 0, "token_type_ids": 3, "special_tokens_mask": 1, "further": 9, "label": -1, "labels": -1}
+    for name, array in removed.items():
+        expected = np.concatenate([array, np.full((1, rest), fills[name])], axis=1)
+        assert got[name].dtype == as_framework(framework, expected).dtype
+        assert got[name].tolist() == expected.tolist(), name
+    rows = [feature["input_ids"] for feature in batch]
+    flat = quadrat.flatten(rows, position_ids_start=2, multiple_of=multiple, return_tensors=framework)
+    assert got["position_ids"].tolist() == [flat.position_ids.tolist()]
+    assert got["seq_idx"].tolist() == [flat.seq_idx.tolist()]
+    for one in "qk":
+        assert got[f"cu_seq_lens_{one}"].tolist() == flat.cu_seqlens.tolist()
+        assert got[f"max_length_{one}"] == flat.max_length
+    made = ["position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"]
+    first = ["input_ids", *([] if label is None else [label]), *made]
+    assert list(got) == [*first, *(name for name in batch[0] if name in removed and name not in first)]
+
+
+def test_only_what_is_asked_for():
+    collator = quadrat.DataCollatorForTokenClassification(
+        make_tokenizer(), padding_free=True, return_position_ids=False
+    )
+    assert list(collator([{"input_ids": [1], "labels": [2]}])) == ["input_ids", "labels"]
+
+
+def test_padding_free_may_be_switched():
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
+    features = [{"input_ids": [5, 6], "labels": [1, 2]}, {"input_ids": [7], "labels": [3]}]
+    for _ in range(3):
+        assert collator(features)["labels"].tolist() == [[1, 2], [3, -100]]
+    collator.padding_free = True
+    assert collator(features)["labels"].tolist() == [[1, 2, 3]]
+    collator.padding_free = False
+    assert collator(features)["labels"].tolist() == [[1, 2], [3, -100]]
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "tokenizer", "changes", "said"),
+    [
+        (ValueError, {}, {}, {"labels": [1, 2]}, ["'labels'", "row 1", "length 2", "has 3"]),
+        (ValueError, {}, {}, {"token_type_ids": [1]}, ["'token_type_ids'", "row 1", "length 1", "has 3"]),
+        (ValueError, {"padding": "max_length"}, {}, {}, ["padding_free", "max_length"]),
+        (ValueError, {"pad_to_multiple_of": 8}, {"pad_token": None}, {}, ["pad token"]),
+        (ValueError, {"pad_to_multiple_of": -8}, {}, {}, ["pad_to_multiple_of", "-8"]),
+        (TypeError, {}, {}, {"labels": 3}, ["'labels'", "row 1", "a int", "one number per token"]),
+        (TypeError, {}, {}, {"input_ids": [1, None, 2]}, ["'input_ids'", "row 1", "position 1"]),
+    ],
+)
+def test_padding_free_refuses(error, options, tokenizer, changes, said):
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(**tokenizer), padding_free=True, **options)
+    with pytest.raises(error) as raised:
+        collator([GOOD, {**GOOD, **changes}])
+    assert not [words for words in said if words not in str(raised.value)], str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ([], ["at least one row"]),
+        ([{"ids": [1]}], ["'input_ids'", "['ids']"]),
+        ([{**GOOD, "other": [1, 2, 3]}], ["'other'", "pad_values"]),
+        ([GOOD, {"input_ids": [1], "labels": [1]}], ["token_type_ids", "missing", "row 1"]),
+    ],
+)
+def test_padding_free_needs_its_columns(features, said):
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), padding_free=True)
+    with pytest.raises((ValueError, KeyError)) as raised:
+        collator(features)
+    assert not [words for words in said if words not in str(raised.value).replace("\\'", "'")], str(raised.value)
+
+
+def test_labels_none():
+    """For collators that make labels of their own."""
+    plan = _flatten.Flattening("np", "none", further={"special_tokens_mask": 1}, pad_to_multiple_of=4)
+    batch = _flatten.flatten(object(), [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
+    assert {name: value.tolist() for name, value in batch.items()} == {
+        "input_ids": [[1, 2, 3, 0]],
+        "position_ids": [[0, 1, 2, 3]],
+        "special_tokens_mask": [[1, 0, 1, 1]],
+    }
