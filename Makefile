@@ -30,7 +30,8 @@ test-5: $(VENV)/.installed
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
 test-4: $(VENV4)/.installed
-	$(PYTEST) $(BIN4)/python -m pytest tests/identity tests/integration tests/test_collators.py
+	$(PYTEST) $(BIN4)/python -m pytest tests/identity tests/integration tests/test_collators.py \
+		tests/test_flattening_options.py
 
 bench: $(VENV)/.installed
 	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
@@ -56,7 +57,7 @@ sanitize: $(VENV)/.ready $(SOURCES)
 	$(PYTEST) PYTHONPATH=$(SANITIZED) PYTHONMALLOC=malloc HYPOTHESIS_PROFILE=sanitize \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(BIN)/python -m pytest tests/kernels tests/test_pad.py tests/test_ragged.py tests/identity -q
+		$(BIN)/python -m pytest tests/kernels tests/test_pad.py tests/test_flatten.py tests/test_ragged.py tests/identity -q
 
 # A wheel as users get it, built in isolation: torch is no part of the build.
 wheel: $(VENV)/.ready

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -263,3 +265,20 @@ def test_errors_say_where(features, said):
 def test_encodings_of_a_tokenizer_are_rows():
     reference, collator = both({})
     assert_identical(reference, collator, [BatchEncoding({"input_ids": [1, 2]}), BatchEncoding({"input_ids": [3]})])
+
+
+@pytest.mark.parametrize("form", sorted(ARRAYS))
+@pytest.mark.parametrize("broken", [False, True])
+def test_keeps_nothing(form, broken):
+    features = [{"input_ids": ARRAYS[form](row), "labels": ARRAYS[form](row)} for row in ([1, 2, 300], [4], [300, 5])]
+    if broken:
+        features[2]["labels"] = [1, 2**63]
+    collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True, return_flash_attn_kwargs=True)
+    rows = [row for feature in features for row in feature.values()]
+    outcome(collator, features)
+    gc.collect()
+    before = [sys.getrefcount(row) for row in rows]
+    for _ in range(50):
+        outcome(collator, features)
+    gc.collect()
+    assert [sys.getrefcount(row) for row in rows] == before
