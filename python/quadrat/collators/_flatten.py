@@ -191,8 +191,6 @@ def _require_ints(name: str, shape: ColumnShape) -> None:
 
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
     """As `flatten`, token by token in Python: for rows that the kernels do not know."""
-    if plan.framework not in ("pt", "np"):
-        raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
     tokens: list[Any] = []
     labels: list[Any] = []
     positions: list[Any] = []
@@ -205,6 +203,8 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
         if plan.position_ids:
             positions += [plan.position_ids_start + i for i in range(len(ids))]
         lengths.append(len(ids))
+    if plan.framework not in ("pt", "np"):
+        raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
     rest = -len(tokens) % (plan.pad_to_multiple_of or 1)
     batch = {MAIN: _made(plan, [tokens + [plan.input_pad] * rest], "int64")}
     if plan.labels != "none":
