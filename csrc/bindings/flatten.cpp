@@ -14,6 +14,7 @@
 #include "../kernels/seq_idx.hpp"
 #include "columns.hpp"
 #include "decode.hpp"
+#include "labels.hpp"
 #include "register.hpp"
 
 namespace quadrat {
@@ -27,6 +28,7 @@ enum class FlatAction : std::uint8_t {
     sequences,  // which row each token belongs to
     bounds,     // where the rows begin, and where the last one ends
     longest,    // the length of its longest row, an int
+    derive,     // labels from the ids that an earlier step has joined, see Labels
 };
 
 struct FlatStep {
@@ -43,7 +45,7 @@ std::vector<FlatStep> parse_flat_steps(const py::tuple& steps) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(FlatAction::longest)) {
+        if (action < 0 || action > static_cast<int>(FlatAction::derive)) {
             throw py::value_error("no action has the number " + std::to_string(action));
         }
         result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<FlatAction>(action), step[3].cast<Kind>()});
@@ -110,6 +112,19 @@ public:
             }
             case FlatAction::longest:
                 batch[step.name] = py::int_(column.max_length);
+                return {};
+            case FlatAction::derive: {
+                const Row& ids = joined_[step.index];
+                const Allocation out = flat(step, column.total, Kind::int64);
+                if (ids.data == nullptr || ids.kind != Kind::int64) {
+                    return {Code::bad_argument};
+                }
+                const py::object how = values_[step.name];
+                return how.cast<const Labels&>().write(
+                    columns_,
+                    {step.index, static_cast<std::int64_t>(column.rows.size()), size_, BatchIds::Form::flat,
+                     static_cast<std::int64_t*>(const_cast<void*>(ids.data)), static_cast<std::int64_t*>(out.data)});
+            }
         }
         return {};
     }

@@ -15,13 +15,13 @@ class Guard {
 public:
     // Mirrored in python/quadrat/collators/recall.py.
     enum class Fact : std::uint8_t {
-        type,       // type(object) is expected
-        entry,      // object[key] is expected, of a dict
-        absent,     // key is not in object, a dict
-        attribute,  // getattr(object, key) is expected
-        items,      // object, a list, holds the items of expected, a tuple
-        call,       // object() == expected
-        own,        // key is expected among the attributes of the collator that asks, which the guard must not own
+        type,        // type(object) is expected
+        entry,       // object[key] is expected, of a dict
+        absent,      // key is not in object, a dict
+        attribute,   // getattr(object, key) is expected
+        items,       // object, a list, holds the items of expected, a tuple
+        call,        // object() == expected
+        own,         // key is expected among the attributes of the collator that asks, which the guard must not own
         own_absent,  // key is not among them
     };
 

@@ -28,7 +28,7 @@ void words_of_special(std::int64_t count, std::uint8_t* special) {
 
 }  // namespace
 
-Status CausalLabels::write(const Columns&, const PaddedIds& batch) const {
+Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
     causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
     return {};
 }
@@ -53,19 +53,28 @@ MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word,
     }
 }
 
-Status MaskedLabels::write(const Columns& columns, const PaddedIds& batch) const {
+Status MaskedLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
+    const bool flat = batch.form == BatchIds::Form::flat;
+    const std::int64_t filled = flat ? columns.at(batch.column).total : batch.count();
+    std::fill(special + filled, special + batch.count(), std::uint8_t{1});
+    if (special_ < 0) {
+        special_tokens(batch.ids, filled, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+                       special);
+        return {};
+    }
+    const auto index = static_cast<std::size_t>(special_);
+    if (flat) {
+        return columns.flatten(index, special, Kind::uint8, filled);
+    }
+    return columns.pad(index, special, Kind::uint8, batch.width, batch.form == BatchIds::Form::left, py::int_(1));
+}
+
+Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto special = scratch<std::uint8_t>(count);
-    if (special_ >= 0) {
-        const py::int_ padding(1);
-        const Status status = columns.pad(static_cast<std::size_t>(special_), special.get(), Kind::uint8, batch.width,
-                                          batch.left, padding);
-        if (!status) {
-            return status;
-        }
-    } else {
-        special_tokens(batch.ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
-                       special.get());
+    Status status = mark_special(columns, batch, special.get());
+    if (!status) {
+        return status;
     }
     if (word_source_ == WordSource::none) {
         words_of_special(count, special.get());
@@ -75,22 +84,26 @@ Status MaskedLabels::write(const Columns& columns, const PaddedIds& batch) const
     std::fill_n(words.get(), count, word_none);
     const auto numbers = scratch<std::int64_t>(2 * batch.width);
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
-    const Column& tokens = columns.at(batch.column);
+    const auto classify = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
+    std::int64_t row_start = 0;
     for (std::int64_t i = 0; i < batch.rows; ++i) {
-        const std::int64_t length = tokens.lengths[static_cast<std::size_t>(i)];
-        const std::int64_t start = padded_start(i, length, batch.width, batch.left ? Side::left : Side::right);
-        Status status = read_words(rows.owners[static_cast<std::size_t>(i)].ptr(), word_source_, length, numbers.get());
+        const std::int64_t length = columns.at(batch.column).lengths[static_cast<std::size_t>(i)];
+        if (batch.form != BatchIds::Form::flat) {
+            const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
+            row_start = padded_start(i, length, batch.width, side);
+        }
+        status = read_words(rows.owners[static_cast<std::size_t>(i)].ptr(), word_source_, length, numbers.get());
         if (!status) {
             status.row = i;
             return status;
         }
-        const auto classify = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
-        classify(numbers.get(), special.get() + start, length, words.get() + start);
+        classify(numbers.get(), special.get() + row_start, length, words.get() + row_start);
+        row_start += length;
     }
     return draw(words.get(), batch);
 }
 
-Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const PaddedIds& batch) const {
+Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto words = scratch<std::uint8_t>(count);
     const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
@@ -111,7 +124,7 @@ Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offs
     return draw(words.get(), batch);
 }
 
-Status MaskedLabels::draw(const std::uint8_t* words, const PaddedIds& batch) const {
+Status MaskedLabels::draw(const std::uint8_t* words, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
     const auto hit = scratch<std::uint8_t>(count);
@@ -150,7 +163,7 @@ void register_labels(py::module_& m) {
                std::int64_t width, std::uintptr_t special, std::uintptr_t offsets) {
                 self.write(reinterpret_cast<const std::uint8_t*>(special),
                            reinterpret_cast<const std::int64_t*>(offsets),
-                           {0, rows, width, false, reinterpret_cast<std::int64_t*>(ids),
+                           {0, rows, width, BatchIds::Form::right, reinterpret_cast<std::int64_t*>(ids),
                             reinterpret_cast<std::int64_t*>(labels)});
             },
             py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("special"),

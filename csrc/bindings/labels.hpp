@@ -15,15 +15,18 @@ namespace quadrat {
 
 namespace py = pybind11;
 
-// The padded ids, [rows, width], and where the labels go. Padding lies on one side of each row.
-struct PaddedIds {
+// The ids of a batch, and where the labels go. Padded, `[rows, width]`: padding lies on one side of each row; or flat,
+// `[1, width]`: the rows one after the other, padding after the last.
+struct BatchIds {
+    enum class Form : std::uint8_t { right, left, flat };
+
     std::size_t column;  // that they come from
     std::int64_t rows, width;
-    bool left;
+    Form form;
     std::int64_t* ids;
     std::int64_t* labels;
 
-    std::int64_t count() const { return rows * width; }
+    std::int64_t count() const { return form == Form::flat ? width : rows * width; }
 };
 
 class Labels {
@@ -34,14 +37,14 @@ public:
     Labels& operator=(const Labels&) = delete;
 
     // The columns are those that the ids come from.
-    virtual Status write(const Columns& columns, const PaddedIds& batch) const = 0;
+    virtual Status write(const Columns& columns, const BatchIds& batch) const = 0;
 };
 
 // Causal language modelling: the ids, ignored where they are the padding id.
 class CausalLabels final : public Labels {
 public:
     explicit CausalLabels(std::int64_t pad_id) : pad_id_(pad_id) {}
-    Status write(const Columns& columns, const PaddedIds& batch) const override;
+    Status write(const Columns& columns, const BatchIds& batch) const override;
 
 private:
     std::int64_t pad_id_;
@@ -59,12 +62,14 @@ public:
                  const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
                  std::int64_t words, WordSource word_source);
 
-    Status write(const Columns& columns, const PaddedIds& batch) const override;
+    Status write(const Columns& columns, const BatchIds& batch) const override;
     // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const PaddedIds& batch) const;
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const;
 
 private:
-    Status draw(const std::uint8_t* words, const PaddedIds& batch) const;
+    // A byte a token: 0, or not 0 for special tokens and padding.
+    Status mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const;
+    Status draw(const std::uint8_t* words, const BatchIds& batch) const;
 
     Source source_;
     py::object generator_;

@@ -67,7 +67,7 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
                     const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
     const auto labels =
         std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.action == Action::labels; });
-    PaddedIds ids{};  // of the column that labels come from
+    BatchIds ids{};  // of the column that labels come from
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const auto& [name, index, action, kind] = steps[i];
         if (action == Action::hold) {
@@ -105,7 +105,8 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
         }
         if (labels != steps.end() && index == labels->index && kind == Kind::int64 &&
             (action == Action::pad || action == Action::stack)) {
-            ids = {index, count(index), extent, batch_shape.left, static_cast<std::int64_t*>(out.data), nullptr};
+            const auto form = batch_shape.left ? BatchIds::Form::left : BatchIds::Form::right;
+            ids = {index, count(index), extent, form, static_cast<std::int64_t*>(out.data), nullptr};
         }
         (*batch)[name] = std::move(out.array);
     }

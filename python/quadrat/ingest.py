@@ -64,7 +64,7 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
 PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
 
 # What a step of `_core.flatten_batch` does, as in csrc/bindings/flatten.cpp.
-JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST = range(6)
+JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST, DERIVE = range(7)
 
 
 def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _core.Columns] | None:

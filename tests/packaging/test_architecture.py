@@ -158,10 +158,10 @@ def test_forms_actions_and_codes_are_the_same_in_python():
     assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER"}
     actions = {name.upper(): value for name, value in enum(columns, "Action").items()}
     assert actions == {name: getattr(ingest, name) for name in actions}
-    assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD"}
+    assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD", "LABELS"}
     flat = {name.upper(): value for name, value in enum(columns.with_name("flatten.cpp"), "FlatAction").items()}
     assert flat == {name: getattr(ingest, name) for name in flat}
-    assert flat.keys() == {"JOIN", "SHIFT", "POSITIONS", "SEQUENCES", "BOUNDS", "LONGEST"}
+    assert flat.keys() == {"JOIN", "SHIFT", "POSITIONS", "SEQUENCES", "BOUNDS", "LONGEST", "DERIVE"}
     codes = enum(KERNELS / "status.hpp", "Code")
     assert (codes["out_of_range"], codes["wrong_type"]) == (ingest.OUT_OF_RANGE, ingest.WRONG_TYPE)
     assert len({ingest.explain((code, 3, 7)) for code in codes.values()}) == len(codes)

@@ -105,13 +105,15 @@ def seed_everything(seed: int) -> None:
 
 
 def make_pair(
-    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling"
-) -> tuple[Any, Any]:
+    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling", *, twins: bool = True
+) -> Any:
+    """(the reference's collator, quadrat's), or quadrat's alone."""
     options = dict(options)
     options["mask_replace_prob"], options["random_replace_prob"] = options.pop("replacement", (0.8, 0.1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return getattr(transformers, name)(tokenizer, **options), getattr(quadrat, name)(tokenizer, **options)
+        ours = getattr(quadrat, name)(tokenizer, **options)
+        return (getattr(transformers, name)(tokenizer, **options), ours) if twins else ours
 
 
 def state_of(generator: Any) -> str:

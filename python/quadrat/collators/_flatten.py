@@ -14,11 +14,13 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._memory import BOOL, INT32, INT64, Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
+from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import further_kind
 from quadrat.ingest import (
     ARRAY,
     BOUNDS,
+    DERIVE,
     INTS,
     JOIN,
     LIST,
@@ -49,6 +51,7 @@ class Flattening(NamedTuple):
         seq_idx: which row each token belongs to.
         flash_attn_kwargs: where the rows begin, and the longest one's length, each twice.
         further: more columns with one number per token, and what pads each.
+        labelling: with labels "none": how `labels` are made from the joined ids, by the columns in `omits` as well.
         pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
             `input_pad`, position_ids by counting on, seq_idx with -1.
     """
@@ -65,11 +68,13 @@ class Flattening(NamedTuple):
     position_ids_start: Any = 0
     input_pad: Any = 0
     label_pad: Any = -100
+    labelling: Labelling | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
-        return MAIN, *(() if self.label is None else (self.label,)), *self.further
+        looked_at = () if self.labelling is None else self.labelling.omits
+        return MAIN, *(() if self.label is None else (self.label,)), *self.further, *looked_at
 
 
 def flatten(collator: Any, features: Any, plan: Flattening) -> dict[str, Any]:
@@ -119,6 +124,8 @@ def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
             plan.flash_attn_kwargs,
             plan.pad_to_multiple_of is not None,
             tuple((name, type(value)) for name, value in plan.further.items()),
+            () if plan.labelling is None else plan.labelling.omits,
+            plan.labelling is not None,
         )
     )
     if plan.framework == "pt":
@@ -127,11 +134,15 @@ def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
         except NotOnCpu as error:
             raise HandOver(str(error)) from error
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
+    if plan.labelling is not None:
+        values["labels"] = plan.labelling.make(plan.names)
     batch = _core.flatten_batch(
         columns, steps, values, shared, plan.framework == "pt", plan.pad_to_multiple_of or 1, plan.separator_id, start
     )
     if isinstance(batch, tuple):
-        step, code, _, _ = batch
+        step, code, row, position = batch
+        if steps[step][2] == DERIVE:
+            refuse_words(plan.names, (code, row, position))
         raise HandOver(f"'{steps[step][0]}': {explain((code, -1, -1))}")
     return batch
 
@@ -149,6 +160,8 @@ class _Situation(NamedTuple):
     flash_attn_kwargs: bool
     padded: bool
     further: tuple[tuple[str, type], ...]  # column and type of what pads it
+    omits: tuple[str, ...]  # columns that are looked at, and do not come out
+    derives: bool  # labels made from the joined ids
 
 
 @functools.lru_cache(maxsize=1024)
@@ -167,6 +180,8 @@ def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
     if situation.labels != "none":
         action = SHIFT if situation.labels == "shifted" else JOIN
         steps.append((situation.label or "labels", 0 if situation.label is None else 1, action, INT64))
+    elif situation.derives:
+        steps.append(("labels", 0, DERIVE, INT64))
     if situation.position_ids:
         steps.append(("position_ids", 0, POSITIONS, INT64))
     if situation.seq_idx:
@@ -175,11 +190,14 @@ def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
         steps += [(f"cu_seq_lens_{one}", 0, BOUNDS, INT32) for one in "qk"]
         steps += [(f"max_length_{one}", 0, LONGEST, INT64) for one in "qk"]
     first = 1 if situation.label is None else 2
-    for index, ((name, value_type), shape) in enumerate(zip(situation.further, others, strict=True), first):
+    for index, ((name, value_type), shape) in enumerate(zip(situation.further, others, strict=False), first):
         kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
         if kind is None or not shape.aligned:
             raise HandOver(f"column '{name}' is not made of rows of numbers as long as the tokens")
         steps.append((name, index, JOIN, kind))
+    for name, shape in zip(situation.omits, others[len(situation.further) :], strict=True):
+        if name == "special_tokens_mask" and not shape.aligned:
+            raise HandOver(f"column '{name}' is not made of rows of numbers as long as the tokens")
     return tuple(steps)
 
 

@@ -7,7 +7,7 @@ and the outputs. The decision in between depends on a short signature only, so i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from transformers import BatchEncoding
@@ -15,9 +15,10 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
 from quadrat.collators import recall
+from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import HandOver
 from quadrat.collators.further import further_kind
-from quadrat.collators.recall import Fact, PadOptions, remember
+from quadrat.collators.recall import PadOptions, remember
 from quadrat.ingest import (
     HOLD,
     INTS,
@@ -65,15 +66,6 @@ class Decision(NamedTuple):
     steps: tuple[tuple[str, int, int, int], ...]
     held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
     refusal: str | None
-
-
-class Labelling(NamedTuple):
-    """Labels that come from the padded ids, and how to tell that a recipe for them still holds."""
-
-    # Column names -> a `_core.Labels`, or the number that fills the gaps of a copy of the ids.
-    make: Callable[[tuple[str, ...]], Any]
-    omits: tuple[str, ...]
-    facts: Callable[[], tuple[Fact, ...] | None]
 
 
 _decisions: dict[Situation, Decision] = {}
@@ -340,11 +332,8 @@ def _refuse(
         raise ValueError(
             f"pad_values: column '{name}' padded with {pad_values[name]!r}: {explain((code, row, position))}"
         )
-    if decision.steps[step][2] == LABELS and "word_ids" in omits:  # the reference knows nothing of them
-        raise ValueError(
-            f"column 'word_ids': {explain((code, row, position))}; each row needs one int, or None, for each of its "
-            "tokens, as BatchEncoding.word_ids() gives them"
-        )
+    if decision.steps[step][2] == LABELS:
+        refuse_words(omits, (code, row, position))
     raise HandOver(f"column '{name}': {explain((code, -1, -1))}")
 
 

@@ -10,7 +10,10 @@ import transformers
 
 from quadrat._memory import Framework
 from quadrat.collators import _masking as masking
-from quadrat.collators._pad import Labelling, pad_features
+from quadrat.collators._flatten import flatten, flatten_features
+from quadrat.collators._labelling import Labelling
+from quadrat.collators._pad import pad_features
+from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
@@ -38,12 +41,28 @@ class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForL
             token, as the reference does; or "length", just the padding, so that an end-of-sequence token that serves as
             padding token stays in the labels.
 
+        padding_free: opt-in: no padding, the rows one after the other, for attention that is told where they begin. A
+            dict of `input_ids` and `labels`, `[1, total]` int64: masked as a batch of one row, or, for causal language
+            modelling, the ids with -100 for the first token of each row; what the next options ask for; then the other
+            columns the tokenizer pads and those of `pad_values`, `[1, total]`; no attention mask. With
+            `pad_to_multiple_of`, `total` is rounded up, as in `DataCollatorWithFlattening`.
+        return_position_ids: with `padding_free`: `position_ids`, `[1, total]` int64, where in its row a token stands.
+        return_flash_attn_kwargs: with `padding_free`: `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32, and the
+            ints `max_length_q` and `max_length_k`.
+        return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
+        position_ids_start: with `padding_free`: the position of the first token of each row.
+
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
     """
 
     pad_values: Mapping[str, Any] | None = None
     mask_padding: Literal["token", "length"] = "token"
+    padding_free: bool = False
+    return_position_ids: bool = True
+    return_flash_attn_kwargs: bool = False
+    return_seq_idx: bool = False
+    position_ids_start: int = 0
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
@@ -85,6 +104,8 @@ class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForL
     def _call(self, examples: Any, framework: Framework, reference: Any) -> Any:
         if self.seed is not None and self.generator is None and (self.seed or masking.zero_is_a_seed()):
             self.create_rng()
+        if self.padding_free:
+            return self._flatten(examples, framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
         if run is not None:
             batch = run(self, examples)
@@ -121,6 +142,30 @@ class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForL
         if self._masks_apart(framework, ()):
             return self._mask_apart(stack_rows(self.tokenizer, rows, framework, multiple), framework)
         return stack_rows(self.tokenizer, rows, framework, multiple, self._labels)
+
+    def _flatten(self, examples: Any, framework: Framework) -> dict[str, Any]:
+        if isinstance(examples, (list, tuple)) and examples and not isinstance(examples[0], Mapping):
+            examples = [{"input_ids": row} for row in examples]
+        first = examples[0] if isinstance(examples, (list, tuple)) and examples else ()
+        words = [name for name in ("word_ids", "offset_mapping") if name in first]
+        omits = (*(["special_tokens_mask"] if "special_tokens_mask" in first else []), *words)
+        labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: None)
+        labels: Literal["none", "shifted"] = "none" if self.mlm else "shifted"
+        plan = padding_free_plan(self, examples, framework, labels=labels, labelling=labelling)
+        if not self.mlm:
+            batch = flatten(self, examples, plan._replace(labelling=None))
+            if self.mask_padding == "token" and self.tokenizer.pad_token_id is not None:
+                batch["labels"][batch["labels"] == self.tokenizer.pad_token_id] = -100
+            return batch
+        try:
+            if self._masks_apart(framework, tuple(first)):
+                raise HandOver("masking is left to the collator's methods")
+            return flatten_features(examples, plan)
+        except HandOver as reason:
+            if self.whole_word_mask:
+                raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
+        batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
+        return {"input_ids": None, "labels": None, **self._mask_apart(batch, framework)}
 
     def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:
         if self.mlm:

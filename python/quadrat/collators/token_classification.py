@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import transformers
 
 from quadrat._memory import Framework
-from quadrat.collators._flatten import Flattening, check_pad_to_multiple_of, flatten
+from quadrat.collators._flatten import flatten
 from quadrat.collators._pad import pad_features
+from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
@@ -94,38 +95,16 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
         return as_encoding(pad_features(self, features, framework, options, label=(label, self.label_pad_token_id)))
 
     def _flatten(self, features: Any, framework: Framework) -> dict[str, Any]:
-        check_pad_values(self)
-        check_pad_to_multiple_of(self.pad_to_multiple_of)
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
-        if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
-            raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
-        first = features[0]
+        first = features[0] if isinstance(features, (list, tuple)) and features else ()
         label = next((name for name in ("label", "labels") if name in first), None)
-        tokenizer, main = self.tokenizer, "input_ids"
-        if self.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:
-            raise ValueError("pad_to_multiple_of needs a pad token: set tokenizer.pad_token")
-        pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(self.pad_values or {})}
-        further = {name: pads[name] for name in first if name in pads and name != label}
-        unknown = [name for name in first if name not in (main, label, "attention_mask", *further)]
-        if main not in first:
-            raise ValueError(f"padding_free joins '{main}', which is missing; the features have {list(first)}")
-        if unknown:
-            raise ValueError(
-                f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
-                f"pad_values={{'{unknown[0]}': value}}"
-            )
-        plan = Flattening(
+        plan = padding_free_plan(
+            self,
+            features,
             framework,
-            "none" if label is None else "as they are",
-            label,
-            bool(self.return_position_ids),
-            bool(self.return_seq_idx),
-            bool(self.return_flash_attn_kwargs),
-            further,
-            self.pad_to_multiple_of,
-            position_ids_start=self.position_ids_start,
-            input_pad=tokenizer.pad_token_id or 0,
+            labels="none" if label is None else "as they are",
+            label=label,
             label_pad=self.label_pad_token_id,
         )
         return flatten(self, features, plan)
