@@ -111,4 +111,10 @@ public:
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns);
 
+// The same from features whose values are lists or tuples of rows, one per choice: columns of the first `choices` rows
+// of each feature, feature by feature. The values of the column `plain` (None: there is none) are taken as they are.
+// false when a feature has other names too or is neither a dict nor a wrapper, or a value has not that many rows.
+bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+                    const Interop& interop, Columns* columns);
+
 }  // namespace quadrat

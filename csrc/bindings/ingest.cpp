@@ -225,6 +225,34 @@ private:
     std::vector<py::object> rows_;
 };
 
+void add_value(py::object value, const Interop& interop, Column* column) {
+    Row row;
+    const std::uint32_t form = view(value.ptr(), interop, &row);
+    column->add(std::move(value), row, form);
+}
+
+// The first `choices` rows of a list or tuple of rows; false when there are fewer.
+bool add_choices(PyObject* value, Py_ssize_t choices, const Interop& interop, Column* column) {
+    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < choices; ++i) {
+        py::object row = item_of(value, i);
+        if (!row) {
+            return false;
+        }
+        add_value(std::move(row), interop, column);
+    }
+    return true;
+}
+
+bool is_dict_of_size(py::object feature, std::size_t size, const Interop& interop) {
+    if (feature && interop.is_wrapper(feature.ptr())) {
+        feature = feature.attr("data");
+    }
+    return feature && PyDict_CheckExact(feature.ptr()) && static_cast<std::size_t>(PyDict_Size(feature.ptr())) == size;
+}
+
 // The keys of the first feature, or null when it is no dict and so no keys were given.
 py::object first_keys(const py::object& features, const Interop& interop) {
     py::object first = item_of(features.ptr(), 0);
@@ -250,9 +278,7 @@ void Columns::add_values(const py::object& values, const Interop& interop) {
         if (!object) {
             throw py::value_error("the list of rows changed while it was read");
         }
-        Row row;
-        const std::uint32_t form = view(object.ptr(), interop, &row);
-        column.add(std::move(object), row, form);
+        add_value(std::move(object), interop, &column);
     }
     columns.push_back(std::move(column));
 }
@@ -303,9 +329,41 @@ bool collect_columns(const py::object& features, const py::object& names, const 
             return false;
         }
         for (std::size_t at = 0; at < values.size(); ++at) {
-            Row row;
-            const std::uint32_t form = view(values[at].ptr(), interop, &row);
-            columns->columns[at % width].add(std::move(values[at]), row, form);
+            add_value(std::move(values[at]), interop, &columns->columns[at % width]);
+        }
+    }
+    return true;
+}
+
+bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+                    const Interop& interop, Columns* columns) {
+    if ((!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) || choices < 1) {
+        return false;
+    }
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        if (!is_dict_of_size(item_of(features.ptr(), i), names.size(), interop)) {
+            return false;
+        }
+    }
+    std::vector<bool> nested;
+    for (const py::handle name : names) {
+        nested.push_back(plain.is_none() || !name.equal(plain));
+        columns->columns.emplace_back(nested.back() ? count * choices : count);
+    }
+    Walk walk(features, interop);
+    std::vector<py::object> values;
+    for (Py_ssize_t first = 0; first < count; first += Walk::block) {
+        if (!walk.gather(first, std::min(Walk::block, count - first), names, &values)) {
+            return false;
+        }
+        for (std::size_t at = 0; at < values.size(); ++at) {
+            Column& column = columns->columns[at % names.size()];
+            if (!nested[at % names.size()]) {
+                add_value(std::move(values[at]), interop, &column);
+            } else if (!add_choices(values[at].ptr(), choices, interop, &column)) {
+                return false;
+            }
         }
     }
     return true;

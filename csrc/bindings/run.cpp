@@ -177,6 +177,17 @@ void register_columns(py::module_& m) {
             return py::make_tuple(keys, std::move(columns));
         },
         py::arg("features"), py::arg("names"), py::arg("interop"));
+    m.def(
+        "collect_nested",
+        [](const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+           const Interop& interop) -> py::object {
+            auto columns = std::make_unique<Columns>();
+            if (!collect_nested(features, names, plain, choices, interop, columns.get())) {
+                return py::none();
+            }
+            return py::cast(std::move(columns));
+        },
+        py::arg("features"), py::arg("names"), py::arg("plain"), py::arg("choices"), py::arg("interop"));
 }
 
 }  // namespace quadrat

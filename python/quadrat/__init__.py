@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
+    from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
     from quadrat.collators.padding import DataCollatorWithPadding
+    from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
     from quadrat.ops.flatten import flatten
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DataCollatorForLanguageModeling",
+    "DataCollatorForMultipleChoice",
+    "DataCollatorForSeq2Seq",
     "DataCollatorForTokenClassification",
     "DataCollatorWithFlattening",
     "DataCollatorWithPadding",
@@ -41,6 +45,8 @@ __all__ = [
 
 _HOMES = {
     "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
+    "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
+    "DataCollatorForSeq2Seq": "quadrat.collators.seq2seq",
     "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
     "DataCollatorWithFlattening": "quadrat.collators.flattening",
     "DataCollatorWithPadding": "quadrat.collators.padding",

@@ -78,6 +78,21 @@ def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _co
     return collected
 
 
+def collect_nested(
+    features: Sequence[Mapping[str, Any]], plain: str | None, choices: int
+) -> tuple[tuple[str, ...], _core.Columns] | None:
+    """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
+
+    The column `plain` has one value per feature. None when the features are no list or tuple of dicts or
+    `BatchEncoding`s with the same keys, or a value is no list or tuple of that many rows.
+    """
+    if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+        return None
+    names = tuple(features[0].keys())
+    columns = _core.collect_nested(features, names, plain, choices, interop())
+    return None if columns is None else (names, columns)
+
+
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
     """The kind that rows of these kinds become when converted through Python numbers, as the reference does: any
     integers int64, floats `float_kind`, bools bool; None for mixtures and for no numbers at all.

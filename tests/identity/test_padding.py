@@ -14,7 +14,7 @@ OPTIONS = st.fixed_dictionaries(
     {
         "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
         "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None, None, 1, 4, 8]),
+        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
         "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None]),
     }
 )

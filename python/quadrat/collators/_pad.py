@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
 
+from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
 from quadrat.collators import recall
 from quadrat.collators._labelling import Labelling, refuse_words
@@ -43,6 +44,15 @@ from quadrat.ingest import (
 )
 
 
+class LabelColumn(NamedTuple):
+    """The column of labels: set aside, made int64, last in the batch."""
+
+    name: str | None  # None: there is none, and the output is None
+    output: str
+    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS, HOLD: None
+    lists: bool = False  # after a list only lists may follow
+
+
 class Situation(NamedTuple):
     """All that the decision about a batch depends on."""
 
@@ -53,7 +63,7 @@ class Situation(NamedTuple):
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     framework: Framework
     float_kind: int | None  # of Python floats
-    label: str | None  # the column of token labels, padded after the tokenizer's columns
+    label: LabelColumn | None
     further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
@@ -78,7 +88,7 @@ def pad_features(
     framework: Framework,
     options: PadOptions,
     *,
-    label: tuple[str, Any] | None = None,
+    label: tuple[LabelColumn, Any] | None = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
     remembers: bool = True,
@@ -90,7 +100,7 @@ def pad_features(
         features: one mapping per row.
         framework: of the result.
         options: what the tokenizer is asked to do.
-        label: a column to set aside, pad with the value given to the width of the batch as int64, and put last.
+        label: the column of labels, and what fills its gaps.
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
         remembers: whether batches like this one may take a recipe from now on; not where more is done to them after.
@@ -99,16 +109,46 @@ def pad_features(
         HandOver: when the result cannot be proven to be the reference's.
         ValueError: for a column of `pad_values` that does not pad.
     """
-    tokenizer, pad_values = collator.tokenizer, collator.pad_values
-    _check_tokenizer(tokenizer)
+    check_tokenizer(collator.tokenizer)
+    collected = collect(features)
+    if collected is None:
+        raise HandOver("features are not a list of mappings with the same keys")
+    return pad_columns(
+        collator,
+        features,
+        collected,
+        framework,
+        options,
+        label=label,
+        renames=renames,
+        labelling=labelling,
+        remembers=remembers,
+    )
+
+
+def pad_columns(
+    collator: Any,
+    features: Any,
+    collected: tuple[tuple[str, ...], _core.Columns],
+    framework: Framework,
+    options: PadOptions,
+    *,
+    label: tuple[LabelColumn, Any] | None = None,
+    renames: tuple[str, ...] = (),
+    labelling: Labelling | None = None,
+    remembers: bool = True,
+) -> dict[str, Any]:
+    """`pad_features` for names and columns already there.
+
+    features: the mappings that hold these rows, or None; columns that the kernels do not know are handed over then.
+    """
+    names, columns = collected
+    column, label_value = (None, None) if label is None else label
+    tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     side = tokenizer.padding_side
     left = side == "left"
     if not left and side != "right":
         raise HandOver("unknown padding_side")
-    collected = collect(features)
-    if collected is None:
-        raise HandOver("features are not a list of mappings with the same keys")
-    names, columns = collected
     inputs = tokenizer.model_input_names
     main = inputs[0]
     if main not in names:
@@ -124,7 +164,7 @@ def pad_features(
         "attention_mask" in inputs,
         framework,
         default_float_kind(framework),
-        None if label is None else label[0],
+        column,
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
         () if labelling is None else tuple(name for name in labelling.omits if name in names),
@@ -138,15 +178,19 @@ def pad_features(
     if framework == "pt":
         check_device()
     values = _fills(tokenizer, names, main, pads)
-    if label is not None:
-        values[label[0]] = label[1] if type(label[1]) is int else None
     if pad_values is not None:
         values.update(pad_values)
+    if column is not None:
+        values[column.output] = label_value if type(label_value) is int else None
+        if column.action == PAD_OWN and not pads and options.pad_to_multiple_of is not None:
+            raise HandOver("the labels are padded where the tokens are not")
     if made is not None:
         values["labels"] = made
+    if decision.held and features is None:
+        raise HandOver(f"columns {list(decision.held.values())} are not ones the kernels know")
     held = {  # before the steps: what they draw must be kept
-        name: _reference_column(column, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
-        for name, column in decision.held.items()
+        name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+        for name, source in decision.held.items()
     }
     multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
     shared = interop()
@@ -160,7 +204,7 @@ def pad_features(
     return batch
 
 
-def _check_tokenizer(tokenizer: Any) -> None:
+def check_tokenizer(tokenizer: Any) -> None:
     cls = type(tokenizer)
     if (
         getattr(cls, "pad", None) is not recall.PAD
@@ -183,6 +227,8 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
     """Whether the reference pads, and to which length in tokens."""
     padding, max_length, multiple = options
     width: Any = longest
+    if multiple is not None and (type(multiple) is not int or multiple <= 0):
+        raise HandOver("pad_to_multiple_of is no positive int")
     if max_length is not None or not (padding is True or padding == "longest"):
         try:  # warns, and fails, just as the reference does
             strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
@@ -190,14 +236,14 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
             )
         except Exception as error:
             raise HandOver("the padding options are refused") from error
+        if type(limit) is not int and limit is not None:
+            raise HandOver("max_length is no int")
         if strategy == "do_not_pad":
             return False, longest
         width = longest if strategy == "longest" else limit
     if multiple is not None:
-        if type(multiple) is not int or multiple <= 0 or type(width) is not int:
-            raise HandOver("pad_to_multiple_of is no positive int")
         width = -(-width // multiple) * multiple
-    if type(width) is not int or width < longest:
+    if width < longest:
         raise HandOver("max_length is below the longest row")
     return True, width
 
@@ -238,10 +284,10 @@ def _decide(situation: Situation) -> Decision:
         raise HandOver(f"column '{situation.main}' is the one to pad by")
     if not situation.pads and not equal:
         raise HandOver("rows of different lengths without padding")
-    further = dict(situation.further)
+    further, label = dict(situation.further), situation.label
     steps: list[tuple[str, int, int, int]] = []
     for index, (name, shape) in enumerate(zip(situation.names, shapes, strict=True)):
-        if name == situation.label:
+        if label is not None and name == label.name:
             continue
         if name in further:
             steps.append((name, index, *_further(name, shape, further[name], situation)))
@@ -252,19 +298,29 @@ def _decide(situation: Situation) -> Decision:
             steps.append((name, index, *_stacked(name, shape, arrays, situation)))
     if situation.makes_mask and "attention_mask" not in situation.names:
         steps.append(("attention_mask", main, MASK, INT64))
-    if situation.label is not None:
-        steps.append(_label_step(situation, shapes))
     if situation.derives:
         steps.append(_derived_step(situation, steps))
-    return _renamed([step for step in steps if step[0] not in situation.omits], situation)
+    decision = _renamed([step for step in steps if step[0] not in situation.omits], situation)
+    if label is None:
+        return decision
+    return decision._replace(steps=(*decision.steps, _label_step(label, situation.names, shapes)))
 
 
-def _label_step(situation: Situation, shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
-    index = situation.names.index(str(situation.label))
+def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
+    if label.name is None:
+        return label.output, 0, HOLD, 0
+    index = names.index(label.name)
     shape = shapes[index]
-    if shape.forms & ~ROWS or not shape.kinds or shape.kinds & ~INTS:
-        raise HandOver(f"column '{situation.label}' is not made of rows of ints")
-    return str(situation.label), index, PAD, INT64
+    if label.action == NUMBERS:
+        if shape.forms != NUMBER or shape.kinds != PYTHON_INTS:
+            raise HandOver(f"column '{label.name}' is not made of ints")
+        return label.output, index, NUMBERS, INT64
+    known = LIST if label.lists and shape.first_form == LIST else ROWS
+    if shape.forms & ~known or not shape.kinds or shape.kinds & ~INTS:
+        raise HandOver(f"column '{label.name}' is not made of rows of ints")
+    if label.action == STACK and (shape.forms != LIST or not shape.equal):
+        raise HandOver(f"column '{label.name}' is not made of lists of one length")
+    return label.output, index, label.action, INT64
 
 
 def _derived_step(situation: Situation, steps: list[tuple[str, int, int, int]]) -> tuple[str, int, int, int]:

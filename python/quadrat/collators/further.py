@@ -18,7 +18,7 @@ def check_pad_values(collator: Any) -> None:
 
     Raises:
         TypeError: when `pad_values` is no mapping.
-        ValueError: when it names a column the tokenizer pads.
+        ValueError: when it names a column the tokenizer pads, or labels that the collator pads.
     """
     if collator.pad_values is None:
         return
@@ -29,6 +29,9 @@ def check_pad_values(collator: Any) -> None:
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
         )
+    taken = {"label", "labels"} & set(collator.pad_values) if hasattr(collator, "label_pad_token_id") else set()
+    if taken:
+        raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
 
 def pad_further_columns(

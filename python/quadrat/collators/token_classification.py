@@ -10,11 +10,12 @@ import transformers
 
 from quadrat._memory import Framework
 from quadrat.collators._flatten import flatten
-from quadrat.collators._pad import pad_features
+from quadrat.collators._pad import LabelColumn, pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.ingest import PAD
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
 _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
@@ -92,7 +93,8 @@ class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorF
             raise HandOver("the length of the labels is that of 'input_ids'")
         if framework == "np" and not _NUMPY_LIKE_TORCH:
             raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
-        return as_encoding(pad_features(self, features, framework, options, label=(label, self.label_pad_token_id)))
+        column = LabelColumn(label, label, PAD)
+        return as_encoding(pad_features(self, features, framework, options, label=(column, self.label_pad_token_id)))
 
     def _flatten(self, features: Any, framework: Framework) -> dict[str, Any]:
         if self.padding == "max_length":

@@ -1,0 +1,84 @@
+"""`DataCollatorForMultipleChoice`: padding of all choices of all examples to one length."""
+
+from __future__ import annotations
+
+import copy
+from collections import UserDict
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import transformers
+
+from quadrat.collators._pad import LabelColumn, check_tokenizer, pad_columns
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.recall import PadOptions, Remembering
+from quadrat.ingest import NUMBERS, collect_nested
+
+# 4.x takes the labels out of the features it is given, and warns once about padding with a fast tokenizer.
+_BEFORE_5 = int(transformers.__version__.split(".")[0]) < 5
+_WARNING = "Asking-to-pad-a-fast-tokenizer"
+
+
+@dataclass
+class DataCollatorForMultipleChoice(Remembering, transformers.DataCollatorForMultipleChoice):
+    """Pads the choices of every example to one length; a drop-in for the transformers class.
+
+    Arguments and results are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one
+    row per choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right one.
+    The result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`,
+    int64. Features are left as they are; transformers 4.x takes the labels out of them.
+
+    Raises:
+        ValueError, TypeError, KeyError, IndexError, ...: what the reference raises, naming column, example, choice and
+            lengths as well.
+    """
+
+    def torch_call(self, examples: Any) -> Any:
+        """Collate `examples` into torch tensors."""
+        try:
+            return self._decide(examples)
+        except HandOver as reason:
+            why = str(reason)
+        call = super().torch_call
+        return hand_over(self, why, lambda batch: call(_spared(batch)), examples)
+
+    def _decide(self, examples: Any) -> dict[str, Any]:
+        if not isinstance(examples, (list, tuple)) or not examples or not isinstance(examples[0], Mapping):
+            raise HandOver("features are not a list of mappings with the same keys")
+        tokenizer, first = self.tokenizer, examples[0]
+        check_tokenizer(tokenizer)
+        if _BEFORE_5 and type(tokenizer).__name__.endswith("Fast") and not tokenizer.deprecation_warnings.get(_WARNING):
+            raise HandOver("transformers 4.x warns about padding with a fast tokenizer first")
+        label = "label" if "label" in first else "labels"
+        if label not in first or (label == "label" and "labels" in first):
+            raise HandOver("one of 'label' and 'labels' must be there")
+        rows = first.get("input_ids")
+        if not isinstance(rows, (list, tuple)):
+            raise HandOver("column 'input_ids' is not made of lists of choices")
+        choices = len(rows)
+        collected = collect_nested(examples, label, choices)
+        if collected is None:
+            raise HandOver("examples differ in their keys or in their number of choices")
+        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
+        column = LabelColumn(label, "labels", NUMBERS)
+        batch = pad_columns(self, None, collected, "pt", options, label=(column, None), remembers=False)
+        labels = batch.pop("labels")
+        return {
+            **{name: rows.view(len(examples), choices, -1) for name, rows in batch.items()},
+            "labels": labels,
+        }
+
+
+def _spared(examples: Any) -> Any:
+    """What the reference may take the labels out of."""
+    if not _BEFORE_5 or not isinstance(examples, (list, tuple)):
+        return examples
+    return [
+        copy.copy(example)
+        if isinstance(example, (dict, UserDict))
+        else copy.deepcopy(example)
+        if isinstance(example, MutableMapping)
+        else example
+        for example in examples
+    ]

@@ -1,0 +1,111 @@
+"""`DataCollatorForSeq2Seq`: padding of source tokens and of target tokens, each to their own longest row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import transformers
+
+from quadrat._memory import Framework
+from quadrat.collators._pad import LabelColumn, pad_features
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.further import check_pad_values, pad_further_columns
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
+
+# The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
+_EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
+
+
+@dataclass
+class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
+    """Pads features, and their labels to the longest row of labels; a drop-in for the transformers class.
+
+    Arguments and results are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per
+    column, `[rows, width]` for the columns the tokenizer pads; then `labels`, `[rows, label width]`, int64, padded with
+    `label_pad_token_id`, or None where the features have neither `label` nor `labels`; then `decoder_input_ids` where
+    `model` makes them.
+
+    Args:
+        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
+            `DataCollatorWithPadding`.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+    """
+
+    pad_values: Mapping[str, Any] | None = None
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+        """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        framework = self.return_tensors if return_tensors is None else return_tensors
+        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np" if framework == "np" else "")
+        if run is not None:
+            batch = run(self, features)
+            if batch is not None:
+                return self._with_decoder_input_ids(batch)
+        check_pad_values(self)
+        try:
+            if framework not in ("pt", "np"):
+                raise HandOver(f"return_tensors={framework!r}")
+            batch = self._decide(features, "pt" if framework == "pt" else "np")
+        except HandOver as reason:
+            why = str(reason)
+        else:
+            return self._with_decoder_input_ids(batch)
+        call = super().__call__
+
+        def reference(rows: Any) -> Any:
+            return call(rows, return_tensors)
+
+        if self.pad_values:
+            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
+        return hand_over(self, why, reference, features)
+
+    def _decide(self, features: Any, framework: Framework) -> Any:
+        if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+            raise HandOver("features are not a list of mappings with the same keys")
+        first = features[0]
+        name = "label" if "label" in first else "labels"
+        if name == "label" and "labels" in first:
+            raise HandOver("both 'label' and 'labels' are there")
+        if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
+            raise HandOver("label_pad_token_id is beyond the ints that floats hold")
+        if name in first and first[name] is None:
+            features = _without(features, name)
+        column = LabelColumn(None, "labels", HOLD, lists=True)
+        if name in features[0]:
+            column = LabelColumn(name, "labels", self._label_action(), lists=True)
+        options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
+        return as_encoding(pad_features(self, features, framework, options, label=(column, self.label_pad_token_id)))
+
+    def _label_action(self) -> int:
+        if self.padding is False or self.padding == "do_not_pad":
+            return STACK
+        return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
+
+    def _with_decoder_input_ids(self, batch: Any) -> Any:
+        labels = batch.data["labels"]
+        if (
+            labels is not None
+            and self.model is not None
+            and hasattr(self.model, "prepare_decoder_input_ids_from_labels")
+        ):
+            batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
+        return batch
+
+
+def _without(features: Any, name: str) -> list[dict[str, Any]]:
+    """The features without a column that is None in every row."""
+    try:
+        labels = [feature[name] for feature in features]
+        rest = [{key: value for key, value in feature.items() if key != name} for feature in features]
+    except Exception as error:
+        raise HandOver(f"column '{name}' is not in every row") from error
+    if any(label is not None for label in labels):
+        raise HandOver(f"column '{name}' is None in some rows")
+    return rest
