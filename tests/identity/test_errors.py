@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import sys
 from typing import Any
@@ -75,6 +76,83 @@ def test_labels_longer_than_the_tokens():
         quadrat.DataCollatorForTokenClassification(tokenizer),
         [GOOD, {**SHORT, "labels": [1] * 9}],
         ["labels", "row 1", "9 labels", "2 tokens"],
+    )
+
+
+TARGETS = {**GOOD, "labels": [1, 2]}
+FEW = {"input_ids": [[5], [6, 7]], "attention_mask": [[1], [1, 1]], "label": 1}
+
+
+def target(**columns: Any) -> list[dict[str, Any]]:
+    return [TARGETS, {**SHORT, "labels": [1, 2, 3, 4], **columns}]
+
+
+# name -> (features, collator options, what the message must say)
+SEQ2SEQ_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
+    "None in a row": (target(input_ids=[5, None]), {}, ["input_ids", "row 1", "position 1", "None"]),
+    "str among labels": (target(labels=[5, "x"]), {}, ["labels", "row 1", "position 1", "'x'"]),
+    "some labels None": (target(labels=None), {}, ["labels", "row 1", "None"]),
+    "labels missing": ([TARGETS, SHORT | {"other": 1}], {}, ["labels", "missing", "row 1"]),
+    "array after a list": (target(labels=np.array([5, 6, 7])), {}, ["labels", "row 1", "ndarray", "row 0 is a list"]),
+    "a number per row": (target(labels=3), {}, ["labels", "row 1", "int", "token ids"]),
+    "labels beyond max_length": (
+        target(), {"padding": "max_length", "max_length": 3}, ["labels", "row 1", "4 labels", "max_length=3"]
+    ),
+    "tokens beyond max_length": (
+        target(), {"padding": "max_length", "max_length": 2}, ["input_ids", "row 0", "3 tokens", "max_length=2"]
+    ),
+    "no padding": (
+        [TARGETS, {**TARGETS, "labels": [1]}], {"padding": False}, ["labels", "length 2", "length 1", "padding=True"]
+    ),
+    "ragged": (
+        [{**TARGETS, "words": [1]}, {**SHORT, "words": [1, 2]}], {}, ["words", "length 1", "length 2", "pad_values"]
+    ),
+    "beyond int64": (target(labels=[2**63]), {}, ["labels", "row 1", "position 0", "int64"]),
+    "empty batch": ([], {}, ["empty"]),
+}  # fmt: skip
+
+CHOICE_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
+    "fewer choices": (
+        [FEW, {**FEW, "attention_mask": [[1]]}], {}, ["attention_mask", "row 1", "1 choices", "input_ids", "2"]
+    ),
+    "None in a row": (
+        [FEW, {**FEW, "input_ids": [[5], [6, None]]}], {}, ["input_ids", "row 3", "position 1", "None", "2 each"]
+    ),
+    "lengths differ": (
+        [FEW, {**FEW, "attention_mask": [[1], [1]]}], {}, ["attention_mask", "row 3", "length 1", "has 2"]
+    ),
+    "ragged": ([{**FEW, "words": [[1], [1, 2]]}], {}, ["words", "row 1", "length 1", "length 2", "remove it"]),
+    "not nested": ([FEW, {**FEW, "further": 0.5}], {}, ["further", "row 1", "float", "one row per choice"]),
+    "no labels": ([{"input_ids": [[5]]}], {}, ["'label' or 'labels'"]),
+    "label missing": ([FEW, {**FEW, "label": None}], {}, ["label", "row 1", "None"]),
+    "label a list": ([{**FEW, "label": [1]}, FEW], {}, ["label", "row 0", "list", "the right choice"]),
+    "no choices": ([{"input_ids": [], "label": 0}], {}, ["input_ids", "row 0", "no choices"]),
+    "no input_ids": ([{"ids": [[5]], "label": 0}], {}, ["input_ids", "['ids', 'label']"]),
+    "max_length": ([FEW], {"padding": "max_length", "max_length": 1}, ["row 1", "2 tokens", "max_length=1"]),
+    "no padding": ([FEW], {"padding": False}, ["input_ids", "length 1", "length 2", "padding=True"]),
+    "empty batch": ([], {}, ["empty"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("case", sorted(SEQ2SEQ_CASES))
+def test_seq2seq(case, framework):
+    features, options, said = SEQ2SEQ_CASES[case]
+    tokenizer = make_tokenizer()
+    reference = transformers.DataCollatorForSeq2Seq(tokenizer, return_tensors=framework, **options)
+    check(reference, quadrat.DataCollatorForSeq2Seq(tokenizer, return_tensors=framework, **options), features, said)
+
+
+@pytest.mark.parametrize("case", sorted(CHOICE_CASES))
+def test_multiple_choice(case):
+    features, options, said = CHOICE_CASES[case]
+    tokenizer = make_tokenizer()
+    reference = transformers.DataCollatorForMultipleChoice(tokenizer, **options)
+    check(
+        lambda rows: reference(copy.deepcopy(rows)),
+        quadrat.DataCollatorForMultipleChoice(tokenizer, **options),
+        features,
+        said,
     )
 
 

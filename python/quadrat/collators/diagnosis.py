@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from transformers import DataCollatorForMultipleChoice, DataCollatorForSeq2Seq
+
 _INT64 = range(-(2**63), 2**63)
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
 
@@ -37,6 +39,20 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         for column in columns:
             yield from _not_stackable(column, [feature[column] for feature in features])
         return
+    if isinstance(collator, DataCollatorForMultipleChoice):
+        yield from _choices(collator, features, columns)
+        return
+    if isinstance(collator, DataCollatorForSeq2Seq):
+        label = "label" if "label" in columns else "labels"
+        columns = [column for column in columns if column != label]
+        yield from _padded_rows(collator, tokenizer, features, columns)
+        if label in features[0]:
+            yield from _targets(collator, label, [feature[label] for feature in features])
+        return
+    yield from _padded_rows(collator, tokenizer, features, columns)
+
+
+def _padded_rows(collator: Any, tokenizer: Any, features: Sequence[Any], columns: list[Any]) -> Iterator[str]:
     yield from _options(collator, tokenizer, features)
     main = tokenizer.model_input_names[0]
     if main not in columns:
@@ -64,6 +80,62 @@ def _not_flattened(collator: Any, features: Sequence[Any], columns: list[Any]) -
                 yield f"column '{name}', row {row} is a tuple where a list is expected"
             if not isinstance(value, (list, tuple)) and getattr(value, "ndim", 0) != 1:
                 yield f"column '{name}', row {row} is {_name(value)} where one number per token is expected"
+
+
+def _choices(collator: Any, examples: Sequence[Any], columns: list[Any]) -> Iterator[str]:
+    """Problems of examples that hold one row per choice; then those of the rows."""
+    label = "label" if "label" in columns else "labels"
+    nested = [column for column in columns if column != label]
+    if label not in columns:
+        yield f"no column 'label' or 'labels', the number of the right choice; the features have {columns}"
+        return
+    if "input_ids" not in columns:
+        yield f"no column 'input_ids', whose rows are the choices; the features have {columns}"
+        return
+    for row, example in enumerate(examples):
+        for column, value in example.items():  # each is indexed, those of this row only included
+            if column != label and (not hasattr(value, "__getitem__") or isinstance(value, str)):
+                yield f"column '{column}', row {row} is {_name(value)}, not a list of one row per choice"
+    count = len(examples[0]["input_ids"])
+    if count == 0:
+        yield "column 'input_ids', row 0 has no choices; give every example at least one"
+        return
+    for row, example in enumerate(examples):
+        for column, value in example.items():
+            if column != label and len(value) < count:
+                yield (
+                    f"column '{column}', row {row} has {len(value)} choices where 'input_ids' of row 0 has {count}; "
+                    "give every example the same number of choices"
+                )
+    yield from _bad_elements(label, [example[label] for example in examples])
+    for row, example in enumerate(examples):
+        if hasattr(example[label], "__len__") and getattr(example[label], "ndim", True):
+            yield f"column '{label}', row {row} is {_name(example[label])}; give the number of the right choice"
+    flat = [{column: example[column][i] for column in nested} for example in examples for i in range(count)]
+    for problem in _padded_rows(collator, collator.tokenizer, flat, nested):
+        yield f"{problem} (rows are the choices of all examples, {count} each)"
+
+
+def _targets(collator: Any, label: str, values: Sequence[Any]) -> Iterator[str]:
+    """Problems of labels that have lengths of their own."""
+    if all(value is None for value in values):
+        return
+    yield from _bad_elements(label, values)
+    lengths = _row_lengths(values)
+    for row, (value, length) in enumerate(zip(values, lengths, strict=True)):
+        if length is None:
+            yield f"column '{label}', row {row} is {_name(value)}, not a row of token ids"
+        if isinstance(values[0], list) and not isinstance(value, list):
+            yield f"column '{label}', row {row} is {_name(value)} where row 0 is a list; give lists in every row"
+    if collator.padding in (False, "do_not_pad"):
+        yield from _ragged(label, lengths, "use padding=True")
+    limit = collator.max_length if collator.padding == "max_length" else None
+    for row, length in enumerate(lengths):
+        if limit is not None and length is not None and length > limit:
+            yield (
+                f"column '{label}', row {row} has {length} labels, more than max_length={limit}, and a collator does "
+                "not truncate; tokenize the targets with truncation=True or raise max_length"
+            )
 
 
 def _missing(features: Sequence[Any], columns: list[Any]) -> Iterator[str]:
@@ -152,7 +224,8 @@ def _lengths(collator: Any, features: Sequence[Any], columns: list[str], main: s
                         "they must be equal in every row"
                     )
         elif column != main:
-            yield from _ragged(column, lengths, f"give pad_values={{'{column}': value}} to pad it, or remove it")
+            remedy = f"give pad_values={{'{column}': value}} to pad it, or remove it"
+            yield from _ragged(column, lengths, remedy if hasattr(collator, "pad_values") else "remove it")
     pads = getattr(collator, "padding", True) not in (False, "do_not_pad")
     if not pads:
         yield from _ragged(main, tokens, "use padding=True")
@@ -175,7 +248,7 @@ def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator
 
 
 def _label_column(collator: Any, columns: list[str]) -> str | None:
-    if not hasattr(collator, "label_pad_token_id"):
+    if not hasattr(collator, "label_pad_token_id") or isinstance(collator, DataCollatorForSeq2Seq):
         return None
     return "label" if "label" in columns else "labels"
 
