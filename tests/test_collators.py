@@ -18,10 +18,10 @@ import quadrat
 from support.compare import assert_same_value
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
-NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification"]
+NAMES = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "DefaultDataCollator"])
+@pytest.mark.parametrize("name", [*NAMES, "DataCollatorForMultipleChoice", "DefaultDataCollator"])
 def test_subclass_with_the_same_arguments(name):
     reference, ours = getattr(transformers, name), getattr(quadrat, name)
     assert issubclass(ours, reference)
@@ -134,8 +134,41 @@ def test_the_usual_inputs_are_not_handed_over(caplog):
         for feature in (row, arrays, tensors, transformers.BatchEncoding(row)):
             quadrat.DataCollatorForTokenClassification(tokenizer)([feature, short if feature is row else feature])
             quadrat.DataCollatorWithPadding(tokenizer)([feature, feature])
+            quadrat.DataCollatorForSeq2Seq(tokenizer)([feature, short if feature is row else feature])
             quadrat.default_data_collator([feature, feature])
+        tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True  # which 4.x has given by now
+        choices = {name: [row[name], short[name]] for name in ("input_ids", "attention_mask")}
+        quadrat.DataCollatorForMultipleChoice(tokenizer)([{**choices, "label": 1}, {**choices, "label": 0}])
     assert not caplog.records
+
+
+def test_pad_values_with_labels_of_their_own_length():
+    features = [
+        {"words": [0, 1], "labels": [1, 2, 3], "input_ids": [1, 2]},
+        {"words": [0], "labels": [1], "input_ids": [1]},
+    ]
+    for cls in (transformers.PreTrainedTokenizerFast, PadsInItsOwnWay):
+        collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(cls=cls), pad_values={"words": -1})
+        batch = collator(features)
+        assert batch["words"].tolist() == [[0, 1], [0, -1]]
+        assert batch["labels"].tolist() == [[1, 2, 3], [1, -100, -100]]
+        assert list(batch)[:2] == ["words", "input_ids"]
+        assert list(batch)[-1] == "labels"
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_pad_values_are_not_for_labels(name):
+    collator = getattr(quadrat, name)(make_tokenizer(), pad_values={"labels": 0})
+    with pytest.raises(ValueError, match="label_pad_token_id"):
+        collator([{"input_ids": [1, 2], "labels": [1, 2]}])
+
+
+def test_multiple_choice_leaves_the_labels_where_they_are():
+    examples = [{"input_ids": [[1, 2], [3]], "label": 1}, {"input_ids": [[1], [2, 3]], "label": 0}]
+    collator = quadrat.DataCollatorForMultipleChoice(make_tokenizer(cls=PadsInItsOwnWay))
+    for _ in range(2):
+        assert collator(examples)["labels"].tolist() == [1, 0]
+    assert [list(example) for example in examples] == [["input_ids", "label"]] * 2
 
 
 def test_outputs_stay_when_later_batches_come():

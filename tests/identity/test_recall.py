@@ -44,7 +44,10 @@ CHANGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForTokenClassification"])
+PADDING_COLLATORS = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
+
+
+@pytest.mark.parametrize("name", PADDING_COLLATORS)
 @given(st.lists(st.tuples(features(labels="labels"), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=5))
 def test_changes_between_batches(name, steps):
     reference = getattr(transformers, name)(make_tokenizer())

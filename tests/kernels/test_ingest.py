@@ -1,5 +1,6 @@
 """Features to columns to rows: what is recognised, what is read from Python numbers, and what is refused."""
 
+import random
 import types
 from collections import UserDict, defaultdict
 from collections.abc import Mapping
@@ -251,3 +252,67 @@ def test_rows_may_shrink_while_they_are_read():
     rows = [[1], torch.zeros(1), [2]]
     with pytest.raises(ValueError, match="changed while it was read"):
         _core.Columns().add_values(rows, interop)
+
+
+def nested_batch(data, choices):
+    """Features with at least so many rows of tokens in each column but one, which has a number."""
+    count, chance = data.draw(st.integers(1, 5) | st.integers(60, 140)), random.Random(data.draw(st.integers(0, 2**32)))
+
+    def column():
+        forms = [chance.choice([list, list, tuple, np.array]) for _ in range(choices + chance.randrange(3))]
+        rows = [form([chance.randrange(-10, 70000) for _ in range(chance.randrange(5))]) for form in forms]
+        return chance.choice([list, tuple])(rows)
+
+    return [{"ids": column(), "plain": chance.randrange(9), "mask": column()} for _ in range(count)]
+
+
+@given(choices=st.integers(1, 4), container=st.sampled_from([list, tuple]), data=st.data())
+def test_collects_the_first_rows_of_each_feature(guarded, choices, container, data):
+    rows = nested_batch(data, choices)
+    carriers = data.draw(st.lists(st.sampled_from([dict, BatchEncoding]), min_size=1, max_size=3))
+    features = container(carriers[at % len(carriers)](row) for at, row in enumerate(rows))
+    names, columns = ingest.collect_nested(features, "plain", choices)
+    assert names == ("ids", "plain", "mask")
+    assert [columns.count(index) for index in range(3)] == [len(rows) * choices, len(rows), len(rows) * choices]
+    for index in (0, 2):
+        expected = [token for row in rows for tokens in row[names[index]][:choices] for token in tokens]
+        assert flat(columns, index, guarded, "float64") == expected
+    assert columns.describe(1)[:2] == (ingest.NUMBER, ingest.NUMBER)
+    assert ingest.collect_nested(features, "plain", choices + 3) is None
+
+
+SPOILT = {
+    "a further name": lambda row: row.update(further=[[1]] * 9),
+    "a name less": lambda row: row.pop("mask"),
+    "fewer rows": lambda row: row.update(ids=row["ids"][:1]),
+    "an array of rows": lambda row: row.update(ids=np.zeros((2, 2), int)),
+    "None": lambda row: row.update(mask=None),
+    "a number": lambda row: row.update(mask=3),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+@given(data=st.data())
+def test_collects_no_other_nested_rows(what, data):
+    features = nested_batch(data, 2)
+    later = data.draw(st.integers(0, len(features) - 1))
+    SPOILT[what](features[later])
+    collected = ingest.collect_nested(features, "plain", 2)
+    if len(features) == 1 and what in ("a further name", "a name less"):  # then these are the names
+        assert len(collected[0]) == (4 if what == "a further name" else 2)
+    else:
+        assert collected is None
+
+
+@pytest.mark.parametrize("carrier", [UserDict, Encoding, Custom, types.MappingProxyType, with_default, Doubling])
+def test_collects_nested_rows_of_plain_dicts_only(carrier):
+    row = {"ids": [[1], [2]], "plain": 0}
+    assert ingest.collect_nested([row, row], "plain", 2) is not None
+    assert ingest.collect_nested([row, carrier(row)], "plain", 2) is None
+    assert ingest.collect_nested([carrier(row)], "plain", 2) is None
+
+
+@pytest.mark.parametrize("features", [[], (), iter([{"a": [[1]]}]), {"a": [[1]]}, "a", None, [None], [[1]]])
+def test_collects_no_other_nested_features(features):
+    assert ingest.collect_nested(features, None, 1) is None
+    assert ingest.collect_nested([{"a": [[1]]}], None, 0) is None

@@ -64,7 +64,8 @@ def pad_further_columns(
             raise ValueError(
                 f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}"
             ) from error
-    order = dict.fromkeys([*(name for name in features[0] if name in batch), *batch])
+    last = ("label", "labels") if hasattr(collator, "label_pad_token_id") else ()
+    order = dict.fromkeys([*(name for name in features[0] if name in batch and name not in last), *batch])
     ordered = {name: batch[name] for name in order}
     if isinstance(batch, dict):
         return ordered
