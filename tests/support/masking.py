@@ -49,9 +49,9 @@ def make_masking_tokenizer(
         mask_token=mask_token,
         additional_special_tokens=list(extra),
         padding_side=padding_side,
-        pad_token_type_id=pad_token_type_id,
         model_input_names=list(model_input_names),
     )
+    tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
     tokenizer.verbose = False
     return tokenizer
 

@@ -58,11 +58,11 @@ def make_tokenizer(
         eos_token="[EOS]",
         pad_token=pad_token,
         padding_side="left" if padding_side == "left" else "right",
-        pad_token_type_id=pad_token_type_id,
         model_input_names=list(model_input_names),
         model_max_length=model_max_length,
     )
     tokenizer.padding_side = padding_side
+    tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
     tokenizer.verbose = False
     return tokenizer
 

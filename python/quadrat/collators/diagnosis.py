@@ -25,10 +25,16 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     if not features:
         yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
         return
+    if isinstance(features[0], Mapping):
+        yield from _of_mappings(features, collator)
+    elif any(hasattr(collator, name) for name in ("mlm_probability", "plm_probability")):
+        yield from _bare_rows(collator, features)
+    else:
+        yield f"row 0 is {_name(features[0])}, not a mapping of column names to values"
+
+
+def _of_mappings(features: Sequence[Any], collator: Any) -> Iterator[str]:
     first = features[0]
-    if not isinstance(first, Mapping):
-        yield f"row 0 is {_name(first)}, not a mapping of column names to values"
-        return
     columns = list(first.keys())
     if getattr(collator, "padding_free", hasattr(collator, "separator_id")):
         yield from _not_flattened(collator, features, columns)
@@ -50,6 +56,25 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
             yield from _targets(collator, label, [feature[label] for feature in features])
         return
     yield from _padded_rows(collator, tokenizer, features, columns)
+
+
+def _bare_rows(collator: Any, rows: Sequence[Any]) -> Iterator[str]:
+    """Problems of rows of token ids without a mapping around them."""
+    lengths = _row_lengths(rows)
+    for row, (value, length) in enumerate(zip(rows, lengths, strict=True)):
+        if length is None:
+            yield f"row {row} is {_name(value)}, neither a mapping nor a row of token ids"
+    yield from _bad_elements("input_ids", rows)
+    multiple = getattr(collator, "pad_to_multiple_of", None)
+    if multiple is not None and (not isinstance(multiple, int) or multiple <= 0):
+        yield f"pad_to_multiple_of is {multiple!r}; it must be a positive int or None"
+    if collator.tokenizer.pad_token is None:
+        for row, length in enumerate(lengths):
+            if length != lengths[0]:
+                yield (
+                    f"row {row} has {length} tokens where row 0 has {lengths[0]}, and the tokenizer has no pad token; "
+                    "set one, for example tokenizer.pad_token = tokenizer.eos_token"
+                )
 
 
 def _padded_rows(collator: Any, tokenizer: Any, features: Sequence[Any], columns: list[Any]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import transformers
 
-from quadrat.collators._pad import LabelColumn, check_tokenizer, pad_columns
+from quadrat.collators._decision import LabelColumn
+from quadrat.collators._pad import check_tokenizer, pad_columns
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.recall import PadOptions, Remembering
 from quadrat.ingest import NUMBERS, collect_nested

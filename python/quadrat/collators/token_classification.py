@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import transformers
 
 from quadrat._memory import Framework
+from quadrat.collators._decision import LabelColumn
 from quadrat.collators._flatten import flatten
-from quadrat.collators._pad import LabelColumn, pad_features
+from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import check_pad_values, pad_further_columns
