@@ -22,6 +22,7 @@ from quadrat._memory import (
     torch_facts_of_plain_tensors,
 )
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Remembering
 from quadrat.ingest import (
     ARRAY,
@@ -42,6 +43,8 @@ from quadrat.ingest import (
     inferred_kind,
 )
 
+_reference = transformers.default_data_collator  # kept from import time: patch_transformers puts ours in its place
+
 _Steps = tuple[tuple[str, int, int, int], ...]
 _LABELS = ("label", "label_ids")
 _NAME = "default_data_collator"
@@ -56,7 +59,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
     Args:
         features: one mapping per row (or an object with attributes). Values are numbers, equally long rows (lists,
             tuples, NumPy arrays, torch tensors); strings and None are left out.
-        return_tensors: "pt" or "np".
+        return_tensors: "pt" or "np"; "tf" or "jax" where that is installed.
 
     Returns:
         A dict of tensors, `[rows]` or `[rows, length]`; `label` (int64 or float32) and `label_ids` become `labels`,
@@ -90,13 +93,26 @@ def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
             return batch
     try:
         if return_tensors not in ("pt", "np"):
+            framework = further_framework(return_tensors)
+            if framework is not None:
+                return _collate_further(collator, features, framework)
             raise HandOver(f"return_tensors={return_tensors!r}")
         return _stack_features(features, return_tensors)
     except HandOver as reason:
         why = str(reason)
     except NotOnCpu as error:
         why = str(error)
-    return hand_over(collator, why, lambda batch: transformers.default_data_collator(batch, return_tensors), features)
+    return hand_over(collator, why, lambda batch: _reference(batch, return_tensors), features)
+
+
+def _collate_further(collator: Any, features: Any, framework: str) -> Any:
+    return collate_further(
+        collator,
+        framework,
+        features,
+        lambda one, rows: _collate(one, rows, "np"),
+        lambda rows: _reference(rows, framework),
+    )
 
 
 def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps) -> None:
@@ -207,7 +223,7 @@ def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framewor
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     try:
         column = [{name: feature[name]} for feature in features]
-        (tensor,) = transformers.default_data_collator(column, framework).values()
+        (tensor,) = _reference(column, framework).values()
     except Exception as error:
         raise HandOver(f"column '{name}' does not stack") from error
     return tensor

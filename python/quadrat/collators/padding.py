@@ -10,6 +10,7 @@ import transformers
 
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 
@@ -43,6 +44,10 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
             if batch is not None:
                 return batch
         framework = self.return_tensors
+        further = None if framework in ("pt", "np") else further_framework(framework)
+        if further is not None:
+            reference = None if self.pad_values else super().__call__
+            return collate_further(self, further, features, DataCollatorWithPadding.__call__, reference)
         check_pad_values(self)
         try:
             if framework not in ("pt", "np"):

@@ -14,8 +14,9 @@ from quadrat.collators._flatten import flatten
 from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
@@ -23,7 +24,7 @@ _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
 
 
 @dataclass
-class DataCollatorForTokenClassification(Remembering, transformers.DataCollatorForTokenClassification):
+class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollatorForTokenClassification):
     """Pads features and their labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForTokenClassification`: one tensor per column,

@@ -1,0 +1,116 @@
+"""`return_tensors` "tf" and "jax": the NumPy batch, converted.
+
+transformers 5.x has neither. 4.57 has "tf" in most collators, with code and random numbers of its own: there the
+reference does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import numpy as np
+import transformers
+from transformers.data.data_collator import DataCollatorMixin
+
+from quadrat.collators.base import hand_over
+from quadrat.collators.recall import Remembering
+
+_REFERENCE_HAS_TF = int(transformers.__version__.split(".")[0]) < 5
+
+# return_tensors -> package to install, module, its function that takes an array
+_FURTHER = {"tf": ("tensorflow", "tensorflow", "convert_to_tensor"), "jax": ("jax", "jax.numpy", "asarray")}
+
+
+def further_framework(return_tensors: Any) -> str | None:
+    """ "tf" or "jax" when that is what `return_tensors` says, in whatever form; else None."""
+    return next((name for name in _FURTHER if return_tensors == name), None)
+
+
+def collate_further(
+    collator: Any,
+    framework: str,
+    features: Any,
+    numpy_call: Callable[[Any, Any], Any],
+    reference: Callable[[Any], Any] | None,
+) -> Any:
+    """The batch of `numpy_call(collator, features)`, its arrays converted: same container, keys and order.
+
+    Element types are those of the NumPy batch as far as the framework has them: JAX makes int32 of int64, and float32
+    of float64, unless `jax_enable_x64` is set.
+
+    Args:
+        collator: an instance, or the name of a function.
+        framework: "tf" or "jax".
+        features: as the user gave them.
+        numpy_call: collates into NumPy arrays, or into CPU tensors where there is nothing else. Where "tf" or "jax" is
+            the collator's own `return_tensors`, the one it is given says "np"; what it sets there, a generator say, is
+            set in `collator`.
+        reference: for "tf" on 4.x, the reference's call; None where it has none.
+
+    Raises:
+        ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
+    """
+    convert = _converter(framework)
+    if framework == "tf" and _REFERENCE_HAS_TF and reference is not None:
+        return hand_over(collator, "return_tensors='tf'", reference, features)
+    batch = _numpy_batch(collator, framework, features, numpy_call)
+    if isinstance(batch, MutableMapping):
+        for name, value in batch.items():
+            if type(value).__module__ == "torch":
+                batch[name] = convert(value.numpy())
+            elif isinstance(value, np.ndarray):
+                batch[name] = convert(value)
+    return batch
+
+
+def _converter(framework: str) -> Callable[[np.ndarray[Any, Any]], Any]:
+    package, module, function = _FURTHER[framework]
+    try:
+        convert: Callable[[np.ndarray[Any, Any]], Any] = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise ModuleNotFoundError(
+            f"return_tensors={framework!r} needs {package}: install it with pip install {package}", name=package
+        ) from error
+    return convert
+
+
+def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
+    if getattr(collator, "return_tensors", None) != framework:
+        return numpy_call(collator, features)
+    # A second view of the collator, because other threads may be using this one.
+    view = object.__new__(type(collator))
+    before = {**vars(collator), "return_tensors": "np"}
+    vars(view).update(before)
+    try:
+        return numpy_call(view, features)
+    finally:
+        changed = {name: value for name, value in vars(view).items() if name not in before or before[name] is not value}
+        vars(collator).update(changed)
+
+
+class AnyFramework(Remembering, DataCollatorMixin):
+    """`DataCollatorMixin.__call__`, with "tf" and "jax" as well; for collators that have its `torch_call` and so on."""
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+        """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        if return_tensors is None:
+            return_tensors = self.return_tensors
+        if return_tensors == "pt":
+            return self.torch_call(features)
+        if return_tensors == "np":
+            return self.numpy_call(features)
+        reference = super().__call__
+        framework = further_framework(return_tensors)
+        if framework is None:
+            return reference(features, return_tensors)
+        return collate_further(
+            self,
+            framework,
+            features,
+            lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
+            lambda rows: reference(rows, framework),
+        )

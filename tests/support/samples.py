@@ -1,0 +1,67 @@
+"""For each collator that transformers has, in either major: options and a batch that it works on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from transformers import BatchEncoding
+from transformers.data import data_collator
+
+import quadrat
+from support.strategies import make_tokenizer
+
+
+def tokenizer() -> Any:
+    made = make_tokenizer()
+    made.mask_token = "w3"
+    made.cls_token = made.sep_token = "w4"
+    return made
+
+
+def _rows(lengths: tuple[int, ...] = (5, 3, 6, 4), **columns: Callable[[int], Any]) -> list[dict[str, Any]]:
+    return [
+        {"input_ids": list(range(7 + n, 7 + 2 * n)), **{name: column(n) for name, column in columns.items()}}
+        for n in lengths
+    ]
+
+
+_TOKENS = _rows(attention_mask=lambda n: [1] * n)
+_EVEN = _rows((6, 6), score=lambda n: n / 4)
+_CHOICES = [
+    {"input_ids": [[5, 6, 7], [8 + row]], "attention_mask": [[1, 1, 1], [1]], "label": row % 2} for row in range(3)
+]
+
+# Name -> (options, features). Those with a tokenizer field get one.
+SAMPLES: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "DataCollatorForLanguageModeling": ({"seed": 3, "mlm_probability": 0.4}, _TOKENS),
+    "DataCollatorForMultipleChoice": ({}, _CHOICES),
+    "DataCollatorForPermutationLanguageModeling": ({}, _EVEN),
+    "DataCollatorForSeq2Seq": ({"label_pad_token_id": -7}, _rows(labels=lambda n: list(range(n - 2)))),
+    "DataCollatorForTokenClassification": ({"label_pad_token_id": -7}, _rows(labels=lambda n: [1] * n)),
+    "DataCollatorForWholeWordMask": ({"seed": 3, "mlm_probability": 0.4}, _TOKENS),
+    "DataCollatorWithFlattening": ({"return_flash_attn_kwargs": True, "return_seq_idx": True}, _rows()),
+    "DataCollatorWithPadding": ({"pad_to_multiple_of": 4}, _rows(label=lambda n: n)),
+    "DefaultDataCollator": ({}, _EVEN),
+}
+CLASSES = sorted(set(quadrat.__all__) & {name for name in dir(data_collator) if name in SAMPLES or "Collator" in name})
+_WITHOUT_TOKENIZER = ("DataCollatorWithFlattening", "DefaultDataCollator")
+
+
+def make(module: Any, name: str, **options: Any) -> Any:
+    """`name` of a module (transformers or quadrat) with the options of `SAMPLES` and further ones."""
+    arguments = () if name in _WITHOUT_TOKENIZER else (tokenizer(),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # 4.x: whole-word masking is deprecated there
+        return getattr(module, name)(*arguments, **{**SAMPLES[name][0], **options})
+
+
+def batch(name: str) -> list[Any]:
+    """Features for `name`, new ones each time."""
+    return [BatchEncoding(feature).data.copy() for feature in SAMPLES[name][1]]
+
+
+def source_of(name: str) -> str:
+    """The framework that "tf" and "jax" batches come from: multiple choice has no NumPy way."""
+    return "pt" if name == "DataCollatorForMultipleChoice" else "np"
