@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from quadrat._core import __version__
 
 if TYPE_CHECKING:
+    from quadrat.collators.adopt import from_transformers
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
     from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
     from quadrat.collators.padding import DataCollatorWithPadding
+    from quadrat.collators.patch import patch_transformers
     from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
@@ -38,8 +40,10 @@ __all__ = [
     "attention_mask",
     "default_data_collator",
     "flatten",
+    "from_transformers",
     "mask_tokens",
     "pad",
+    "patch_transformers",
     "show_config",
 ]
 
@@ -55,8 +59,10 @@ _HOMES = {
     "attention_mask": "quadrat.ops.mask",
     "default_data_collator": "quadrat.collators.default",
     "flatten": "quadrat.ops.flatten",
+    "from_transformers": "quadrat.collators.adopt",
     "mask_tokens": "quadrat.ops.mask_tokens",
     "pad": "quadrat.ops.pad",
+    "patch_transformers": "quadrat.collators.patch",
     "show_config": "quadrat.config",
 }
 

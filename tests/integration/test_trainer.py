@@ -42,8 +42,8 @@ def rows(token_labels: bool) -> list[dict[str, object]]:
     return made
 
 
-def losses_of(collator, model_class, dataset, workers, folder):
-    """The losses of eight steps from the same start."""
+def trained(model_class, dataset, workers, folder, **options):
+    """A Trainer after eight steps from the same start."""
     transformers.set_seed(0)
     config = BertConfig(
         vocab_size=400,
@@ -61,11 +61,15 @@ def losses_of(collator, model_class, dataset, workers, folder):
             dataloader_pin_memory=False, report_to="none", save_strategy="no", disable_tqdm=True, use_cpu=True,
         ),
         train_dataset=dataset,
-        data_collator=collator,
+        **options,
     )  # fmt: skip
     trainer.train()
     assert len(trainer.losses) == 8
-    return trainer.losses
+    return trainer
+
+
+def losses_of(collator, model_class, dataset, workers, folder):
+    return trained(model_class, dataset, workers, folder, data_collator=collator).losses
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -121,3 +125,20 @@ def test_data_loader_workers(method):
     for batch, right in zip(loader, expected, strict=True):
         assert list(batch) == list(right)
         assert all(torch.equal(batch[name], right[name]) for name in right)
+
+
+@pytest.mark.parametrize("with_tokenizer", [True, False])
+def test_what_trainer_uses_by_itself(with_tokenizer, tmp_path):
+    """Inside a patch a Trainer without `data_collator` collates with quadrat, to the same losses."""
+    short = {"token_type_ids": [0] * 4, "attention_mask": [1] * 4}
+    dataset = [{**row, "input_ids": row["input_ids"][:4], **short} for row in rows(False)]
+    options = {"processing_class": make_tokenizer() if with_tokenizer else None}
+    before = trained(BertForSequenceClassification, dataset, 0, tmp_path, **options)
+    with quadrat.patch_transformers():
+        inside = trained(BertForSequenceClassification, dataset, 0, tmp_path, **options)
+    for trainer, module in ((before, transformers), (inside, quadrat)):
+        if with_tokenizer:
+            assert type(trainer.data_collator) is module.DataCollatorWithPadding
+        else:
+            assert trainer.data_collator is module.default_data_collator
+    assert inside.losses == before.losses

@@ -97,6 +97,20 @@ def test_imports_go_one_way(path):
     assert against == []
 
 
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "collators"], ids=str)
+def test_no_collator_is_looked_up_in_transformers_later_than_at_import(path):
+    """`patch_transformers` puts quadrat's own there: a function that looks again would call itself."""
+    late = {
+        node.attr
+        for function in ast.walk(ast.parse((PACKAGE / path).read_text()))
+        if isinstance(function, (ast.FunctionDef, ast.Lambda))
+        for part in (function.body if isinstance(function.body, list) else [function.body])
+        for node in ast.walk(part)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("transformers", "data_collator")
+    }
+    assert not {name for name in late if "ollator" in name}
+
+
 def test_the_package_itself_imports_only_its_version():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     eager = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]

@@ -6,6 +6,9 @@ Right after a training step the caches hold something else, and a batch costs wh
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from transformers import BatchEncoding
@@ -36,7 +39,11 @@ Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], d
 
 
 class Remembering:
-    """What a collator knows of earlier batches stays behind when it is pickled or copied."""
+    """What a collator knows of earlier batches stays behind when it is pickled or copied.
+
+    It is kept in attributes named `_quadrat...`, made when first needed. All else that a collator holds are its
+    options, fields or keywords of `__init__`, under their own names.
+    """
 
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
@@ -44,6 +51,26 @@ class Remembering:
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """The state of a collator of this class, or of the reference's, which lacks the options that are quadrat's."""
+        self.__dict__.update(_defaults(type(self), state))
+        self.__dict__.update(state)
+
+
+def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that `state` lacks."""
+    found = {
+        name: parameter.default
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if name not in state and parameter.default is not parameter.empty
+    }
+    for field in dataclasses.fields(cls):
+        if field.name not in state and field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.name not in state and field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
 
 
 class PadOptions(NamedTuple):

@@ -1,0 +1,134 @@
+"""from_transformers: what a transformers collator holds, in quadrat's."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import warnings
+
+import pytest
+import transformers
+
+import quadrat
+from support.compare import assert_identical, assert_same_batch, generator_states, outcome
+from support.samples import CLASSES, batch, make, tokenizer
+
+EVERYWHERE = sorted(name for name in CLASSES if hasattr(transformers, name))
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_everything_is_kept(name, framework):
+    original = make(transformers, name, return_tensors=framework)
+    outcome(original, batch(name))  # a seeded one has drawn by now
+    original.note = object()
+    before = dict(vars(original))
+    states = generator_states()
+    twin = quadrat.from_transformers(original)
+    assert generator_states() == states
+    assert type(twin) is getattr(quadrat, name)
+    assert vars(original) == before
+    assert all(vars(twin)[attribute] is value for attribute, value in before.items())
+    further = vars(make(quadrat, name)).keys() - before.keys()
+    assert vars(twin).keys() == before.keys() | further
+    for attribute in further:
+        fresh = getattr(make(quadrat, name), attribute)
+        assert vars(twin)[attribute] == fresh, "an option of quadrat's has its default, and is there to be guarded"
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_goes_on_where_the_original_was(name, framework):
+    reference = make(transformers, name, return_tensors=framework)
+    outcome(reference, batch(name))
+    # The generator would be shared, as everything is; here each draws for itself.
+    twin = quadrat.from_transformers(copy.deepcopy(reference))
+    transformers.set_seed(0)
+    first = [outcome(reference, batch(name)) for _ in range(3)]
+    transformers.set_seed(0)
+    second = [outcome(twin, batch(name)) for _ in range(3)]
+    for (kind, expected), (our_kind, got) in zip(first, second, strict=True):
+        assert our_kind == kind, got
+        if kind == "returned":
+            assert_same_batch(expected, got)
+        else:
+            assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForTokenClassification"])
+def test_is_as_fast_as_any(name):
+    twin = quadrat.from_transformers(make(transformers, name))
+    twin(batch(name))
+    assert "_quadrat_pt" in vars(twin), "the batch was remembered"
+    assert_identical(make(transformers, name), twin, batch(name))
+
+
+def test_function():
+    assert quadrat.from_transformers(transformers.default_data_collator) is quadrat.default_data_collator
+    assert quadrat.from_transformers(quadrat.default_data_collator) is quadrat.default_data_collator
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_ours_come_back_as_they_are(name):
+    collator = make(quadrat, name)
+    assert quadrat.from_transformers(collator) is collator
+    derived = type("Derived", (type(collator),), {})
+    other = copy.copy(collator)
+    other.__class__ = derived
+    assert quadrat.from_transformers(other) is other
+
+
+def test_inside_a_patch():
+    original = transformers.DataCollatorWithPadding(tokenizer())
+    function = transformers.default_data_collator
+    with quadrat.patch_transformers():
+        assert type(quadrat.from_transformers(original)) is quadrat.DataCollatorWithPadding
+        assert quadrat.from_transformers(function) is quadrat.default_data_collator
+        ours = transformers.DataCollatorWithPadding(tokenizer())
+        assert quadrat.from_transformers(ours) is ours
+
+
+class Mine(transformers.DataCollatorWithPadding):
+    def __call__(self, features):
+        return {"mine": super().__call__(features)}
+
+
+@pytest.mark.parametrize(
+    ("collator", "said"),
+    [
+        (Mine(None), "Mine is derived from transformers.DataCollatorWithPadding .* derive it from quadrat"),
+        (Mine, "derive it from quadrat.DataCollatorWithPadding instead"),
+        (transformers.DataCollatorWithPadding, "takes an instance: use the class quadrat.DataCollatorWithPadding"),
+        (len, "no collator that from_transformers knows: .*DataCollatorWithPadding"),
+        (None, "None is no collator"),
+        (lambda features: features, "no collator"),
+    ],
+)
+def test_refused(collator, said):
+    with pytest.raises(TypeError, match=said):
+        quadrat.from_transformers(collator)
+
+
+@pytest.mark.skipif(not hasattr(transformers, "DataCollatorForSOP"), reason="transformers 4.x has it")
+def test_without_a_twin():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        collator = transformers.DataCollatorForSOP(tokenizer())
+    if "DataCollatorForLanguageModeling" in CLASSES:
+        with pytest.raises(TypeError, match=r"no twin of transformers\.DataCollatorForSOP: use it as it is"):
+            quadrat.from_transformers(collator)
+
+
+@dataclasses.dataclass
+class Extended(quadrat.DataCollatorWithPadding):
+    made: list = dataclasses.field(default_factory=list)
+
+
+def test_options_with_a_factory():
+    one, two = Extended.__new__(Extended), Extended.__new__(Extended)
+    for each in (one, two):
+        each.__setstate__(vars(transformers.DataCollatorWithPadding(None, max_length=7)))
+    assert (one.max_length, one.pad_values, one.made) == (7, None, [])
+    assert one.made is not two.made
+    assert set(vars(one)) == set(inspect.signature(Extended).parameters)

@@ -1,0 +1,279 @@
+"""patch_transformers: quadrat's collators under the names of transformers, and back."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+import transformers
+import transformers.trainer
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.data import data_collator
+
+import quadrat
+from support.compare import assert_same_batch, generator_states, outcome
+from support.samples import CLASSES, batch, make, tokenizer
+from support.strategies import features
+
+SWAPPED = sorted({*(name for name in CLASSES if hasattr(transformers, name)), "default_data_collator"})
+
+
+def picture():
+    """Every module of transformers and what it has under the names of collators."""
+    modules = {module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "transformers"}
+    return {
+        module: {name: vars(module).get(name, "absent") for name in SWAPPED}
+        for module in modules
+        if isinstance(module, ModuleType)
+    }
+
+
+def run(code):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def assert_same_outcome(first, second):
+    (kind, expected), (our_kind, got) = first, second
+    assert our_kind == kind, (expected, got)
+    if kind == "returned":
+        assert_same_batch(expected, got)
+    else:
+        assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+def test_names_lead_to_ours(name):
+    places = [transformers, transformers.data, data_collator]
+    places += [transformers.trainer] if hasattr(transformers.trainer, name) else []
+    originals = [getattr(place, name) for place in places]
+    with quadrat.patch_transformers():
+        assert [getattr(place, name) for place in places] == [getattr(quadrat, name)] * len(places)
+    assert [getattr(place, name) for place in places] == originals
+    assert getattr(quadrat, name) not in originals
+
+
+def test_undo_leaves_no_trace():
+    before = picture()
+    modules = {name: getattr(data_collator, name).__module__ for name in SWAPPED}
+    patch = quadrat.patch_transformers()
+    assert [getattr(transformers, name) for name in SWAPPED] == [getattr(quadrat, name) for name in SWAPPED]
+    assert picture() != before
+    for _ in range(2):
+        patch.undo()
+        assert picture() == before
+    assert {name: getattr(data_collator, name).__module__ for name in SWAPPED} == modules
+
+
+def test_undone_when_the_block_fails():
+    before = picture()
+    with pytest.raises(ZeroDivisionError), quadrat.patch_transformers():
+        raise ZeroDivisionError
+    assert picture() == before
+
+
+def test_nested():
+    before = picture()
+    with quadrat.patch_transformers() as outer:
+        with quadrat.patch_transformers() as inner:
+            assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        inner.undo()
+        assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        assert outer is not inner
+    assert picture() == before
+
+
+def test_undone_in_another_order():
+    before = picture()
+    first, second = quadrat.patch_transformers(), quadrat.patch_transformers()
+    first.undo()
+    assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+    second.undo()
+    assert picture() == before
+
+
+def test_a_patch_that_was_undone_is_not_entered():
+    patch = quadrat.patch_transformers()
+    patch.undo()
+    with pytest.raises(RuntimeError, match="undone"):
+        patch.__enter__()
+
+
+def test_what_others_put_there_stays():
+    class Theirs:
+        pass
+
+    original = transformers.DataCollatorWithPadding
+    try:
+        with quadrat.patch_transformers():
+            transformers.DataCollatorWithPadding = Theirs
+        assert transformers.DataCollatorWithPadding is Theirs
+        transformers.DataCollatorWithPadding = quadrat.DataCollatorWithPadding  # by hand, before the patch
+        with quadrat.patch_transformers():
+            pass
+        assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+    finally:
+        transformers.DataCollatorWithPadding = original
+
+
+def test_modules_that_were_not_loaded():
+    said = run("""
+import sys, quadrat, transformers
+name, first = "DataCollatorWithPadding", transformers
+quadrat.DataCollatorWithPadding
+vars(first).pop(name, None)
+assert "transformers.trainer" not in sys.modules
+with quadrat.patch_transformers():
+    assert name not in vars(first)
+    ours = getattr(first, name)
+    import transformers.trainer, transformers.trainer_seq2seq
+    second = transformers
+    assert ours is quadrat.DataCollatorWithPadding is transformers.trainer.DataCollatorWithPadding
+    assert transformers.trainer.default_data_collator is quadrat.default_data_collator
+    assert ours is getattr(second, name) and name in vars(first) and name in vars(second)
+assert name not in vars(first) and name not in vars(second)
+original = transformers.data.data_collator.DataCollatorWithPadding
+assert original is not ours and original is getattr(second, name) is transformers.trainer.DataCollatorWithPadding
+assert transformers.trainer.default_data_collator is transformers.default_data_collator
+assert transformers.default_data_collator is not quadrat.default_data_collator
+print("done")
+""")
+    assert said == ["done"]
+
+
+def test_a_name_from_before_trainer_was_loaded():
+    # transformers replaces itself in sys.modules when it loads its processors.
+    said = run("""
+import transformers as first
+original = first.DataCollatorWithPadding
+import transformers.trainer, sys
+assert first is not sys.modules["transformers"], "then there is nothing to test here any more"
+import quadrat
+with quadrat.patch_transformers():
+    assert first.DataCollatorWithPadding is transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+assert first.DataCollatorWithPadding is transformers.DataCollatorWithPadding is original
+print("done")
+""")
+    assert said == ["done"]
+
+
+@pytest.mark.parametrize("framework", ["pt", "np", "wrong"])
+@pytest.mark.parametrize("name", [name for name in SWAPPED if name != "default_data_collator"])
+def test_same_batches_inside(name, framework):
+    outcomes = []
+
+    def collate(collator):
+        transformers.set_seed(0)
+        outcomes.append((outcome(collator, batch(name)), generator_states()))
+
+    old, ours = [make(module, name, return_tensors=framework) for module in (transformers, quadrat)]
+    fresh = [make(transformers, name, return_tensors=framework) for _ in range(2)]
+    collate(make(transformers, name, return_tensors=framework))
+    with quadrat.patch_transformers():
+        made_inside = make(transformers, name, return_tensors=framework)
+        assert type(made_inside) is getattr(quadrat, name)
+        collate(made_inside)
+        collate(old)
+        collate(ours)
+        with quadrat.patch_transformers():
+            collate(fresh[0])
+        made_to_last = make(transformers, name, return_tensors=framework)
+    collate(fresh[1])
+    collate(made_to_last)
+    collate(make(quadrat, name, return_tensors=framework))
+    for each, states in outcomes[1:]:
+        assert_same_outcome(outcomes[0][0], each)
+        assert states == outcomes[0][1]
+
+
+def test_default_collators_inside():
+    references = {"pt": data_collator.torch_default_data_collator, "np": data_collator.numpy_default_data_collator}
+    instances = {framework: transformers.DefaultDataCollator(return_tensors=framework) for framework in references}
+    function = transformers.default_data_collator
+
+    @given(features(equal=True) | features(), st.sampled_from(["pt", "np"]))
+    def check(rows, framework):
+        expected = outcome(references[framework], rows)
+        assert_same_outcome(expected, outcome(instances[framework], rows))
+        assert_same_outcome(expected, outcome(transformers.DefaultDataCollator(return_tensors=framework), rows))
+        for call in (function, transformers.default_data_collator, quadrat.default_data_collator):
+            assert_same_outcome(expected, outcome(lambda batch, call=call: call(batch, framework), rows))
+
+    with quadrat.patch_transformers():
+        assert transformers.default_data_collator is quadrat.default_data_collator
+        check()
+
+
+class FromBefore(transformers.DataCollatorWithPadding):
+    def __call__(self, features):
+        return {"mine": super().__call__(features)["input_ids"]}
+
+
+def test_classes_of_ones_own():
+    rows = batch("DataCollatorWithPadding")
+    expected = make(transformers, "DataCollatorWithPadding")(rows)["input_ids"].tolist()
+    with quadrat.patch_transformers():
+
+        class FromWithin(transformers.DataCollatorWithPadding):
+            def __call__(self, features):
+                return {"mine": super().__call__(features)["input_ids"]}
+
+        assert issubclass(FromWithin, quadrat.DataCollatorWithPadding)
+        for cls in (FromBefore, FromWithin):
+            assert cls(tokenizer(), pad_to_multiple_of=4)(rows)["mine"].tolist() == expected
+    assert FromWithin(tokenizer(), pad_to_multiple_of=4)(rows)["mine"].tolist() == expected
+
+
+@pytest.mark.parametrize("module", [transformers, quadrat])
+@pytest.mark.parametrize("name", [name for name in SWAPPED if name != "default_data_collator"])
+def test_pickles_made_inside(name, module):
+    collator = make(module, name)
+    with quadrat.patch_transformers():
+        pickled = pickle.dumps(collator)
+        assert type(pickle.loads(pickled)) is type(collator)
+    assert type(pickle.loads(pickled)) is type(collator)
+    assert set(vars(pickle.loads(pickled))) == set(vars(collator))
+
+
+def test_pickles_of_functions():
+    original = transformers.default_data_collator
+    with quadrat.patch_transformers():
+        pickled = [pickle.dumps(one) for one in (original, transformers.default_data_collator)]
+    for one in (None, quadrat.patch_transformers()):
+        assert [pickle.loads(each) for each in pickled] == [original, quadrat.default_data_collator]
+        if one is not None:
+            one.undo()
+
+
+def test_pickles_cross_to_a_process_without_the_patch(tmp_path):
+    collators = [transformers.DataCollatorWithPadding(None, max_length=7), transformers.default_data_collator]
+    with quadrat.patch_transformers():
+        collators += [transformers.DataCollatorWithPadding(None, max_length=7), transformers.default_data_collator]
+        (tmp_path / "collators").write_bytes(pickle.dumps(collators))
+    said = run(f"""
+import pathlib, pickle
+collators = pickle.loads(pathlib.Path({str(tmp_path / "collators")!r}).read_bytes())
+import quadrat, transformers
+assert [type(collators[0]), collators[1]] == [transformers.DataCollatorWithPadding, transformers.default_data_collator]
+assert [type(collators[2]), collators[3]] == [quadrat.DataCollatorWithPadding, quadrat.default_data_collator]
+assert collators[0].max_length == collators[2].max_length == 7
+print("done")
+""")
+    assert said == ["done"]
+
+
+def test_pickles_from_before_become_ours():
+    pickled = pickle.dumps(transformers.DataCollatorWithPadding(tokenizer(), pad_to_multiple_of=4))
+    with quadrat.patch_transformers():
+        collator = pickle.loads(pickled)
+    assert type(collator) is quadrat.DataCollatorWithPadding
+    assert vars(collator).keys() == vars(quadrat.DataCollatorWithPadding(None)).keys()
+    collator(batch("DataCollatorWithPadding"))
+    assert "_quadrat_pt" in vars(collator), "the batch was remembered"
