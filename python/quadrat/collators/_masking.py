@@ -26,6 +26,7 @@ _PLAIN_SPECIAL_TOKENS = (
     transformers.PreTrainedTokenizer.get_special_tokens_mask,
 )
 _ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
+_REFERENCE: Any = transformers.DataCollatorForLanguageModeling  # as it is without patch_transformers
 
 
 @functools.cache
@@ -35,7 +36,7 @@ def zero_is_a_seed() -> bool:
     class Made(Exception):  # noqa: N818 - a signal
         pass
 
-    class Probe(transformers.DataCollatorForLanguageModeling):
+    class Probe(_REFERENCE):
         def create_rng(self) -> None:
             raise Made
 

@@ -16,14 +16,15 @@ from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Fact, PadOptions, Remembering, as_encoding
+from quadrat.collators.recall import Fact, PadOptions, as_encoding
 
 _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 
 @dataclass
-class DataCollatorForLanguageModeling(Remembering, transformers.DataCollatorForLanguageModeling):
+class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorForLanguageModeling):
     """Pads features and makes labels of the tokens; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`,
