@@ -33,8 +33,10 @@ test-4: $(VENV4)/.installed
 	$(PYTEST) $(BIN4)/python -m pytest tests/identity tests/integration tests/test_collators.py \
 		tests/test_flattening_options.py
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed $(VENV4)/.installed
 	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
+	$(BIN4)/python -m pip install --quiet --group bench
+	$(PYTEST) $(BIN4)/python benchmarks/report.py
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

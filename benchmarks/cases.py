@@ -1,10 +1,10 @@
 """The named workloads: real tokenised docstrings, collated by transformers and by quadrat.
 
-To add a workload, write a function that returns a `Case` and put it into `BUILDERS`.
+To add a workload, write a function that returns a `Case` and put it into `BUILDERS`; language_cases.py has the rest.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,8 +145,3 @@ BUILDERS: dict[str, Callable[[], Case]] = {
     build.__name__: build
     for build in (pad_lists, pad_numpy, pad_torch, token_classification, default_collator, single_short_row)
 }
-
-
-def cases(names: Iterable[str] | None = None) -> list[Case]:
-    """Build the workloads of these names, or all of them."""
-    return [BUILDERS[name]() for name in names or BUILDERS]

@@ -11,6 +11,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +55,9 @@ def check_same(expected: Any, actual: Any) -> None:
     for key, value in expected.items():
         other = actual[key]
         same(f"type of {key}", type(value), type(other))
+        if isinstance(value, int):
+            same(key, value, other)
+            continue
         same(f"dtype of {key}", value.dtype, other.dtype)
         same(f"shape of {key}", value.shape, other.shape)
         if np.asarray(value).tobytes() != np.asarray(other).tobytes():
@@ -63,6 +67,25 @@ def check_same(expected: Any, actual: Any) -> None:
 def same(what: str, expected: Any, actual: Any) -> None:
     if expected != actual:
         raise AssertionError(f"{what}: {expected} expected, {actual} found")
+
+
+def check_collators(reference: Collate, quadrat: Collate, features: list[Feature]) -> None:
+    """Raise AssertionError unless both make the same batch and leave every random generator in the same state."""
+    seed()
+    expected, states = reference(features), generator_states()
+    seed()
+    check_same(expected, quadrat(features))
+    same("states of the generators", states, generator_states())
+
+
+def seed() -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+
+
+def generator_states() -> tuple[str, ...]:
+    return str(torch.get_rng_state().tolist()), str(np.random.get_state()), str(random.getstate())
 
 
 @contextlib.contextmanager
@@ -103,7 +126,7 @@ def compare(
     reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float, at_least: int = 20
 ) -> Times:
     """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone."""
-    check_same(reference(features), quadrat(features))
+    check_collators(reference, quadrat, features)
     taken: list[tuple[float, float]] = []
     with quiet():
         # By the reference's time: were quadrat called twice in a row, the second call would find warm caches.

@@ -14,15 +14,24 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
+import transformers
 from matplotlib.ticker import FuncFormatter
 from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import language_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
 
+# The results of a suite are files of its name.
+SUITES: dict[str, dict[str, Any]] = (
+    {"whole_words_4": {build.__name__: build for build in language_cases.builders()}}
+    if transformers.__version__.startswith("4.")
+    else {"pad": BUILDERS, "language": {build.__name__: build for build in language_cases.builders()}}
+)
 RESULTS = Path(__file__).parent / "results"
 TIMES = "\N{MULTIPLICATION SIGN}"
 INK, SOFT, BAR, MARK = "#222222", "#7a7a7a", "#3f74b5", "#c2410c"
@@ -36,7 +45,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "description": case.description,
         "rows": len(case.features),
         "tokens": sum(len(feature["input_ids"]) for feature in case.features),
-        "padded_tokens": case.reference(case.features)["input_ids"].numel(),
+        "padded_tokens": int(np.prod(case.reference(case.features)["input_ids"].shape)),
         "target": case.target,
         "met": None if case.target is None else times.median_of_ratios >= case.target,
         **asdict(times),
@@ -131,34 +140,38 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     plt.close(figure)
 
 
-def write(results: list[dict[str, Any]], out: Path) -> None:
-    """Write pad.json, pad.md and pad.png into `out`."""
+def write(results: list[dict[str, Any]], out: Path, suite: str) -> None:
+    """Write the suite's results into `out`: as JSON, as a Markdown table and as a picture."""
     facts = machine()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "pad.json").write_text(json.dumps(rounded({"machine": facts, "cases": results}), indent=2) + "\n")
+    (out / f"{suite}.json").write_text(json.dumps(rounded({"machine": facts, "cases": results}), indent=2) + "\n")
     console = Console(width=200)
     with console.capture() as capture:
         console.print(table(results, box.MARKDOWN))
     lines = [line.strip() for line in capture.get().splitlines()]
     markdown = "\n".join(line for line in lines if line)
-    (out / "pad.md").write_text(f"{markdown}\n\nMedians; {conditions(facts)}.\n")
-    plot(results, facts, out / "pad.png")
+    (out / f"{suite}.md").write_text(f"{markdown}\n\nMedians; {conditions(facts)}.\n")
+    plot(results, facts, out / f"{suite}.png")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", nargs="+", choices=BUILDERS, metavar="NAME", help="only these workloads")
+    every = {name: build for suite in SUITES.values() for name, build in suite.items()}
+    parser.add_argument("--case", nargs="+", choices=every, metavar="NAME", help="only these workloads")
+    parser.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES), help="only these suites")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for the pairs of a workload (default: 2)")
-    parser.add_argument("--out", type=Path, help="folder of the results (default with all workloads: results/)")
+    parser.add_argument("--out", type=Path, help="folder of the results (default with whole suites: results/)")
     arguments = parser.parse_args()
     console = terminal()
     # A selection must not replace the results of all workloads unless asked to.
     out = arguments.out or (None if arguments.case else RESULTS)
-    names = track(arguments.case or list(BUILDERS), "Measuring", console=console, transient=True)
-    results = [measure(BUILDERS[name](), arguments.seconds) for name in names]
-    console.print(table(results, box.SIMPLE_HEAD))
-    if out is not None:
-        write(results, out)
+    suites = {"selection": arguments.case} if arguments.case else {name: list(SUITES[name]) for name in arguments.suite}
+    for suite, names in suites.items():
+        building = track(names, "Measuring", console=console, transient=True)
+        results = [measure(every[name](), arguments.seconds) for name in building]
+        console.print(table(results, box.SIMPLE_HEAD))
+        if out is not None:
+            write(results, out, suite)
 
 
 if __name__ == "__main__":
