@@ -23,52 +23,62 @@ struct TorchState {
 };
 static_assert(sizeof(TorchState) == 5056, "the state torch hands out");
 
+[[noreturn]] void refuse_layout(const char* owner) {
+    throw py::value_error("the state of this " + std::string(owner) + " has another layout");
+}
+
 }  // namespace
 
 Engine Engine::of_torch(py::object generator) {
     Engine engine(generator, generator.attr("get_state")());
     engine.of_torch_ = true;
     if (engine.state_.attr("numel")().cast<std::int64_t>() != static_cast<std::int64_t>(sizeof(TorchState))) {
-        throw py::value_error("the state of this torch generator has another layout");
+        refuse_layout("torch generator");
     }
     const auto* const state =
         reinterpret_cast<const TorchState*>(engine.state_.attr("data_ptr")().cast<std::uintptr_t>());
     for (int i = 0; i < size; ++i) {
         engine.words_->state[i] = static_cast<std::uint32_t>(state->words[i]);
     }
-    if (state->left < 1 || state->left > size + 1) {
-        throw py::value_error("the state of this torch generator has another layout");
+    const std::int64_t used = std::int64_t{size} + 1 - state->left;
+    const bool seeded_just_now = state->next == 0 && used == size;
+    if (used < 0 || used > size || (state->next != static_cast<std::uint64_t>(used) && !seeded_just_now)) {
+        refuse_layout("torch generator");
     }
-    engine.words_->used = size + 1 - state->left;
+    engine.words_->used = static_cast<int>(used);
     return engine;
 }
 
 Engine Engine::of_python(py::object generator) {
     Engine engine(generator, generator.attr("getstate")());
-    const auto words = engine.state_.cast<py::tuple>()[1].cast<py::tuple>();
-    if (words.size() != size + 1) {
-        throw py::value_error("the state of this random.Random has another layout");
+    PyObject* const state = engine.state_.ptr();
+    if (!PyTuple_Check(state) || PyTuple_GET_SIZE(state) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(state, 1)) ||
+        PyTuple_GET_SIZE(PyTuple_GET_ITEM(state, 1)) != size + 1) {
+        refuse_layout("random.Random");
     }
-    for (int i = 0; i < size; ++i) {
-        engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words.ptr(), i)));
+    PyObject* const words = PyTuple_GET_ITEM(state, 1);
+    for (int i = 0; i < size && PyErr_Occurred() == nullptr; ++i) {
+        engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words, i)));
     }
-    engine.words_->used = words[size].cast<int>();
-    if (PyErr_Occurred() != nullptr || engine.words_->used < 0 || engine.words_->used > size) {
+    const long used = PyErr_Occurred() == nullptr ? PyLong_AsLong(PyTuple_GET_ITEM(words, size)) : -1;
+    if (used < 0 || used > size) {
         PyErr_Clear();
-        throw py::value_error("the state of this random.Random has another layout");
+        refuse_layout("random.Random");
     }
+    engine.words_->used = static_cast<int>(used);
     return engine;
 }
 
 void Engine::keep() {
     if (of_torch_) {
         auto* const state = reinterpret_cast<TorchState*>(state_.attr("data_ptr")().cast<std::uintptr_t>());
+        bool drawn = state->left != size + 1 - words_->used;
         for (int i = 0; i < size; ++i) {
+            drawn = drawn || state->words[i] != words_->state[i];  // 624 draws end where they began, with other words
             state->words[i] = words_->state[i];
         }
-        const bool untouched = state->left == size + 1 - words_->used && words_->used == size;
         state->left = size + 1 - words_->used;
-        state->next = untouched ? state->next : static_cast<std::uint64_t>(words_->used);
+        state->next = drawn ? static_cast<std::uint64_t>(words_->used) : state->next;  // 0 after seeding
         generator_.attr("set_state")(state_);
         return;
     }

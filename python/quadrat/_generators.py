@@ -95,11 +95,12 @@ def _python_is_known() -> bool:
     ours, theirs = random.Random(5), random.Random(5)
     one, order = theirs.randrange(_HIGH), list(range(_COUNT))
     theirs.shuffle(order)
-    return _core.sample(PYTHON, ours, _P, _HIGH, _COUNT)[3:] == (one, order) and ours.getstate() == theirs.getstate()
+    return _draws_alike(PYTHON, ours, (one, order)) and ours.getstate() == theirs.getstate()
 
 
 def _draws_alike(source: int, generator: Any, expected: tuple[Any, ...]) -> bool:
+    """Whether the last of our draws, in the order of `_core.sample`, are the expected ones."""
     try:
-        return _core.sample(source, generator, _P, _HIGH, _COUNT) == expected
+        return _core.sample(source, generator, _P, _HIGH, _COUNT)[-len(expected) :] == expected
     except (ValueError, AttributeError):  # a state or an interface of another shape
         return False
