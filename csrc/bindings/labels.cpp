@@ -19,6 +19,11 @@ std::unique_ptr<T[]> scratch(std::int64_t count) {
     return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
 }
 
+template <typename T>
+T* pointer(std::uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
 // What a token is to masking without whole words: special, or a word of its own.
 void words_of_special(std::int64_t count, std::uint8_t* special) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -139,7 +144,15 @@ Status MaskedLabels::draw(const std::uint8_t* words, const BatchIds& batch) cons
 
 void register_labels(py::module_& m) {
     py::class_<Labels>(m, "Labels");
-    py::class_<CausalLabels, Labels>(m, "CausalLabels").def(py::init<std::int64_t>(), py::arg("pad_id"));
+    py::class_<CausalLabels, Labels>(m, "CausalLabels")
+        .def(py::init<std::int64_t>(), py::arg("pad_id"))
+        .def(
+            "write",
+            [](const CausalLabels& self, std::uintptr_t ids, std::int64_t count, std::uintptr_t labels) {
+                self.write({}, {0, 1, count, BatchIds::Form::right, pointer<std::int64_t>(ids),
+                                pointer<std::int64_t>(labels)});
+            },
+            py::arg("ids"), py::arg("count"), py::arg("labels"));
     py::class_<MaskedLabels, Labels>(m, "MaskedLabels")
         .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
                          double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
@@ -161,13 +174,33 @@ void register_labels(py::module_& m) {
             "write",
             [](const MaskedLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
                std::int64_t width, std::uintptr_t special, std::uintptr_t offsets) {
-                self.write(reinterpret_cast<const std::uint8_t*>(special),
-                           reinterpret_cast<const std::int64_t*>(offsets),
-                           {0, rows, width, BatchIds::Form::right, reinterpret_cast<std::int64_t*>(ids),
-                            reinterpret_cast<std::int64_t*>(labels)});
+                self.write(
+                    pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
+                    {0, rows, width, BatchIds::Form::right, pointer<std::int64_t>(ids), pointer<std::int64_t>(labels)});
             },
             py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("special"),
             py::arg("offsets"));
+    m.def(
+        "special_tokens",
+        [](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out) {
+            special_tokens(pointer<const std::int64_t>(ids), count, {pointer<const std::uint64_t>(set), set_size},
+                           pointer<std::uint8_t>(out));
+        },
+        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"));
+    m.def(
+        "word_starts",
+        [](std::uintptr_t offsets, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
+            word_starts(pointer<const std::int64_t>(offsets), pointer<const std::uint8_t>(special), length,
+                        pointer<std::uint8_t>(words));
+        },
+        py::arg("offsets"), py::arg("special"), py::arg("length"), py::arg("words"));
+    m.def(
+        "word_starts_of_ids",
+        [](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
+            word_starts_of_ids(pointer<const std::int64_t>(word_ids), pointer<const std::uint8_t>(special), length,
+                               pointer<std::uint8_t>(words));
+        },
+        py::arg("word_ids"), py::arg("special"), py::arg("length"), py::arg("words"));
 }
 
 }  // namespace quadrat

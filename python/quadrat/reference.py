@@ -5,7 +5,7 @@ A kernel has the same name here, in csrc/kernels, in csrc/cuda and in tests/kern
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -69,3 +69,59 @@ def separate_rows(start: Sequence[int], value: Any, out: Array) -> None:
     """Write `value` to `out[start[i]]`, the first place of row i, for every row."""
     for first in start:
         out[first] = value
+
+
+def causal_labels(ids: Array, pad_id: int, labels: Array) -> None:
+    """Write `ids` to `labels`, and -100 where a token is the padding token."""
+    for position, token in enumerate(ids):
+        labels[position] = -100 if token == pad_id else token
+
+
+def special_tokens(ids: Array, special_ids: Collection[int], out: Array) -> None:
+    """Write 1 to `out` where a token is among `special_ids`, and 0 elsewhere."""
+    for position, token in enumerate(ids):
+        out[position] = 1 if token in special_ids else 0
+
+
+def word_starts(places: Array, special: Array, words: Array) -> None:
+    """Write what each token of a row is to `words`: 1 begins a word, 0 continues one, 2 is part of none.
+
+    `places` are the character offsets, `[length, 2]`, or the number of each token's word, `[length]`, negative for
+    none. `special` is 1 for special tokens, which part words, 0 for others; another number is a special token that
+    does not part offsets.
+    """
+    by_offsets = places.ndim == 2
+    for i, place in enumerate(places):
+        if special[i] != 0 or (not by_offsets and place < 0):
+            words[i] = 2
+        elif by_offsets:
+            end_before = -1 if i == 0 else places[i - 1][1]
+            words[i] = 1 if place[0] != end_before or (i > 0 and special[i - 1] == 1) else 0
+        else:
+            words[i] = 1 if i == 0 or place != places[i - 1] or special[i - 1] != 0 else 0
+
+
+def mask_tokens(
+    ids: Array,
+    words: Array,
+    drawn: tuple[Array, Array, Array, Array],
+    mask_id: int,
+    labels: Array,
+) -> None:
+    """Mask `ids`, `[rows, width]`, in place, and write those masked to `labels`, -100 elsewhere.
+
+    `words` is what `word_starts` writes. `drawn` has four numbers for each token: whether the word that it begins is
+    masked; if so, whether it becomes `mask_id`; if not that, whether it becomes a random token; and which.
+    """
+    begun, replaced, randomised, random_tokens = drawn
+    for row in range(len(ids)):
+        word_is_masked = False
+        for i in range(ids.shape[1]):
+            if words[row, i] == 1:
+                word_is_masked = bool(begun[row, i])
+            masked = word_is_masked and words[row, i] != 2
+            labels[row, i] = ids[row, i] if masked else -100
+            if masked and replaced[row, i]:
+                ids[row, i] = mask_id
+            elif masked and randomised[row, i]:
+                ids[row, i] = random_tokens[row, i]
