@@ -14,6 +14,9 @@
 namespace quadrat {
 namespace {
 
+// A random token is one word of 32 bits below this, two above; mirrored in python/quadrat/collators/_masking.py.
+constexpr std::int64_t most_tokens = std::int64_t{1} << 28;
+
 template <typename T>
 std::unique_ptr<T[]> scratch(std::int64_t count) {
     return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
@@ -50,11 +53,9 @@ MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word,
       words_(words),
       word_source_(word_source) {
     for (const std::int64_t id : special_ids) {
-        if (id >= 0 && id < std::int64_t{1} << 28) {
-            const auto at = static_cast<std::size_t>(id / 64);
-            special_set_.resize(std::max(special_set_.size(), at + 1));
-            special_set_[at] |= std::uint64_t{1} << (id % 64);
-        }
+        const auto at = static_cast<std::size_t>(id / 64);
+        special_set_.resize(std::max(special_set_.size(), at + 1));
+        special_set_[at] |= std::uint64_t{1} << (id % 64);
     }
 }
 
@@ -159,8 +160,12 @@ void register_labels(py::module_& m) {
                          const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
                          int word_source) {
                  const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
+                 const auto is_token = [](std::int64_t id) { return id >= 0 && id < most_tokens; };
+                 if (!is_token(vocab_size) || vocab_size == 0) {
                      throw py::value_error("vocab_size must be between 1 and 2**28");
+                 }
+                 if (!std::all_of(special_ids.begin(), special_ids.end(), is_token)) {
+                     throw py::value_error("special_ids must be between 0 and 2**28");
                  }
                  return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
                                                        mlm_probability, replacement, special_ids, special, words,

@@ -56,8 +56,8 @@ enum class WordSource : std::uint8_t { none, offsets, word_ids };
 // Masked language modelling: some tokens are masked, in place, and are labels then.
 class MaskedLabels final : public Labels {
 public:
-    // special: the column of special-token masks, or -1: then tokens of `special_ids` are special. words: the column of
-    // offsets or word ids, or -1.
+    // special: the column of special-token masks, or -1: then tokens of `special_ids`, 0 ... 2^28 - 1, are special.
+    // words: the column of offsets or word ids, or -1.
     MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
                  const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
                  std::int64_t words, WordSource word_source);

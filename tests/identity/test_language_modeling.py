@@ -11,6 +11,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 import quadrat
 from support.compare import assert_same_batch, generator_states, outcome
@@ -154,6 +155,17 @@ def test_mask_tokens_methods(framework, data):
         assert_same_batch(expected, got)
     else:
         assert type(got) is type(expected)
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_a_special_token_far_outside_the_vocabulary(framework):
+    vocabulary = {"[PAD]": 0, "[UNK]": 1, "[MASK]": 2, "w3": 3, "[FAR]": 2**28 + 3}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]")),
+        **{"pad_token": "[PAD]", "mask_token": "[MASK]", "sep_token": "[FAR]"},
+    )
+    batch = [{"input_ids": [3, 2**28 + 3, 3, 3]}, {"input_ids": [3, 2**28 + 3]}]
+    assert_identical_draws(*make_pair(tokenizer, {"mlm_probability": 1, "return_tensors": framework}), batch)
 
 
 def test_a_pickled_collator_goes_on():

@@ -108,6 +108,8 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
         if not has_plain_special_tokens(tokenizer):
             raise HandOver(f"{type(tokenizer).__name__} tells special tokens in its own way")
         special_ids = [token for token in tokenizer.all_special_ids if token is not None]
+        if not all(0 <= token < _MOST_TOKENS for token in special_ids):
+            raise HandOver("special tokens far outside the vocabulary")
     return _core.MaskedLabels(
         source=where.source,
         generator=where.generator,
