@@ -79,4 +79,41 @@ struct SeparateRows {
     std::int64_t out_size;
 };
 
+// What has no rows is one row of `count`, as far as threads are concerned; labels: [count].
+struct CausalLabels {
+    static constexpr std::int64_t rows = 1;
+    const std::int64_t* ids;
+    std::int64_t count;
+    std::int64_t pad_id;
+    std::int64_t* labels;
+};
+
+// set: [set_size], a bit per id. out: [count].
+struct SpecialTokens {
+    static constexpr std::int64_t rows = 1;
+    const std::int64_t* ids;
+    std::int64_t count;
+    const std::uint64_t* set;
+    std::int64_t set_size;
+    std::uint8_t* out;
+};
+
+// offsets: [rows, width, 2]; special, words: [rows, width].
+struct WordStarts {
+    const std::int64_t* offsets;
+    const std::uint8_t* special;
+    std::int64_t rows;
+    std::int64_t width;
+    std::uint8_t* words;
+};
+
+// word_ids, special, words: [rows, width].
+struct WordStartsOfIds {
+    const std::int64_t* word_ids;
+    const std::uint8_t* special;
+    std::int64_t rows;
+    std::int64_t width;
+    std::uint8_t* words;
+};
+
 }  // namespace quadrat::cuda

@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include "attention_mask.cuh"
+#include "causal_labels.cuh"
 #include "copy_rows.cuh"
 #include "cu_seqlens.cuh"
 #include "fill_gaps.cuh"
@@ -11,6 +12,8 @@
 #include "separate_rows.cuh"
 #include "seq_idx.cuh"
 #include "shape.hpp"
+#include "special_tokens.cuh"
+#include "word_starts.cuh"
 
 namespace quadrat::cuda {
 namespace {
@@ -47,6 +50,14 @@ void launch(const CuSeqlens& call, std::int64_t max_blocks) {
 void launch(const SeparateRows& call, std::int64_t max_blocks) {
     with_element(call.item, [&](auto element) { start(separate_rows<decltype(element)>, call, max_blocks); });
 }
+
+void launch(const CausalLabels& call, std::int64_t max_blocks) { start(causal_labels, call, max_blocks); }
+
+void launch(const SpecialTokens& call, std::int64_t max_blocks) { start(special_tokens, call, max_blocks); }
+
+void launch(const WordStarts& call, std::int64_t max_blocks) { start(word_starts, call, max_blocks); }
+
+void launch(const WordStartsOfIds& call, std::int64_t max_blocks) { start(word_starts_of_ids, call, max_blocks); }
 
 py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
 

@@ -15,5 +15,9 @@ cudaError_t launch(const PositionIds& call, cudaStream_t stream);
 cudaError_t launch(const SeqIdx& call, cudaStream_t stream);
 cudaError_t launch(const CuSeqlens& call, cudaStream_t stream);
 cudaError_t launch(const SeparateRows& call, cudaStream_t stream);
+cudaError_t launch(const CausalLabels& call, cudaStream_t stream);
+cudaError_t launch(const SpecialTokens& call, cudaStream_t stream);
+cudaError_t launch(const WordStarts& call, cudaStream_t stream);
+cudaError_t launch(const WordStartsOfIds& call, cudaStream_t stream);
 
 }  // namespace quadrat::cuda

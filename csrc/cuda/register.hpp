@@ -28,6 +28,11 @@ T* pointer(std::uintptr_t address, std::size_t size, std::int64_t count) {
     return reinterpret_cast<T*>(address);
 }
 
+template <typename T>
+T* array(std::uintptr_t address, std::int64_t count) {
+    return pointer<T>(address, sizeof(T), count);
+}
+
 // The elements of a padded output.
 inline std::int64_t padded_size(std::int64_t rows, std::int64_t width) {
     require(rows >= 0 && width >= 0, "rows and width must not be negative");
@@ -129,6 +134,47 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
         },
         py::arg("start"), py::arg("rows"), py::arg("item"), py::arg("value"), py::arg("out"), py::arg("out_size"),
         names...);
+    m.def(
+        "causal_labels",
+        [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
+            launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
+                                array<std::int64_t>(labels, count)},
+                   extra...);
+        },
+        py::arg("ids"), py::arg("count"), py::arg("pad_id"), py::arg("labels"), names...);
+    m.def(
+        "special_tokens",
+        [launch](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out,
+                 Extra... extra) {
+            launch(SpecialTokens{array<const std::int64_t>(ids, padded_size(1, count)), count,
+                                 array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
+                                 array<std::uint8_t>(out, count)},
+                   extra...);
+        },
+        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"), names...);
+    m.def(
+        "word_starts",
+        [launch](std::uintptr_t offsets, std::uintptr_t special, std::int64_t rows, std::int64_t width,
+                 std::uintptr_t words, Extra... extra) {
+            require(width <= std::numeric_limits<std::int64_t>::max() / 2, "rows * width is too large");
+            static_cast<void>(padded_size(rows, 2 * width));  // two offsets a token
+            const std::int64_t count = padded_size(rows, width);
+            launch(WordStarts{array<const std::int64_t>(offsets, count), array<const std::uint8_t>(special, count),
+                              rows, width, array<std::uint8_t>(words, count)},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
+    m.def(
+        "word_starts_of_ids",
+        [launch](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t rows, std::int64_t width,
+                 std::uintptr_t words, Extra... extra) {
+            const std::int64_t count = padded_size(rows, width);
+            launch(
+                WordStartsOfIds{array<const std::int64_t>(word_ids, count), array<const std::uint8_t>(special, count),
+                                rows, width, array<std::uint8_t>(words, count)},
+                extra...);
+        },
+        py::arg("word_ids"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
 }
 
 }  // namespace quadrat::cuda

@@ -38,6 +38,8 @@ inline std::int64_t typical_width(const PositionIds& call) { return call.out_siz
 inline std::int64_t typical_width(const SeqIdx& call) { return call.out_size / call.rows; }
 inline std::int64_t typical_width(const CuSeqlens&) { return 1; }
 inline std::int64_t typical_width(const SeparateRows&) { return 1; }
+inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
+inline std::int64_t typical_width(const SpecialTokens& call) { return call.count; }
 
 template <typename Call>
 std::int64_t typical_width(const Call& call) {

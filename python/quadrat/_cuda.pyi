@@ -48,3 +48,17 @@ def cu_seqlens(offsets: int, rows: int, item: int, out: int, device: int, stream
 def separate_rows(
     start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int
 ) -> None: ...
+
+# labels[i] = ids[i], -100 where that is pad_id; both int64, `[count]`.
+def causal_labels(ids: int, count: int, pad_id: int, labels: int, device: int, stream: int) -> None: ...
+
+# out, `[count]` uint8: 1 where bit ids[i] of the set, `[set_size]` uint64, is 1, else 0.
+def special_tokens(ids: int, count: int, set: int, set_size: int, out: int, device: int, stream: int) -> None: ...
+
+# offsets: `[rows, width, 2]` int64; special, words: `[rows, width]` uint8, see csrc/kernels/word_starts.hpp.
+def word_starts(offsets: int, special: int, rows: int, width: int, words: int, device: int, stream: int) -> None: ...
+
+# word_ids: `[rows, width]` int64, negative where a token is part of no word.
+def word_starts_of_ids(
+    word_ids: int, special: int, rows: int, width: int, words: int, device: int, stream: int
+) -> None: ...
