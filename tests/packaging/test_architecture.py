@@ -7,17 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quadrat import _core, _memory, ingest
+from quadrat import _core, _generators, _memory, ingest
+from quadrat.collators import _masking, recall
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
+RNG = KERNELS / "rng"  # what kernels draw from
+SOURCES = sorted(path for path in KERNELS.rglob("*") if path.is_file())
+BINDINGS = ROOT / "csrc" / "bindings"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests/kernels/test_{}.py"]
 
+# Kernels without a CUDA twin, and why.
+HOST_ONLY = {
+    "mask_tokens": "draws from the host's generators, one number after the other",
+}
+
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
 # of them: it may import them, and they must not import it.
-LAYERS = [("_core", "_cuda"), ("_memory",), ("ingest",), ("ragged",), ("ops",), ("collators",)]
+LAYERS = [("_core", "_cuda"), ("_generators", "_memory"), ("ingest",), ("ragged",), ("ops",), ("collators",)]
 TOP = len(LAYERS)
 
 
@@ -33,9 +42,16 @@ def public_kernels():
 @pytest.mark.parametrize("kernel", public_kernels())
 def test_no_kernel_lacks_a_twin(kernel, twin):
     path = ROOT / twin.format(kernel)
+    if path.suffix == ".cu" and kernel in HOST_ONLY:
+        assert not path.exists(), "it has become a kernel like the others"
+        return
     assert path.is_file()
     if path.suffix != ".py":
         assert re.search(rf"\b{kernel}\b", path.read_text()), "the file is there, but not the name"
+
+
+def test_kernels_of_the_host_exist():
+    assert set(HOST_ONLY) <= set(public_kernels())
 
 
 def test_no_cuda_kernel_lacks_a_reference():
@@ -45,18 +61,23 @@ def test_no_cuda_kernel_lacks_a_reference():
 def test_no_kernel_header_lacks_its_source_or_its_guard():
     headers, sources = ({path.stem for path in KERNELS.glob(f"*.{end}")} for end in ("hpp", "cpp"))
     assert sources <= headers
-    for path in KERNELS.glob("*.hpp"):
+    for path in KERNELS.rglob("*.hpp"):
         assert "#pragma once" in path.read_text(), path
 
 
-@pytest.mark.parametrize("path", sorted(KERNELS.iterdir()), ids=lambda path: path.name)
+def test_kernels_have_one_folder_of_parts():
+    assert [path for path in KERNELS.rglob("*") if path.is_dir()] == [RNG]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(KERNELS)))
 def test_kernels_include_nothing_of_python_torch_or_cuda(path):
     assert path.suffix in (".cpp", ".hpp")
     includes = re.findall(r"^\s*#\s*include\s*(\S+)", path.read_text(), re.MULTILINE)
     for include in includes:
         if include.startswith('"'):
-            assert (KERNELS / include.strip('"')).parent == KERNELS, include
-            assert (KERNELS / include.strip('"')).is_file(), include
+            included = (path.parent / include.strip('"')).resolve()
+            assert included.parent in (KERNELS, RNG), include
+            assert included.is_file(), include
         else:  # the standard library: names without a folder and without an ending; the intrinsics have one
             assert re.fullmatch(r"<([a-z_0-9]+|[a-z]mmintrin\.h|arm_neon\.h|arm_sve\.h)>", include), include
 
@@ -166,7 +187,7 @@ def test_kinds_are_the_same_everywhere():
 
 
 def test_forms_actions_and_codes_are_the_same_in_python():
-    columns = ROOT / "csrc" / "bindings" / "columns.hpp"
+    columns = BINDINGS / "columns.hpp"
     forms = {name.removeprefix("form_").upper(): value for name, value in enum(columns, "Form").items()}
     assert forms == {name: getattr(ingest, name) for name in forms}
     assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER"}
@@ -181,3 +202,23 @@ def test_forms_actions_and_codes_are_the_same_in_python():
     assert len({ingest.explain((code, 3, 7)) for code in codes.values()}) == len(codes)
     for code in codes.values():
         assert ingest.explain((code, 3, 7)).startswith("row 3, position 7 ")
+
+
+def test_facts_are_the_same_in_python():
+    facts = {name.upper(): value for name, value in enum(BINDINGS / "guard.hpp", "Fact").items()}
+    assert facts == {name: getattr(recall, name) for name in facts}
+    assert facts.keys() == {"TYPE", "ENTRY", "ABSENT", "ATTRIBUTE", "ITEMS", "CALL", "OWN", "OWN_ABSENT"}
+
+
+def test_generators_and_words_are_the_same_in_python():
+    sources = {name.upper(): value for name, value in enum(BINDINGS / "generator.hpp", "Source").items()}
+    assert sources == {name: getattr(_generators, name) for name in sources}
+    assert sources.keys() == {"TORCH", "NUMPY", "NUMPY_LEGACY", "PYTHON"}
+    words = enum(BINDINGS / "labels.hpp", "WordSource")
+    names = {"none": "_NO_WORDS", "offsets": "_OFFSETS", "word_ids": "_WORD_IDS"}
+    assert words == {name: getattr(_masking, names[name]) for name in words}
+
+
+def test_the_vocabulary_ends_in_one_place():
+    bound = re.search(r"most_tokens = std::int64_t\{1\} << (\d+);", (BINDINGS / "labels.cpp").read_text())
+    assert 1 << int(bound[1]) == _masking._MOST_TOKENS
