@@ -122,6 +122,13 @@ std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
     return -1;
 }
 
+bool Columns::steps_forward(std::size_t index) const {
+    const std::vector<Row>& rows = at(index).rows;
+    return std::all_of(rows.begin(), rows.end(), [](const Row& row) {
+        return row.stride >= 0 && row.stride % static_cast<std::int64_t>(item_size(row.kind)) == 0;
+    });
+}
+
 Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left,
                     const py::handle& value) const {
     const Column& column = at(index);

@@ -95,6 +95,8 @@ public:
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
     std::int64_t first_difference(std::size_t a, std::size_t b) const;
+    // Whether the rows step forward by whole elements, as torch wants of arrays.
+    bool steps_forward(std::size_t index) const;
 
     // The writers write to memory of the caller.
     Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left, const py::handle& value) const;

@@ -36,6 +36,19 @@ void words_of_special(std::int64_t count, std::uint8_t* special) {
 
 }  // namespace
 
+std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
+    std::vector<std::uint64_t> set;
+    for (const std::int64_t id : ids) {
+        if (id < 0 || id >= most_tokens) {
+            throw py::value_error("special_ids must be between 0 and 2**28");
+        }
+        const auto at = static_cast<std::size_t>(id / 64);
+        set.resize(std::max(set.size(), at + 1));
+        set[at] |= std::uint64_t{1} << (id % 64);
+    }
+    return set;
+}
+
 Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
     causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
     return {};
@@ -49,15 +62,10 @@ MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word,
       every_word_(every_word),
       probability_(mlm_probability),
       replacement_(replacement),
+      special_set_(bit_set(special_ids)),
       special_(special),
       words_(words),
-      word_source_(word_source) {
-    for (const std::int64_t id : special_ids) {
-        const auto at = static_cast<std::size_t>(id / 64);
-        special_set_.resize(std::max(special_set_.size(), at + 1));
-        special_set_[at] |= std::uint64_t{1} << (id % 64);
-    }
-}
+      word_source_(word_source) {}
 
 Status MaskedLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
     const bool flat = batch.form == BatchIds::Form::flat;
@@ -160,12 +168,8 @@ void register_labels(py::module_& m) {
                          const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
                          int word_source) {
                  const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 const auto is_token = [](std::int64_t id) { return id >= 0 && id < most_tokens; };
-                 if (!is_token(vocab_size) || vocab_size == 0) {
+                 if (vocab_size < 1 || vocab_size >= most_tokens) {
                      throw py::value_error("vocab_size must be between 1 and 2**28");
-                 }
-                 if (!std::all_of(special_ids.begin(), special_ids.end(), is_token)) {
-                     throw py::value_error("special_ids must be between 0 and 2**28");
                  }
                  return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
                                                        mlm_probability, replacement, special_ids, special, words,

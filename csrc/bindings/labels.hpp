@@ -29,6 +29,9 @@ struct BatchIds {
     std::int64_t count() const { return form == Form::flat ? width : rows * width; }
 };
 
+// Special tokens as kernels/special_tokens.hpp takes them. Ids past 2^28 are no tokens.
+std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids);
+
 class Labels {
 public:
     Labels() = default;

@@ -10,5 +10,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_flatten(m);
     quadrat::register_generator(m);
     quadrat::register_labels(m);
+    quadrat::register_permutation_mask(m);
     quadrat::register_recipe(m);
 }

@@ -14,6 +14,7 @@ void register_flatten(py::module_& m);
 void register_generator(py::module_& m);
 void register_interop(py::module_& m);
 void register_labels(py::module_& m);
+void register_permutation_mask(py::module_& m);
 void register_recipe(py::module_& m);
 
 }  // namespace quadrat

@@ -148,6 +148,7 @@ void register_columns(py::module_& m) {
             py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("torch"), py::arg("width"),
             py::arg("multiple_of"), py::arg("left"))
         .def("first_difference", &Columns::first_difference, py::arg("a"), py::arg("b"))
+        .def("steps_forward", &Columns::steps_forward, py::arg("index"))
         .def(
             "pad",
             [](const Columns& self, std::size_t index, std::uintptr_t out, Kind kind, std::int64_t width, bool left,

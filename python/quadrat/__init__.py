@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
     from quadrat.collators.padding import DataCollatorWithPadding
     from quadrat.collators.patch import patch_transformers
+    from quadrat.collators.permutation import DataCollatorForPermutationLanguageModeling
     from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.config import show_config
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
+    "DataCollatorForPermutationLanguageModeling",
     "DataCollatorForSeq2Seq",
     "DataCollatorForTokenClassification",
     "DataCollatorWithFlattening",
@@ -50,6 +52,7 @@ __all__ = [
 _HOMES = {
     "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
     "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
+    "DataCollatorForPermutationLanguageModeling": "quadrat.collators.permutation",
     "DataCollatorForSeq2Seq": "quadrat.collators.seq2seq",
     "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
     "DataCollatorWithFlattening": "quadrat.collators.flattening",

@@ -125,3 +125,37 @@ def mask_tokens(
                 ids[row, i] = mask_id
             elif masked and randomised[row, i]:
                 ids[row, i] = random_tokens[row, i]
+
+
+def permutation_mask(
+    spans: Sequence[Sequence[tuple[int, int]]],
+    order: Array,
+    functional: Array,
+    *,
+    mask_id: int,
+    ids: Array,
+    labels: Array,
+    perm_mask: Array,
+    target_mapping: Array,
+) -> None:
+    """Mask `ids`, `[rows, width]`, in the spans (start, length) of each row, but for functional tokens.
+
+    `order`, `[rows, width / 2]`, permutes either half of a row. Masked ids go to `labels`, -100 elsewhere.
+    `perm_mask[row, a, b]` is 1 where token a may not see b: b is masked, and a does not come later in the order; tokens
+    that are neither masked nor functional come before all. `target_mapping[row]` is the identity.
+    """
+    rows, width = ids.shape
+    labels[:], perm_mask[:], target_mapping[:] = -100, 0, 0
+    for row in range(rows):
+        inside = [any(start <= at < start + length for start, length in spans[row]) for at in range(width)]
+        masked = [inside[at] and not functional[row, at] for at in range(width)]
+        place = [*order[row], *(order[row] + width // 2)]
+        for at in range(width):
+            if masked[at]:
+                labels[row, at], ids[row, at] = ids[row, at], mask_id
+            elif not functional[row, at]:
+                place[at] = -1
+            target_mapping[row, at, at] = 1
+        for a in range(width):
+            for b in range(width):
+                perm_mask[row, a, b] = 1 if masked[b] and place[a] <= place[b] else 0

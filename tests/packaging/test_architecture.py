@@ -22,6 +22,7 @@ TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests
 # Kernels without a CUDA twin, and why.
 HOST_ONLY = {
     "mask_tokens": "draws from the host's generators, one number after the other",
+    "permutation_mask": "draws from the host's generators, one number after the other",
 }
 
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
@@ -56,6 +57,11 @@ def test_kernels_of_the_host_exist():
 
 def test_no_cuda_kernel_lacks_a_reference():
     assert {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")} <= set(public_kernels())
+
+
+def test_kernels_of_the_host_alone_are_kernels():
+    assert HOST_ONLY.keys() <= set(public_kernels())
+    assert all(HOST_ONLY.values())
 
 
 def test_no_kernel_header_lacks_its_source_or_its_guard():

@@ -165,7 +165,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
 def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> Any | None:
     """Masks `inputs`, `[rows, width]` int64, in place and returns the labels; None where the reference had better."""
     try:
-        if not _is_plain(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
+        if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
         if framework == "pt":
             require_cpu_default()
@@ -177,7 +177,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         return None
 
 
-def _is_plain(array: Any, framework: Framework) -> bool:
+def is_plain_ids(array: Any, framework: Framework) -> bool:
     """Whether the kernels may write to it: contiguous int64 in host memory."""
     if framework == "np":
         return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray

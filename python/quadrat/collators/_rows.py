@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework, interop
 from quadrat.collators._pad import check_device
 from quadrat.collators.base import HandOver
-from quadrat.ingest import ARRAY, INTS, LABELS, LIST, PAD, PYTHON_ROWS, STACK, TENSOR, explain
+from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 
 
 def stack_rows(
@@ -24,12 +24,27 @@ def stack_rows(
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
     """
-    if framework == "pt":
-        check_device()
     columns = _core.Columns()
     columns.add_values(rows, interop())
+    return stack_column(tokenizer, columns, framework, multiple, labels)
+
+
+def stack_column(
+    tokenizer: Any,
+    columns: _core.Columns,
+    framework: Framework,
+    multiple: int | None,
+    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
+) -> dict[str, Any]:
+    """`stack_rows` of the rows in the first of `columns`."""
+    if framework == "pt":
+        check_device()
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)
+    if forms & MEMORY_ROWS and shortest == 0:
+        raise HandOver("an empty array or tensor, whose dtype may be another")
+    if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):
+        raise HandOver("an array that torch does not take")
     if multiple is not None and (type(multiple) is not int or multiple <= 0):
         raise HandOver("pad_to_multiple_of is no positive int")
     width = longest if multiple is None else -(-longest // multiple) * multiple

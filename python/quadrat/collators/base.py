@@ -19,6 +19,7 @@ _REBUILDABLE = (
     OverflowError,
     RuntimeError,
     TypeError,
+    UnboundLocalError,
     ValueError,
 )
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from transformers import DataCollatorForMultipleChoice, DataCollatorForSeq2Seq
+from transformers import (
+    DataCollatorForMultipleChoice,
+    DataCollatorForPermutationLanguageModeling,
+    DataCollatorForSeq2Seq,
+)
 
 _INT64 = range(-(2**63), 2**63)
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -25,9 +29,11 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     if not features:
         yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
         return
-    if isinstance(features[0], Mapping):
+    if isinstance(collator, DataCollatorForPermutationLanguageModeling):
+        yield from _permuted(features, collator.tokenizer)
+    elif isinstance(features[0], Mapping):
         yield from _of_mappings(features, collator)
-    elif any(hasattr(collator, name) for name in ("mlm_probability", "plm_probability")):
+    elif hasattr(collator, "mlm_probability"):
         yield from _bare_rows(collator, features)
     else:
         yield f"row 0 is {_name(features[0])}, not a mapping of column names to values"
@@ -161,6 +167,28 @@ def _targets(collator: Any, label: str, values: Sequence[Any]) -> Iterator[str]:
                 f"column '{label}', row {row} has {length} labels, more than max_length={limit}, and a collator does "
                 "not truncate; tokenize the targets with truncation=True or raise max_length"
             )
+
+
+def _permuted(features: Sequence[Any], tokenizer: Any) -> Iterator[str]:
+    """Permutation language modelling looks at the ids alone, with or without a mapping around them."""
+    rows = features
+    if isinstance(features[0], Mapping):
+        yield from _missing(features, ["input_ids"])
+        rows = [feature["input_ids"] for feature in features]
+    for name in ("mask_token", "pad_token"):
+        if getattr(tokenizer, name) is None:
+            yield f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set tokenizer.{name}"
+    yield from _bad_elements("input_ids", rows)
+    lengths = _row_lengths(rows)
+    for row, length in enumerate(lengths):
+        if not length:
+            yield f"column 'input_ids', row {row} is empty or no row; remove it"
+    row, longest = max(enumerate(lengths), key=lambda pair: pair[1] or 0)
+    if longest is not None and longest % 2:
+        yield (
+            f"column 'input_ids', row {row} is the longest with {longest} tokens, and the width of the batch must be "
+            "even; give rows of an even length, or add a padding token to the longest"
+        )
 
 
 def _missing(features: Sequence[Any], columns: list[Any]) -> Iterator[str]:

@@ -1,0 +1,140 @@
+"""permutation_mask, compiled, against its twin: the library draws for the twin what the kernel draws for itself."""
+
+import random
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from quadrat import _core, reference
+
+BAD_ARGUMENT = (7, -1, -1)
+
+
+class Torch:
+    """All from one generator."""
+
+    slack = 0
+
+    def __init__(self, seed):
+        self.generators = torch.Generator().manual_seed(seed), None
+
+    def below(self, n):
+        return int(torch.randint(n, (1,), generator=self.generators[0]))
+
+    def order(self, n):
+        return torch.randperm(n, generator=self.generators[0]).numpy()
+
+    def state(self):
+        return self.generators[0].get_state().tolist()
+
+
+class NumPy:
+    """Spans from Python's generator, orders from NumPy's; both ends of a range count."""
+
+    slack = 1
+
+    def __init__(self, seed):
+        self.generators = random.Random(seed), np.random.RandomState(seed)
+
+    def below(self, n):
+        return self.generators[0].randint(0, n - 1)
+
+    def order(self, n):
+        pairs = np.arange(2 * n).reshape(2, n).T  # a matrix, as the reference shuffles it
+        self.generators[1].shuffle(pairs)
+        return pairs[:, 0].copy()
+
+    def state(self):
+        return self.generators[0].getstate(), self.generators[1].get_state()[1].tolist(), self.generators[1].get_state()
+
+
+SOURCES = {"pt": Torch, "np": NumPy}
+
+
+def spans_of(source, contexts, width):
+    reserved, spans = 0, []
+    while reserved < width:
+        length = 1 + source.below(len(contexts))
+        spans.append((reserved + source.below(contexts[length - 1] - length + source.slack + 1), length))
+        reserved += contexts[length - 1]
+    return spans
+
+
+@st.composite
+def contexts_of(draw, slack):
+    """At least as many tokens as the span itself, or `slack` fewer."""
+    return [
+        max(1, n - slack + draw(st.integers(0, 20) | st.sampled_from([0, 1000])))
+        for n in range(1, 1 + draw(st.integers(1, 7)))
+    ]
+
+
+class Call:
+    """The arguments of a call, guarded, and a picture of what it made."""
+
+    def __init__(self, guarded, ids, functional):
+        rows, width = ids.shape
+        shapes = {"ids": (rows, width), "labels": (rows, width), "perm_mask": (rows, width, width)}
+        shapes["target_mapping"] = (rows, width, width)
+        kinds = {"ids": "int64", "labels": "int64", "perm_mask": "float32", "target_mapping": "float32"}
+        self.out = {name: guarded(kinds[name], shape) for name, shape in shapes.items()}
+        self.out["ids"].array[:] = ids
+        self.functional = None if functional is None else guarded("uint8", (rows, width))
+        if functional is not None:
+            self.functional.array[:] = functional
+
+    def run(self, generators, contexts, special=(), mask_id=9, width=None):
+        rows, tokens = self.out["ids"].array.shape
+        addresses = [one.address for one in self.out.values()]
+        flags = 0 if self.functional is None else self.functional.address
+        width = tokens if width is None else width
+        return _core.permutation_mask(*generators, contexts, special, mask_id, rows, width, flags, *addresses)
+
+    def made(self):
+        assert all(one.intact() for one in self.out.values())
+        return {name: one.array for name, one in self.out.items()}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1), rows=st.integers(0, 4), half=st.integers(0, 20))
+def test_masks_as_the_reference(guarded, source, *, data, seed, rows, half):
+    ours, theirs = SOURCES[source](seed), SOURCES[source](seed)
+    contexts = data.draw(contexts_of(ours.slack))
+    width = 2 * half
+    ids = np.array(data.draw(st.lists(st.integers(-3, 70), min_size=rows * width, max_size=rows * width)), np.int64)
+    ids = ids.reshape(rows, width)
+    special = data.draw(st.lists(st.sampled_from([0, 3, 5, 63, 64, 70]), max_size=4))
+    given_flags = data.draw(st.booleans())
+    functional = np.isin(ids, special).astype(np.uint8)
+    call = Call(guarded, ids, functional if given_flags else None)
+    assert call.run(ours.generators, contexts, () if given_flags else special, mask_id=77) is None
+    made = call.made()
+    expected = {name: np.empty_like(one) for name, one in made.items()}
+    expected["ids"][:] = ids
+    spans = [spans_of(theirs, contexts, width) for _ in range(rows)]
+    order = np.array([theirs.order(half) for _ in range(rows)], np.int64).reshape(rows, half)
+    reference.permutation_mask(spans, order, functional, mask_id=77, **expected)
+    for name, one in expected.items():
+        assert made[name].tobytes() == one.tobytes(), name
+    assert str(ours.state()) == str(theirs.state())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("contexts", [[], [0], [-1], [2, -3], [1, 0], [2**28], [1, 2, 2**40], [-(2**63)], [3, 2, 1]])
+def test_refuses_contexts_that_hold_no_span(guarded, source, contexts):
+    ours, theirs = SOURCES[source](5), SOURCES[source](5)
+    call = Call(guarded, np.zeros((2, 4), np.int64), None)
+    assert call.run(ours.generators, contexts) == BAD_ARGUMENT
+    assert all(call.out[name].untouched() for name in ("labels", "perm_mask", "target_mapping"))
+    assert str(ours.state()) == str(theirs.state())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("width", [-2, 1, 3, 2**31, 2**62])
+def test_refuses_widths_that_have_no_halves(guarded, source, width):
+    ours = SOURCES[source](5)
+    call = Call(guarded, np.zeros((0, 4), np.int64), None)
+    assert call.run(ours.generators, [6], width=width) == BAD_ARGUMENT
