@@ -15,7 +15,7 @@
 namespace quadrat {
 namespace {
 
-// What a tensor keeps alive: its block, and the shape the exchange struct points to.
+// What a tensor or array keeps alive: its block and, for a tensor, the shape the exchange struct points to.
 struct Owner {
     dlpack::ManagedTensor managed{};
     memory::Block block;
@@ -108,13 +108,28 @@ py::dtype numpy_dtype(Kind kind) {
     }
 }
 
+// An array on a cached block, which it gives back when it goes.
+py::array cached_array(std::vector<std::int64_t> shape, Kind kind, std::size_t bytes) {
+    auto owner = std::make_unique<Owner>();
+    owner->block = memory::acquire(bytes);
+    if (owner->block.data == nullptr) {
+        throw std::bad_alloc();
+    }
+    void* const data = owner->block.data;
+    const py::capsule base(owner.get(), [](void* held) { delete static_cast<Owner*>(held); });
+    static_cast<void>(owner.release());
+    return {numpy_dtype(kind), std::move(shape), data, base};
+}
+
 }  // namespace
 
 Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind) {
     Allocation result;
     if (framework == Framework::numpy) {
-        byte_size(shape, kind);
-        py::array array(numpy_dtype(kind), std::move(shape));
+        const std::size_t bytes = byte_size(shape, kind);
+        py::array array = bytes < memory::smallest_cached || bytes > memory::largest_cached
+                              ? py::array(numpy_dtype(kind), std::move(shape))
+                              : cached_array(std::move(shape), kind, bytes);
         result.data = array.mutable_data();
         result.array = std::move(array);
     } else if (interop.exchange() != nullptr) {

@@ -1,5 +1,5 @@
-// Output arrays. Tensors stand on memory of the block cache and are made through torch's DLPack exchange API where
-// torch has it: no call into Python, and no page that was just given back to the kernel.
+// Output arrays. Tensors and large NumPy arrays stand on memory of the block cache: no page that was just given back to
+// the kernel. Tensors are made through torch's DLPack exchange API where torch has it, without a call into Python.
 #pragma once
 
 #include <pybind11/pybind11.h>

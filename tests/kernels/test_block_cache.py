@@ -100,6 +100,22 @@ def test_memory_is_used_again(interops, size, data):
     assert _core.cached_bytes() == 0
 
 
+@pytest.mark.parametrize("size", [1, SMALLEST - 1, SMALLEST, LARGEST, LARGEST + 1])
+def test_large_arrays_live_on_blocks(interop, size):
+    made, address = _core.allocate(interop, False, (size,), INT8)
+    assert made.ctypes.data == address
+    assert made.flags.carray
+    part = made[size // 2 :]
+    del made
+    part.fill(1)
+    assert _core.cached_bytes() == 0, "a view keeps the block"
+    del part
+    cached = SMALLEST <= size <= LARGEST
+    assert _core.cached_bytes() == (size if cached else 0)
+    _, again = tensor(interop, size)
+    assert again == address or not cached
+
+
 def test_keeps_no_more_than_it_says(interop):
     for size in (1, SMALLEST - 1, LARGEST + 1):
         tensor(interop, size)
