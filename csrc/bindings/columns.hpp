@@ -79,6 +79,9 @@ public:
 
     // One value per row, each a list, tuple, array, tensor or number.
     void add_values(const py::object& values, const Interop& interop);
+    // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
+    // column is added for 0, nor for -1, which says that a feature failed to tell.
+    std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);
     // Rows that are slices of flat values: offsets has count + 1 entries, `inner` elements make one token.
     void add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
                     std::int64_t count, std::int64_t inner);

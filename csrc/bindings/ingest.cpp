@@ -283,6 +283,35 @@ void Columns::add_values(const py::object& values, const Interop& interop) {
     columns.push_back(std::move(column));
 }
 
+std::int64_t Columns::add_optional(const py::object& features, const py::object& name, const Interop& interop) {
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    Column column(count);
+    std::int64_t found = 0;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        py::object feature = item_of(features.ptr(), i);
+        if (feature && interop.is_wrapper(feature.ptr())) {
+            feature = feature.attr("data");
+        }
+        const int has = feature ? PySequence_Contains(feature.ptr(), name.ptr()) : -1;
+        py::object value = py::list();
+        if (has == 1) {
+            value = py::reinterpret_steal<py::object>(lookup(feature.ptr(), name.ptr()));
+        }
+        if (has < 0 || !value) {
+            PyErr_Clear();
+            return -1;
+        }
+        found += has;
+        Row row;
+        const std::uint32_t form = view(value.ptr(), interop, &row);
+        column.add(std::move(value), row, form);
+    }
+    if (found > 0) {
+        columns.push_back(std::move(column));
+    }
+    return found;
+}
+
 void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
                          std::int64_t count, std::int64_t inner) {
     const auto* const bound = reinterpret_cast<const std::int64_t*>(offsets);

@@ -16,5 +16,6 @@ void register_interop(py::module_& m);
 void register_labels(py::module_& m);
 void register_permutation_mask(py::module_& m);
 void register_recipe(py::module_& m);
+void register_word_labels(py::module_& m);
 
 }  // namespace quadrat

@@ -118,6 +118,7 @@ void register_columns(py::module_& m) {
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })
         .def("add_values", &Columns::add_values, py::arg("values"), py::arg("interop"))
+        .def("add_optional", &Columns::add_optional, py::arg("features"), py::arg("name"), py::arg("interop"))
         .def("add_ragged", &Columns::add_ragged, py::arg("values"), py::arg("kind"), py::arg("values_size"),
              py::arg("offsets"), py::arg("count"), py::arg("inner"))
         .def("count", &Columns::count, py::arg("index"))

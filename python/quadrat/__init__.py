@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quadrat.collators.permutation import DataCollatorForPermutationLanguageModeling
     from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
+    from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
@@ -34,6 +35,7 @@ __all__ = [
     "DataCollatorForPermutationLanguageModeling",
     "DataCollatorForSeq2Seq",
     "DataCollatorForTokenClassification",
+    "DataCollatorForWholeWordMask",
     "DataCollatorWithFlattening",
     "DataCollatorWithPadding",
     "DefaultDataCollator",
@@ -56,6 +58,7 @@ _HOMES = {
     "DataCollatorForSeq2Seq": "quadrat.collators.seq2seq",
     "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
     "DataCollatorWithFlattening": "quadrat.collators.flattening",
+    "DataCollatorForWholeWordMask": "quadrat.collators.whole_word",
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
     "Ragged": "quadrat.ragged",

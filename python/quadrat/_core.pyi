@@ -1,6 +1,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 __version__: str
 kinds: tuple[str, ...]
 
@@ -28,6 +31,7 @@ class Columns:
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     def add_values(self, values: list[Any] | tuple[Any, ...], interop: Interop) -> None: ...
+    def add_optional(self, features: Sequence[Any], name: str, interop: Interop) -> int: ...
     def add_ragged(self, values: int, kind: int, values_size: int, offsets: int, count: int, inner: int) -> None: ...
     def count(self, index: int) -> int: ...
     def longest(self, index: int) -> int: ...
@@ -147,3 +151,20 @@ def permutation_mask(
     perm_mask: int,
     target_mapping: int,
 ) -> tuple[int, int, int] | None: ...
+
+class WordLabels(Labels):
+    def __init__(
+        self,
+        shuffle: Any,
+        source: int,
+        generator: Any,
+        probability: float,
+        mask: float,
+        random_of_rest: float,
+        has_random: bool,
+        mask_id: int,
+        vocab_size: int,
+        pieces: NDArray[np.uint8],
+        joined: bool,
+        before: Callable[[], None] | None,
+    ) -> None: ...

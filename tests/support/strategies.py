@@ -209,3 +209,32 @@ def features(draw: Any, *, equal: bool = False, labels: str | None = None) -> li
         rows[row].pop(draw(st.sampled_from(sorted(columns))))
     wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 4 + sorted(WRAPPERS)))]
     return [wrapper(row) for row in rows]
+
+
+WORD_PIECES = {
+    **{token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##", "#", "[EOS]"])},
+    **{(f"##w{i}" if i % 3 == 0 else f"w{i}"): i for i in range(8, 60)},
+}
+
+
+def make_word_piece_tokenizer(
+    *,
+    padding_side: str = "right",
+    pad_token: str | None = "[PAD]",
+    mask_token: str | None = "[MASK]",
+    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
+) -> PreTrainedTokenizerFast:
+    """A tokenizer whose tokens look like BERT's: "##..." within words, and one of the added tokens too."""
+    tokenizer = cls(
+        tokenizer_object=Tokenizer(models.WordLevel(WORD_PIECES, unk_token="[UNK]")),
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token=mask_token,
+        eos_token="[EOS]",
+        pad_token=pad_token,
+    )
+    tokenizer.add_tokens(["##added", "whole"])
+    tokenizer.padding_side = padding_side
+    tokenizer.verbose = False
+    return tokenizer

@@ -170,7 +170,10 @@ def _generators(framework: Framework) -> tuple[Any, Any]:
 def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) -> tuple[list[int], Any]:
     """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
     if has_plain_special_tokens(tokenizer):
-        return [pad_id, *(token for token in tokenizer.all_special_ids if token is not None)], None
+        special_ids = [pad_id, *(token for token in tokenizer.all_special_ids if token is not None)]
+        if not all(0 <= token < 1 << 28 for token in special_ids):
+            raise HandOver("special tokens far outside the vocabulary")
+        return special_ids, None
     try:
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
         special = _bools(masks, framework)

@@ -1,0 +1,83 @@
+"""What a tokenizer says of its tokens, by id: asked once, and again when its vocabulary has changed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from quadrat.collators.base import HandOver
+
+# Bits, as in csrc/kernels/choose_words.hpp.
+JOINS, APART, KEPT, MISSING = 1, 2, 4, 8
+
+# Kept from import time: a tokenizer that answers in its own way is asked by the reference.
+_METHODS = {
+    "_convert_id_to_token": PreTrainedTokenizerFast._convert_id_to_token,
+    "__len__": PreTrainedTokenizerFast.__len__,
+    "get_special_tokens_mask": PreTrainedTokenizerBase.get_special_tokens_mask,
+}
+
+
+class Vocabulary(NamedTuple):
+    """The pieces of a tokenizer, and what was true of it when they were looked up.
+
+    Its length is kept too: in some versions of `tokenizers` asking for it copies the whole vocabulary.
+    """
+
+    backend: Any
+    base_size: int
+    added: dict[int, Any]
+    length: int
+    special: tuple[tuple[Any, ...], Any]  # the special ids, the id of the padding
+    plain: NDArray[np.uint8]  # by id, special tokens not marked
+    pieces: NDArray[np.uint8]  # by id
+
+
+def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
+    """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding.
+
+    Raises:
+        HandOver: for tokenizers whose tokens or special tokens are not those of the fast base class.
+    """
+    tokenizer = collator.tokenizer
+    cls = type(tokenizer)
+    for name, method in _METHODS.items():
+        if getattr(cls, name, None) is not method or name in tokenizer.__dict__:
+            raise HandOver(f"{cls.__name__} has its own {name}")
+    backend = tokenizer._tokenizer
+    base_size, added = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
+    special = (tuple(tokenizer.all_special_ids), pad_id)
+    known: Vocabulary | None = collator.__dict__.get("_quadrat_vocabulary")
+    if known is None or known.backend is not backend or known.base_size != base_size or known.added != added:
+        length = len(tokenizer)
+        plain = _plain_pieces(tokenizer, max(length, *added, 0) + 1)
+        known = Vocabulary(backend, base_size, added, length, special, plain, _marked(plain, special))
+    elif known.special != special:
+        known = known._replace(special=special, pieces=_marked(known.plain, special))
+    else:
+        return known
+    collator.__dict__["_quadrat_vocabulary"] = known
+    return known
+
+
+def _plain_pieces(tokenizer: Any, size: int) -> NDArray[np.uint8]:
+    convert = tokenizer._convert_id_to_token
+    return np.fromiter((_piece(convert(token_id)) for token_id in range(size)), np.uint8, size)
+
+
+def _piece(token: str | None) -> int:
+    if token is None:
+        return MISSING
+    return APART if token in ("[CLS]", "[SEP]") else JOINS if token.startswith("##") else 0
+
+
+def _marked(plain: NDArray[np.uint8], special: tuple[tuple[Any, ...], Any]) -> NDArray[np.uint8]:
+    pieces = plain.copy()
+    for token_id in (*special[0], special[1]):
+        if token_id is not None and 0 <= token_id < len(pieces):
+            pieces[token_id] |= KEPT
+    return pieces

@@ -1,0 +1,175 @@
+"""`DataCollatorForWholeWordMask`: masked language modelling by whole words, as transformers 4.x does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import transformers
+
+from quadrat import _core
+from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
+from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
+from quadrat.collators import whole_word_reference as plain
+from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.recall import Remembering
+from quadrat.collators.vocabulary import vocabulary_of
+from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+
+# Gone from transformers 5; there quadrat's own takes its place.
+_Reference: Any = getattr(transformers, "DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
+_METHODS = {
+    name: getattr(_Reference, name)
+    for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
+}
+
+# Kinds of arrays that every torch and NumPy makes int64 of without a word.
+_ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
+_MOST_TOKENS = 1 << 28  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
+_STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
+
+
+class DataCollatorForWholeWordMask(Remembering, _Reference):
+    """Masks whole words, "##..." continuing a word; a drop-in for the class of transformers 4.x, there on 5.x too.
+
+    Fields are those of `transformers.DataCollatorForLanguageModeling`. Features are mappings with `input_ids` and, if
+    words are known better, `chinese_ref` (positions that continue the word before them), or bare rows of ids; other
+    columns are left out. The result is a dict of `input_ids` and `labels`, int64, `[rows, width]`; labels are -100
+    where nothing is masked. Words are shuffled by Python's `random`, or with a `seed` by the collator's own generator.
+
+    Raises:
+        ValueError, TypeError, AttributeError, ...: what the reference raises, with what quadrat can add to it.
+    """
+
+    def torch_call(self, examples: Any) -> Any:
+        """Collate and mask `examples` into torch tensors."""
+        return self._call(examples, "pt", super().torch_call)
+
+    def numpy_call(self, examples: Any) -> Any:
+        """Collate and mask `examples` into NumPy arrays."""
+        return self._call(examples, "np", super().numpy_call)
+
+    def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
+        if self.seed and self.generator is None:
+            self.create_rng()
+        try:
+            return _mask(self, features, framework)
+        except HandOver as reason:
+            why = str(reason)
+        except NotOnCpu as error:
+            why = str(error)
+        return hand_over(self, why, reference, features)
+
+
+def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
+    _require_own_methods(collator)
+    if framework == "pt":
+        require_cpu_default()
+    tokenizer = collator.tokenizer
+    columns = _columns(features)
+    left = tokenizer.padding_side != "right"
+    width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
+    pad_id = _pad_id(tokenizer, pads)
+    values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=len(columns) > 1)}
+    batch = columns.run(_STEPS, values, interop(), framework == "pt", width, 1, left)
+    if isinstance(batch, tuple):
+        raise HandOver(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
+    return batch
+
+
+def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
+    """What masks the padded ids and makes their labels."""
+    vocabulary = vocabulary_of(collator, pad_id)
+    shuffle, origin = _origins(collator, framework)
+    share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
+        raise HandOver("a probability is no float from 0 to 1")
+    has_random = mask != 1 and random_words != 0
+    of_rest = random_words / (1 - mask) if has_random else 0.0
+    if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
+        raise HandOver("mask_replace_prob and random_replace_prob are more than 1 together")
+    mask_token = collator.tokenizer.mask_token
+    mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
+    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocabulary.length < _MOST_TOKENS:
+        raise HandOver("the tokenizer has no mask token with an id")
+    return _core.WordLabels(
+        shuffle=shuffle,
+        source=origin.source,
+        generator=origin.generator,
+        probability=share,
+        mask=mask,
+        random_of_rest=of_rest,
+        has_random=has_random,
+        mask_id=mask_id,
+        vocab_size=vocabulary.length,
+        pieces=vocabulary.pieces,
+        joined=joined,
+        before=None if isinstance(collator.tokenizer, plain.bert_tokenizers()) else plain.warn_of_other_tokenizers,
+    )
+
+
+def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
+    """What orders the words, None for the generator of all else, and where all else is drawn from."""
+    origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
+    shuffle = python_origin()
+    if origin is None or shuffle is None:
+        raise HandOver("the generator's draws are not known")
+    if collator.seed is None:
+        return shuffle.generator, origin
+    if collator.return_tensors != framework or origin.source == NUMPY_LEGACY:
+        raise HandOver(f"seed={collator.seed!r} made no generator for return_tensors={framework!r}")
+    return None, origin
+
+
+def _require_own_methods(collator: Any) -> None:
+    cls = type(collator)
+    for name, method in _METHODS.items():
+        if getattr(cls, name) is not method or name in collator.__dict__:
+            raise HandOver(f"{cls.__name__} has its own {name}")
+
+
+def _columns(features: Any) -> _core.Columns:
+    """Column 0: the ids; column 1, if any feature has them: positions that continue the word before."""
+    if type(features) not in (list, tuple) or not features:
+        raise HandOver("features are not a list of mappings or rows")
+    if not isinstance(features[0], Mapping):
+        columns = _core.Columns()
+        columns.add_values(features, interop())
+        return columns
+    collected = _core.collect(features, ("input_ids",), interop())
+    if collected is None or collected[1].add_optional(features, "chinese_ref", interop()) < 0:
+        raise HandOver("a feature lacks 'input_ids'")
+    return collected[1]
+
+
+def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bool) -> tuple[int, bool]:
+    """The width of the batch, and whether any row is padded to it."""
+    forms, _, kinds, shortest, longest, _ = columns.describe(0)
+    if forms == LIST:
+        whole = kinds == PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
+    elif forms == ARRAY:
+        whole = shortest > 0 and (kinds == PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
+    else:
+        whole = shortest > 0 and forms == TENSOR and framework == "pt" and kinds == PYTHON_INTS
+    if not whole:
+        raise HandOver("'input_ids' are not rows of whole numbers, all in one form")
+    if len(columns) > 1:
+        forms, _, kinds, *_ = columns.describe(1)
+        if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
+            raise HandOver("'chinese_ref' are not rows of whole numbers")
+    if multiple is None:
+        return longest, shortest < longest
+    if type(multiple) is not int or multiple < 1:
+        raise HandOver(f"pad_to_multiple_of={multiple!r}")
+    width = -(-longest // multiple) * multiple
+    return width, shortest < width
+
+
+def _pad_id(tokenizer: Any, padded: bool) -> int | None:
+    if tokenizer.pad_token is None and not padded:
+        return None
+    pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
+    if type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS:
+        raise HandOver("the tokenizer has no pad token with an id")
+    return pad_id
