@@ -5,7 +5,7 @@ A kernel has the same name here, in csrc/kernels, in csrc/cuda and in tests/kern
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -159,3 +159,32 @@ def permutation_mask(
         for a in range(width):
             for b in range(width):
                 perm_mask[row, a, b] = 1 if masked[b] and place[a] <= place[b] else 0
+
+
+def choose_words(
+    rows: Sequence[Sequence[str]],
+    joined: Sequence[Sequence[int]],
+    probability: float,
+    permutation: Callable[[int], Sequence[int]],
+) -> list[list[int]]:
+    """The positions in each row of tokens that whole-word masking chooses, rising.
+
+    "##..." and the positions in `joined` continue the word before them; "[CLS]" and "[SEP]" are no words.
+    `permutation(n)` draws the order in which n words are tried; a word is taken if it fits what is left of the share.
+    """
+    chosen = []
+    for tokens, positions in zip(rows, joined, strict=True):
+        words: list[list[int]] = []
+        for position, token in enumerate(tokens):
+            if position in positions or token.startswith("##"):
+                words[-1:] = [[*words[-1], position]] if words else [[position]]
+            elif token not in ("[CLS]", "[SEP]"):
+                words.append([position])
+        left = min(512, max(1, round(len(tokens) * probability)))
+        taken: list[int] = []
+        for word in permutation(len(words)):
+            if len(words[word]) <= left:
+                left -= len(words[word])
+                taken += words[word]
+        chosen.append(sorted(taken))
+    return chosen

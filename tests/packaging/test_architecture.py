@@ -21,6 +21,7 @@ TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests
 
 # Kernels without a CUDA twin, and why.
 HOST_ONLY = {
+    "choose_words": "draws from the host's generators, one number after the other",
     "mask_tokens": "draws from the host's generators, one number after the other",
     "permutation_mask": "draws from the host's generators, one number after the other",
 }
