@@ -38,7 +38,7 @@ WordLabels::WordLabels(py::object shuffle, Source source, py::object generator, 
       joined_(joined),
       before_(std::move(before)) {}
 
-Status WordLabels::write(const Columns& columns, const PaddedIds& batch) const {
+Status WordLabels::write(const Columns& columns, const BatchIds& batch) const {
     JoinedColumn joined;
     if (joined_) {
         const Status status = joined.read(columns);
@@ -56,7 +56,7 @@ Status WordLabels::write(const Columns& columns, const PaddedIds& batch) const {
     const auto choose = [&](auto& source) {
         const auto& lengths = columns.at(batch.column).lengths;
         return choose_words(source, batch.ids, {lengths.data(), batch.rows}, batch.width,
-                            batch.left ? Side::left : Side::right, {pieces_.data(), pieces_.size()},
+                            batch.form == BatchIds::Form::left ? Side::left : Side::right, {pieces_.data(), pieces_.size()},
                             {joined.values.data(), joined_ ? joined.offsets.data() : nullptr}, probability_,
                             scratch.data(), positions.get(), &chosen);
     };

@@ -18,7 +18,7 @@ public:
     WordLabels(py::object shuffle, Source source, py::object generator, double probability,
                const Replacement& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before);
 
-    Status write(const Columns& columns, const PaddedIds& batch) const override;
+    Status write(const Columns& columns, const BatchIds& batch) const override;
 
 private:
     py::object shuffle_;
