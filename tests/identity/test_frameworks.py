@@ -53,7 +53,13 @@ def calls(module, name, framework):
 def outcomes(collator, arguments, name):
     """Three batches in a row, with the states of the generators after each."""
     transformers.set_seed(0)
-    return [(outcome(lambda rows: collator(rows, *arguments), batch(name)), generator_states()) for _ in range(3)]
+    found = []
+    for _ in range(3):
+        rows = batch(name)
+        before = frozen(rows)
+        found.append((outcome(lambda rows: collator(rows, *arguments), rows), generator_states()))
+        assert type(collator) is getattr(transformers, name, None) or frozen(rows) == before, "features were changed"
+    return found
 
 
 def assert_converted(first, second):

@@ -18,6 +18,7 @@ from quadrat.collators._flatten import (
 )
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.default import default_data_collator
+from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import Remembering
 
 # Older versions count positions from 0 only, and add arrays up where they should join them.
@@ -91,6 +92,15 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
         framework = self.return_tensors if return_tensors is None else return_tensors
+        further = None if framework in ("pt", "np") else further_framework(framework)
+        if further is not None:
+            return collate_further(
+                self,
+                further,
+                features,
+                lambda one, rows: DataCollatorWithFlattening.__call__(one, rows, "np", separator_id),
+                None,
+            )
         separator = self.separator_id if separator_id is None else separator_id
         extended = self.pad_to_multiple_of is not None or self.pad_values or self.scalar_labels
         if extended:

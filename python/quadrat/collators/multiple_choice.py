@@ -13,7 +13,8 @@ import transformers
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import check_tokenizer, pad_columns
 from quadrat.collators.base import HandOver, hand_over
-from quadrat.collators.recall import PadOptions, Remembering
+from quadrat.collators.frameworks import AnyFramework
+from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
 
 # 4.x takes the labels out of the features it is given, and warns once about padding with a fast tokenizer.
@@ -22,7 +23,7 @@ _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 
 @dataclass
-class DataCollatorForMultipleChoice(Remembering, transformers.DataCollatorForMultipleChoice):
+class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMultipleChoice):
     """Pads the choices of every example to one length; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one
@@ -43,6 +44,10 @@ class DataCollatorForMultipleChoice(Remembering, transformers.DataCollatorForMul
             why = str(reason)
         call = super().torch_call
         return hand_over(self, why, lambda batch: call(_spared(batch)), examples)
+
+    def tf_call(self, features: Any) -> Any:
+        """Collate `features` into TensorFlow tensors, which transformers 4.x knows how to."""
+        return super().tf_call(_spared(features))
 
     def _decide(self, examples: Any) -> dict[str, Any]:
         if not isinstance(examples, (list, tuple)) or not examples or not isinstance(examples[0], Mapping):

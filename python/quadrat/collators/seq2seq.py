@@ -12,6 +12,7 @@ from quadrat._memory import Framework
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
@@ -49,6 +50,16 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
             batch = run(self, features)
             if batch is not None:
                 return self._with_decoder_input_ids(batch)
+        call = super().__call__
+        further = None if framework in ("pt", "np") else further_framework(framework)
+        if further is not None:
+            return collate_further(
+                self,
+                further,
+                features,
+                lambda one, rows: DataCollatorForSeq2Seq.__call__(one, rows, "np"),
+                None if self.pad_values else lambda rows: call(rows, further),
+            )
         check_pad_values(self)
         try:
             if framework not in ("pt", "np"):
@@ -58,7 +69,6 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
             why = str(reason)
         else:
             return self._with_decoder_input_ids(batch)
-        call = super().__call__
 
         def reference(rows: Any) -> Any:
             return call(rows, return_tensors)
