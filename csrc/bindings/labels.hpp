@@ -29,7 +29,7 @@ struct BatchIds {
     std::int64_t count() const { return form == Form::flat ? width : rows * width; }
 };
 
-// Special tokens as kernels/special_tokens.hpp takes them. Ids past 2^28 are no tokens.
+// Special tokens as kernels/special_tokens.hpp takes them. Throws ValueError for an id that is not in 0 ... 2^28 - 1.
 std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids);
 
 class Labels {

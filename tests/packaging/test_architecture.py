@@ -60,11 +60,6 @@ def test_no_cuda_kernel_lacks_a_reference():
     assert {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")} <= set(public_kernels())
 
 
-def test_kernels_of_the_host_alone_are_kernels():
-    assert HOST_ONLY.keys() <= set(public_kernels())
-    assert all(HOST_ONLY.values())
-
-
 def test_no_kernel_header_lacks_its_source_or_its_guard():
     headers, sources = ({path.stem for path in KERNELS.glob(f"*.{end}")} for end in ("hpp", "cpp"))
     assert sources <= headers

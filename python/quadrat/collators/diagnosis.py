@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from transformers import (
-    DataCollatorForMultipleChoice,
-    DataCollatorForPermutationLanguageModeling,
-    DataCollatorForSeq2Seq,
-)
+from transformers import DataCollatorForMultipleChoice, DataCollatorForSeq2Seq
 
 _INT64 = range(-(2**63), 2**63)
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -29,8 +25,8 @@ def _problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     if not features:
         yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
         return
-    if isinstance(collator, DataCollatorForPermutationLanguageModeling):
-        yield from _permuted(features, collator.tokenizer)
+    if hasattr(collator, "plm_probability"):
+        yield from _permuted(collator, features)
     elif isinstance(features[0], Mapping):
         yield from _of_mappings(features, collator)
     elif hasattr(collator, "mlm_probability"):
@@ -169,24 +165,24 @@ def _targets(collator: Any, label: str, values: Sequence[Any]) -> Iterator[str]:
             )
 
 
-def _permuted(features: Sequence[Any], tokenizer: Any) -> Iterator[str]:
+def _permuted(collator: Any, features: Sequence[Any]) -> Iterator[str]:
     """Permutation language modelling looks at the ids alone, with or without a mapping around them."""
     rows = features
     if isinstance(features[0], Mapping):
         yield from _missing(features, ["input_ids"])
         rows = [feature["input_ids"] for feature in features]
+    yield from _bare_rows(collator, rows)
+    tokenizer = collator.tokenizer
     for name in ("mask_token", "pad_token"):
         if getattr(tokenizer, name) is None:
             yield f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set tokenizer.{name}"
-    yield from _bad_elements("input_ids", rows)
-    lengths = _row_lengths(rows)
-    for row, length in enumerate(lengths):
-        if not length:
-            yield f"column 'input_ids', row {row} is empty or no row; remove it"
-    row, longest = max(enumerate(lengths), key=lambda pair: pair[1] or 0)
-    if longest is not None and longest % 2:
+    lengths = [length or 0 for length in _row_lengths(rows)]
+    if 0 in lengths:
+        yield f"row {lengths.index(0)} is empty; remove it"
+    longest = max(lengths)
+    if longest % 2:
         yield (
-            f"column 'input_ids', row {row} is the longest with {longest} tokens, and the width of the batch must be "
+            f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
             "even; give rows of an even length, or add a padding token to the longest"
         )
 

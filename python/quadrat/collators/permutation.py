@@ -17,7 +17,7 @@ from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
 from quadrat.collators.base import HandOver, hand_over, raise_clearer
-from quadrat.collators.recall import Remembering
+from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
 
 _MOST_SPANS = 1 << 12
@@ -27,7 +27,7 @@ _Masked = tuple[Any, Any, Any, Any]
 
 
 @dataclass
-class DataCollatorForPermutationLanguageModeling(Remembering, transformers.DataCollatorForPermutationLanguageModeling):
+class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.DataCollatorForPermutationLanguageModeling):
     """Masks spans of tokens and draws an order to predict them in; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and
@@ -129,7 +129,7 @@ def _mask(collator: Any, inputs: Any, framework: Framework) -> _Masked:
 
 def _token_id(token_id: Any) -> int:
     if type(token_id) is not int or not 0 <= token_id < _MOST_TOKENS:
-        raise HandOver("the mask token or the pad token has no id")
+        raise HandOver("a special token without an id, or with one far outside the vocabulary")
     return token_id
 
 
@@ -170,10 +170,7 @@ def _generators(framework: Framework) -> tuple[Any, Any]:
 def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) -> tuple[list[int], Any]:
     """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
     if has_plain_special_tokens(tokenizer):
-        special_ids = [pad_id, *(token for token in tokenizer.all_special_ids if token is not None)]
-        if not all(0 <= token < 1 << 28 for token in special_ids):
-            raise HandOver("special tokens far outside the vocabulary")
-        return special_ids, None
+        return [pad_id, *(_token_id(token) for token in tokenizer.all_special_ids if token is not None)], None
     try:
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
         special = _bools(masks, framework)
