@@ -39,6 +39,9 @@ WordLabels::WordLabels(py::object shuffle, Source source, py::object generator, 
       before_(std::move(before)) {}
 
 Status WordLabels::write(const Columns& columns, const BatchIds& batch) const {
+    if (batch.form == BatchIds::Form::flat) {
+        return {Code::bad_argument};
+    }
     JoinedColumn joined;
     if (joined_) {
         const Status status = joined.read(columns);
@@ -56,7 +59,8 @@ Status WordLabels::write(const Columns& columns, const BatchIds& batch) const {
     const auto choose = [&](auto& source) {
         const auto& lengths = columns.at(batch.column).lengths;
         return choose_words(source, batch.ids, {lengths.data(), batch.rows}, batch.width,
-                            batch.form == BatchIds::Form::left ? Side::left : Side::right, {pieces_.data(), pieces_.size()},
+                            batch.form == BatchIds::Form::left ? Side::left : Side::right,
+                            {pieces_.data(), pieces_.size()},
                             {joined.values.data(), joined_ ? joined.offsets.data() : nullptr}, probability_,
                             scratch.data(), positions.get(), &chosen);
     };

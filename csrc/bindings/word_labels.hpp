@@ -18,6 +18,7 @@ public:
     WordLabels(py::object shuffle, Source source, py::object generator, double probability,
                const Replacement& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before);
 
+    // Rows must be padded, not flat.
     Status write(const Columns& columns, const BatchIds& batch) const override;
 
 private:
