@@ -14,6 +14,7 @@ from quadrat._generators import Origin, numpy_origin, torch_origin
 from quadrat._memory import Framework, NotOnCpu, require_cpu_default
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
+from quadrat.collators.vocabulary import length_facts, length_of
 from quadrat.ops.mask_tokens import write_labels
 
 # Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
@@ -100,7 +101,7 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
     mask_id = _mask_id(tokenizer, framework)
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
         raise HandOver("probabilities or a mask token that are the reference's business")
-    vocab_size = len(tokenizer)
+    vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _MOST_TOKENS:
         raise HandOver("a vocabulary of that size is drawn from in another way")
     special_ids: list[int] = []
@@ -144,7 +145,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     found: list[Fact] = [
         (OWN_ABSENT, None, method, None),
         (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
-        (CALL, tokenizer.__len__, None, len(tokenizer)),
+        *length_facts(tokenizer),
         (ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
         (ITEMS, attributes, None, tuple(attributes)),
         *((ENTRY, special, name, value) for name, value in special.items()),

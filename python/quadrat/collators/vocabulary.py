@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat.collators.base import HandOver
+from quadrat.collators.recall import CALL, ENTRY, Fact
 
 # Bits, as in csrc/kernels/choose_words.hpp.
 JOINS, APART, KEPT, MISSING = 1, 2, 4, 8
@@ -22,10 +26,45 @@ _METHODS = {
 }
 
 
+# Before, counting the tokens meant copying the vocabulary: milliseconds, in every call of `len(tokenizer)`.
+_COUNTS_QUICKLY = tuple(int(part) for part in tokenizers.__version__.split(".")[:2]) >= (0, 23)
+
+_lengths: weakref.WeakKeyDictionary[Any, tuple[Any, int, dict[int, Any], int]] = weakref.WeakKeyDictionary()
+
+
+def length_of(tokenizer: Any) -> int:
+    """`len(tokenizer)`, remembered where it is slow for as long as the vocabulary is the same."""
+    if _COUNTS_QUICKLY or not _has_plain_length(tokenizer):
+        return len(tokenizer)
+    backend = tokenizer._tokenizer
+    state = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
+    known = _lengths.get(tokenizer)
+    if known is None or known[0] is not backend or known[1:3] != state:
+        known = (backend, *state, len(tokenizer))
+        _lengths[tokenizer] = known
+    return known[3]
+
+
+def length_facts(tokenizer: Any) -> tuple[Fact, ...]:
+    """By which a recipe sees that `len(tokenizer)` is what it was."""
+    if _COUNTS_QUICKLY or not _has_plain_length(tokenizer):
+        return ((CALL, tokenizer.__len__, None, len(tokenizer)),)
+    backend = tokenizer._tokenizer
+    return (
+        (ENTRY, tokenizer.__dict__, "_tokenizer", backend),
+        (CALL, functools.partial(backend.get_vocab_size, False), None, backend.get_vocab_size(False)),
+        (CALL, backend.get_added_tokens_decoder, None, backend.get_added_tokens_decoder()),
+    )
+
+
+def _has_plain_length(tokenizer: Any) -> bool:
+    return type(tokenizer).__len__ is _METHODS["__len__"]
+
+
 class Vocabulary(NamedTuple):
     """The pieces of a tokenizer, and what was true of it when they were looked up.
 
-    Its length is kept too: in some versions of `tokenizers` asking for it copies the whole vocabulary.
+    Its length is kept too.
     """
 
     backend: Any
@@ -53,7 +92,7 @@ def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
     special = (tuple(tokenizer.all_special_ids), pad_id)
     known: Vocabulary | None = collator.__dict__.get("_quadrat_vocabulary")
     if known is None or known.backend is not backend or known.base_size != base_size or known.added != added:
-        length = len(tokenizer)
+        length = length_of(tokenizer)
         plain = _plain_pieces(tokenizer, max(length, *added, 0) + 1)
         known = Vocabulary(backend, base_size, added, length, special, plain, _marked(plain, special))
     elif known.special != special:
