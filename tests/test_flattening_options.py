@@ -189,7 +189,7 @@ GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]
             ["'token_type_ids'", "row 1", "length 2", "has 3"],
         ),
         (ValueError, {"scalar_labels": True}, {}, ["scalar_labels", "'labels'", "row 0", "one number per row"]),
-        (ValueError, {"pad_to_multiple_of": 8, "return_tensors": "tf"}, {}, ["return_tensors", "'tf'"]),
+        (ValueError, {"pad_to_multiple_of": 8, "return_tensors": "wrong"}, {}, ["return_tensors", "'wrong'"]),
     ],
 )
 def test_refuses(error, options, changes, said, made):

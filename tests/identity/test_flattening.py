@@ -31,12 +31,13 @@ FLAGS = {
     "return_flash_attn_kwargs": st.booleans(),
     "return_seq_idx": st.booleans(),
     "separator_id": st.sampled_from([-100] * 6 + [0, 7, -1, 2**40, 2**63, True, -1.5, None, "x", np.int64(3)]),
-    "return_tensors": st.sampled_from(["pt"] * 4 + ["np"] * 4 + ["tf", None]),
+    "return_tensors": st.sampled_from(["pt"] * 4 + ["np"] * 4 + ["wrong", None]),
 }
 STARTS = st.sampled_from([0] * 4 + [2, 2, -3, 2**62, 2**63 - 3, 2**63, True, 0.5, "x", None, np.int32(2)])
 OPTIONS = st.fixed_dictionaries({}, optional={**FLAGS, "position_ids_start": STARTS} if TODAY else FLAGS)
 CALLS = st.fixed_dictionaries(
-    {}, optional={"return_tensors": st.sampled_from(["pt", "np", "jax"]), "separator_id": st.sampled_from([-1, 5, 1.5])}
+    {},
+    optional={"return_tensors": st.sampled_from(["pt", "np", "wrong"]), "separator_id": st.sampled_from([-1, 5, 1.5])},
 )
 ODD = [None, "text", 3, 2.5, (1, 2), [1, None], ["x"], [1, 2**63], [[1], [2]], [1, True], [0.5, 1], [np.int64(3), 1]]
 

@@ -127,7 +127,8 @@ def test_function(framework):
 @pytest.mark.parametrize("framework", PACKAGES)
 @pytest.mark.parametrize("name", [*CLASSES, "default_data_collator"])
 def test_not_installed(name, framework, monkeypatch):
-    monkeypatch.setitem(sys.modules, PACKAGES[framework], None)
+    for module in (PACKAGES[framework], f"{PACKAGES[framework]}.numpy"):
+        monkeypatch.setitem(sys.modules, module, None)
     package = PACKAGES[framework]
     said = rf"return_tensors='{framework}' needs {package}: install it with pip install {package}"
     states = generator_states()

@@ -13,7 +13,7 @@ from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origi
 from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators.base import HandOver, hand_over
-from quadrat.collators.recall import Remembering
+from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
 
@@ -30,7 +30,7 @@ _MOST_TOKENS = 1 << 28  # random tokens are drawn from fewer, see csrc/kernels/r
 _STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
 
 
-class DataCollatorForWholeWordMask(Remembering, _Reference):
+class DataCollatorForWholeWordMask(AnyFramework, _Reference):
     """Masks whole words, "##..." continuing a word; a drop-in for the class of transformers 4.x, there on 5.x too.
 
     Fields are those of `transformers.DataCollatorForLanguageModeling`. Features are mappings with `input_ids` and, if
