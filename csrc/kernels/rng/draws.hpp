@@ -29,9 +29,9 @@ public:
                              std::int64_t* out) = 0;
     // Whether the reference draws a random word for each token, or only for those it replaces.
     virtual bool draws_every_word() const = 0;
-    // One integer of 0 ... n - 1, as a single call draws it; 0 < n < 2^31.
+    // One integer of 0 ... n - 1, as a single call draws it; 0 < n < 2^28.
     virtual std::int64_t below(std::int64_t n) = 0;
-    // 0 ... n - 1 in random order; n < 2^31.
+    // 0 ... n - 1 in random order; n < 2^27 (torch takes two words a number not far above).
     virtual void permutation(std::int64_t n, std::int64_t* out) = 0;
 };
 
