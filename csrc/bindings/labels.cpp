@@ -112,6 +112,10 @@ Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const 
             return status;
         }
         classify(numbers.get(), special.get() + row_start, length, words.get() + row_start);
+        // What continues no word of its own row must not continue the last word of the row before.
+        for (std::int64_t at = row_start; at < row_start + length && words[at] != word_begins; ++at) {
+            words[at] = word_none;
+        }
         row_start += length;
     }
     return draw(words.get(), batch);
