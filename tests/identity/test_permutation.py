@@ -106,6 +106,8 @@ def rows(draw: Any, *, odd: bool = True) -> list[Any]:
     if form == "mixed":
         return [forms[draw(st.sampled_from(["list", "array", "tuple", "tensor"]))](row) for row in made]
     made = [forms[form](row) for row in made]
+    if not odd:
+        return made
     if draw(st.integers(0, 12)) == 0 and longest:
         made[draw(st.integers(0, len(made) - 1))] = draw(
             st.sampled_from([[], [1.5] * longest, [True] * longest, None, "text", [[1]], [2**63], np.zeros(0)])
