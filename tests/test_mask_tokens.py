@@ -67,11 +67,21 @@ def test_ragged_rows_are_masked_as_their_values(framework):
     got = quadrat.mask_tokens(rows, generator=seeded(framework, 1), **COMMON)
     for name in ("input_ids", "labels"):
         assert_same_value(name, getattr(expected, name), getattr(got, name).values)
-        assert getattr(got, name).offsets is offsets
+        assert getattr(got, name).offsets.tolist() == offsets.tolist()
     assert "int64" in str(got.labels.values.dtype)
     special = quadrat.Ragged(values % 2, offsets)
     masked = quadrat.mask_tokens(rows, special_tokens_mask=special, mlm_probability=1, **COMMON)
     assert ((masked.labels.values == -100) == (values % 2 == 1)).all()
+
+
+def test_a_slice_of_ragged_rows_draws_for_its_own_tokens():
+    rows = quadrat.Ragged.from_rows([[10, 11], [12, 13, 14], [15]])
+    expected = quadrat.mask_tokens(np.array([12, 13, 14, 15]), generator=seeded("np", 4), **COMMON)
+    got = quadrat.mask_tokens(rows[1:], generator=seeded("np", 4), **COMMON)
+    assert got.labels.values.tolist() == expected.labels.tolist()
+    assert got.labels.offsets.tolist() == [0, 3, 4]
+    with pytest.raises(ValueError, match="other rows than input_ids"):
+        quadrat.mask_tokens(rows, special_tokens_mask=quadrat.Ragged.from_rows([[0, 0, 0], [1, 1], [0]]), **COMMON)
 
 
 def test_whole_words_are_masked_or_not():

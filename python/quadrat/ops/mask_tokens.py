@@ -65,9 +65,11 @@ def mask_tokens(
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None:
             raise ValueError("offset_mapping goes with padded input_ids, not with a Ragged")
-        flags = special_tokens_mask.values if isinstance(special_tokens_mask, Ragged) else special_tokens_mask
+        first, last = int(input_ids.offsets[0]), int(input_ids.offsets[-1])
+        offsets = input_ids.offsets - first
+        flags = _flat_flags(special_tokens_mask, offsets)
         masked, labels = mask_tokens(
-            input_ids.values,
+            input_ids.values[first:last],
             mask_token_id=mask_token_id,
             vocab_size=vocab_size,
             special_tokens_mask=flags,
@@ -77,7 +79,7 @@ def mask_tokens(
             random_replace_prob=random_replace_prob,
             generator=generator,
         )
-        return MaskedTokens(Ragged(masked, input_ids.offsets), Ragged(labels, input_ids.offsets))
+        return MaskedTokens(Ragged(masked, offsets), Ragged(labels, offsets))
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
     _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
@@ -99,6 +101,16 @@ def mask_tokens(
         word_source=_NO_WORDS,
     )
     return MaskedTokens(masked, write_labels(labeller, masked, special_tokens_mask, offset_mapping))
+
+
+def _flat_flags(special: Any, offsets: Any) -> Any:
+    """The mask of special tokens for the values of a `Ragged` with these offsets."""
+    if not isinstance(special, Ragged):
+        return special
+    first, last = int(special.offsets[0]), int(special.offsets[-1])
+    if (np.asarray(special.offsets) - first).tolist() != np.asarray(offsets).tolist():
+        raise ValueError("special_tokens_mask has other rows than input_ids: their lengths differ")
+    return special.values[first:last]
 
 
 def write_labels(labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any) -> Any:
