@@ -1,4 +1,6 @@
 // A flattened batch in one call: the outputs that Python has decided on, each allocated and written once.
+#include "flatten.hpp"
+
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -199,23 +201,6 @@ private:
     std::int64_t size_ = 0;    // of the output that is being written
 };
 
-py::object flatten_batch(const Columns& columns, const py::tuple& steps, const py::dict& values, const Interop& interop,
-                         bool torch, std::int64_t multiple_of, const py::object& separator, std::int64_t start) {
-    if (multiple_of < 1) {
-        throw py::value_error("multiple_of must be positive");
-    }
-    FlatBatch made(columns, values, interop, torch ? Framework::torch : Framework::numpy, multiple_of, separator,
-                   start);
-    const std::vector<FlatStep> parsed = parse_flat_steps(steps);
-    for (std::size_t i = 0; i < parsed.size(); ++i) {
-        const Status status = made.add(parsed[i]);
-        if (!status) {
-            return py::make_tuple(i, static_cast<int>(status.code), status.row, status.position);
-        }
-    }
-    return std::move(made.batch);
-}
-
 py::object report(const Status& status) {
     if (status) {
         return py::none();
@@ -225,9 +210,31 @@ py::object report(const Status& status) {
 
 }  // namespace
 
+py::object flatten_batch(const Columns& columns, const FlatPlan& plan, const Interop& interop, Framework framework) {
+    if (plan.multiple_of < 1) {
+        throw py::value_error("multiple_of must be positive");
+    }
+    FlatBatch made(columns, plan.values, interop, framework, plan.multiple_of, plan.separator, plan.start);
+    const std::vector<FlatStep> parsed = parse_flat_steps(plan.steps);
+    for (std::size_t i = 0; i < parsed.size(); ++i) {
+        const Status status = made.add(parsed[i]);
+        if (!status) {
+            return py::make_tuple(i, static_cast<int>(status.code), status.row, status.position);
+        }
+    }
+    return std::move(made.batch);
+}
+
 void register_flatten(py::module_& m) {
-    m.def("flatten_batch", &flatten_batch, py::arg("columns"), py::arg("steps"), py::arg("values"), py::arg("interop"),
-          py::arg("torch"), py::arg("multiple_of"), py::arg("separator"), py::arg("start"));
+    m.def(
+        "flatten_batch",
+        [](const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, bool torch,
+           std::int64_t multiple_of, py::object separator, std::int64_t start) {
+            const FlatPlan plan{std::move(steps), std::move(values), multiple_of, std::move(separator), start};
+            return flatten_batch(columns, plan, interop, torch ? Framework::torch : Framework::numpy);
+        },
+        py::arg("columns"), py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("torch"),
+        py::arg("multiple_of"), py::arg("separator"), py::arg("start"));
     m.def(
         "position_ids",
         [](std::uintptr_t lengths, std::int64_t rows, std::int64_t start, std::uintptr_t out, std::int64_t out_size) {

@@ -69,6 +69,18 @@ bool Guard::holds(const py::handle& subject) const {
     return true;
 }
 
+bool Guard::holds_for(const py::handle& collator) const {
+    if (collator.is_none()) {
+        return holds(py::handle());
+    }
+    const auto attributes = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(collator.ptr(), nullptr));
+    if (!attributes) {
+        PyErr_Clear();
+        return false;
+    }
+    return holds(attributes);
+}
+
 bool Guard::check(const Check& fact, PyObject* object) {
     PyObject *const key = fact.key.ptr(), *const expected = fact.expected.ptr();
     bool same = false;

@@ -30,6 +30,8 @@ public:
 
     // subject: the attributes of the collator that asks, a dict; null where no fact is about it.
     bool holds(const py::handle& subject) const;
+    // The same for the collator itself, or None.
+    bool holds_for(const py::handle& collator) const;
 
 private:
     struct Check {

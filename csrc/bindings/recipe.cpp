@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "register.hpp"
+#include "runner.hpp"
 
 namespace quadrat {
 namespace {
@@ -37,17 +38,7 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, 
       main_(std::move(main)),
       shape_(shape) {}
 
-bool Recipe::holds(const py::handle& subject) const {
-    if (subject.is_none()) {
-        return guard_.holds(py::handle());
-    }
-    const auto attributes = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(subject.ptr(), nullptr));
-    if (!attributes) {
-        PyErr_Clear();
-        return false;
-    }
-    return guard_.holds(attributes);
-}
+bool Recipe::holds(const py::handle& subject) const { return guard_.holds_for(subject); }
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
     std::size_t main = 0;
@@ -123,51 +114,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     return status ? wrapped(std::move(batch)) : py::none();
 }
 
-namespace {
-
-constexpr const char* runner_name = "quadrat.recipe";
-
-PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
-    const auto* const recipe = static_cast<const Recipe*>(PyCapsule_GetPointer(capsule, runner_name));
-    if (recipe == nullptr) {
-        return nullptr;
-    }
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
-        return nullptr;
-    }
-    try {
-        return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
-    } catch (py::error_already_set& error) {
-        error.restore();
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-    return nullptr;
-}
-
-PyMethodDef runner_method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_of_capsule)),
-                             METH_FASTCALL, "run(collator, features): the batch, or None."};
-
-}  // namespace
-
-py::object Recipe::runner() const {
-    auto* const copy = new Recipe(*this);
-    auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(copy, runner_name, [](PyObject* self) {
-        delete static_cast<Recipe*>(PyCapsule_GetPointer(self, runner_name));
-    }));
-    if (!capsule) {
-        delete copy;
-        throw py::error_already_set();
-    }
-    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&runner_method, capsule.ptr()));
-    if (!function) {
-        throw py::error_already_set();
-    }
-    return function;
-}
+py::object Recipe::runner() const { return runner_of(*this); }
 
 void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")

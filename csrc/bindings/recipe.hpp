@@ -17,6 +17,8 @@ namespace quadrat {
 
 class Recipe {
 public:
+    static constexpr const char* runner_name = "quadrat.recipe";
+
     // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
     // without a call of its constructor, and the attributes it has besides `data`; None where it is a dict. main: the
     // column to pad by, to its longest row; None where nothing is padded.
@@ -30,7 +32,7 @@ public:
     Recipe extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const;
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
     py::object run(const py::handle& subject, const py::object& features) const;
-    // `run` as a plain C function, which is called without a look at argument types and overloads.
+    // `run` as a function, see runner.hpp.
     py::object runner() const;
 
 private:

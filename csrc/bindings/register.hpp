@@ -10,6 +10,7 @@ namespace py = pybind11;
 void register_allocate(py::module_& m);
 void register_columns(py::module_& m);
 void register_config(py::module_& m);
+void register_flat_recipe(py::module_& m);
 void register_flatten(py::module_& m);
 void register_generator(py::module_& m);
 void register_interop(py::module_& m);

@@ -168,3 +168,21 @@ class WordLabels(Labels):
         joined: bool,
         before: Callable[[], None] | None,
     ) -> None: ...
+
+class FlatRecipe:
+    def __init__(
+        self,
+        facts: tuple[tuple[int, Any, Any, Any], ...],
+        interop: Interop,
+        torch: bool,
+        names: tuple[str, ...],
+        absent: str | None,
+        values: dict[str, Any],
+        multiple_of: int,
+        separator: object,
+        start: int,
+    ) -> None: ...
+    def holds(self, subject: object) -> bool: ...
+    def is_for(self, names: tuple[str, ...]) -> bool: ...
+    def extended(self, signature: bytes, steps: tuple[tuple[str, int, int, int], ...]) -> FlatRecipe: ...
+    def runner(self) -> Callable[[Any, Any], Any]: ...

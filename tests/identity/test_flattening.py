@@ -105,6 +105,27 @@ def test_one_batch_after_another(several, options):
         assert_identical(reference, collator, batch)
 
 
+CHANGES: dict[str, Any] = {
+    "nothing": lambda collator: None,
+    "separator": lambda collator: setattr(collator, "separator_id", -1),
+    "no positions": lambda collator: setattr(collator, "return_position_ids", False),
+    "sequences": lambda collator: setattr(collator, "return_seq_idx", True),
+    "bounds": lambda collator: setattr(collator, "return_flash_attn_kwargs", True),
+    "numpy": lambda collator: setattr(collator, "return_tensors", "np"),
+    "keys in place": lambda collator: collator._int_64_keys.discard("labels"),
+    "other keys": lambda collator: setattr(collator, "_batch_dim_keys", {"input_ids"}),
+}
+
+
+@given(st.lists(st.tuples(batches(forms=("list",)), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=6))
+def test_changes_between_batches(steps):
+    reference, collator = both({})
+    for batch, change in steps:
+        assert_identical(reference, collator, batch)
+        CHANGES[change](reference), CHANGES[change](collator)
+    assert_identical(reference, collator, steps[0][0])
+
+
 def listed(batch: list[Any]) -> list[dict[str, Any]]:
     """The same rows as plain dicts of lists, which every version joins alike."""
     return [

@@ -13,10 +13,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import BOOL, INT32, INT64, Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
+from quadrat._memory import (
+    BOOL,
+    INT32,
+    INT64,
+    Framework,
+    NotOnCpu,
+    default_float_kind,
+    interop,
+    require_plain_tensors,
+    torch_facts_of_plain_tensors,
+)
 from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import further_kind
+from quadrat.collators.recall import CALL, OWN
 from quadrat.ingest import (
     ARRAY,
     BOUNDS,
@@ -102,8 +113,11 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
         raise ValueError(f"pad_to_multiple_of must be a positive int or None, not {multiple!r}")
 
 
-def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
-    """As `flatten`, for batches whose result the kernels can prove. Raises HandOver for others."""
+def flatten_features(features: Any, plan: Flattening, collator: Any = None) -> dict[str, Any]:
+    """As `flatten`, for batches whose result the kernels can prove. Raises HandOver for others.
+
+    collator: one for which batches like this may take a recipe from now on, see `_remember`.
+    """
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
         raise HandOver("position_ids_start is no int64")
@@ -112,9 +126,10 @@ def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
     if collected is None:
         raise HandOver("features are not a list of mappings with the columns to flatten")
     columns = collected[1]
+    signature = columns.signature(0, 1)
     steps = _decide(
         _Situation(
-            columns.signature(0, 1),
+            signature,
             plan.framework,
             default_float_kind(plan.framework),
             plan.labels,
@@ -144,7 +159,42 @@ def flatten_features(features: Any, plan: Flattening) -> dict[str, Any]:
         if steps[step][2] == DERIVE:
             refuse_words(plan.names, (code, row, position))
         raise HandOver(f"'{steps[step][0]}': {explain((code, -1, -1))}")
+    if collator is not None:
+        _remember(collator, plan, signature, steps, values)
     return batch
+
+
+def _remember(
+    collator: Any, plan: Flattening, signature: bytes, steps: tuple[tuple[str, int, int, int], ...], values: Any
+) -> None:
+    """Keep a decision that held, as `_quadrat_pt` or `_quadrat_np`, called with the collator and features.
+
+    It holds as long as the collator's `_quadrat_guarded` fields are the same objects.
+    """
+    facts = torch_facts_of_plain_tensors() if plan.framework == "pt" else ()
+    own, guarded = collator.__dict__, collator._quadrat_guarded
+    if facts is None or not all(name in own for name in guarded):
+        return
+    recipes = own.setdefault("_quadrat_recipes", {})
+    recipe = recipes.get(plan.framework)
+    if recipe is None or not recipe.holds(collator) or not recipe.is_for(plan.names):
+        recipe = _core.FlatRecipe(
+            (
+                *((OWN, None, name, own[name]) for name in guarded),
+                *((CALL, function, None, result) for function, result in facts),
+                *collator._facts(),
+            ),
+            interop(),
+            plan.framework == "pt",
+            plan.names,
+            "labels" if plan.label is None else None,
+            values,
+            plan.pad_to_multiple_of or 1,
+            plan.separator_id,
+            plan.position_ids_start if plan.position_ids else 0,
+        )
+    recipes[plan.framework] = recipe.extended(signature, steps)
+    own[f"_quadrat_{plan.framework}"] = recipes[plan.framework].runner()
 
 
 class _Situation(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import transformers
 
@@ -19,7 +21,7 @@ from quadrat.collators._flatten import (
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.recall import Remembering
+from quadrat.collators.recall import CALL, Fact, Remembering
 
 # Older versions count positions from 0 only, and add arrays up where they should join them.
 _KNOWS_ARRAYS = "position_ids_start" in inspect.signature(transformers.DataCollatorWithFlattening.__init__).parameters
@@ -28,11 +30,11 @@ _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 )
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
-_KEYS = (
-    frozenset(("labels", "position_ids", "input_ids")),
-    frozenset(("labels", "position_ids", "input_ids", "seq_idx")),
-    frozenset(("max_length_q", "max_length_k")),
-)
+_KEYS = {
+    "_int_64_keys": frozenset(("labels", "position_ids", "input_ids")),
+    "_batch_dim_keys": frozenset(("labels", "position_ids", "input_ids", "seq_idx")),
+    "_py_int_keys": frozenset(("max_length_q", "max_length_k")),
+}
 
 
 @dataclass
@@ -61,6 +63,11 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
             `pad_to_multiple_of`, when one of `labels` is not, or a row is empty.
         KeyError, TypeError, ...: what the reference raises, naming column and row as well.
     """
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
+        *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),
+        *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", *_KEYS),
+    )
 
     def __init__(
         self,
@@ -92,6 +99,11 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
         framework = self.return_tensors if return_tensors is None else return_tensors
+        if return_tensors is None and separator_id is None:
+            run = self.__dict__.get("_quadrat_np" if framework == "np" else "_quadrat_pt")
+            batch = None if run is None else run(self, features)
+            if batch is not None:
+                return batch
         further = None if framework in ("pt", "np") else further_framework(framework)
         if further is not None:
             return collate_further(
@@ -110,13 +122,14 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
                 raise HandOver("features are not a list of mappings with the columns to flatten")
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")
-            if (self._int_64_keys, self._batch_dim_keys, self._py_int_keys) != _KEYS:
+            if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
                 raise HandOver("the reference's sets of keys were changed")
             try:
                 plan = self._plan(features[0], framework, separator)
             except Exception as error:  # as the reference finds too, in its own words
                 raise HandOver("row 0 is not a mapping, or an option neither true nor false") from error
-            batch = flatten_features(features, plan)
+            as_it_is = not extended and return_tensors is None and separator_id is None
+            batch = flatten_features(features, plan, self if as_it_is else None)
         except HandOver as reason:
             why = str(reason)
             reference = super().__call__
@@ -139,6 +152,13 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
             separator,
             self.position_ids_start,
             pads.get(MAIN, 0),
+        )
+
+    def _facts(self) -> tuple[Fact, ...]:
+        """Facts for a recipe besides the fields: the sets may be changed where they are."""
+        return tuple(
+            (CALL, functools.partial(operator.eq, getattr(self, name), keys), None, True)
+            for name, keys in _KEYS.items()
         )
 
     def _differs(self, features: Any) -> bool:
