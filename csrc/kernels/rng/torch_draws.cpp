@@ -30,10 +30,12 @@ std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int
     engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
         std::uint8_t hit[Mt19937::size];
         compare(words, eligible + first, n, limit, hit);
+        std::int64_t at = found;  // in a register, not written back for each token
         for (int i = 0; i < n; ++i) {
-            positions[found] = first + i;  // `found` is at most the token's own number: there is room
-            found += hit[i];
+            positions[at] = first + i;  // at most the token's own number: there is room
+            at += hit[i];
         }
+        found = at;
     });
     return found;
 }
