@@ -76,7 +76,7 @@ Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int
     std::int64_t* const sizes = word + width;
     std::int64_t* const order = sizes + width;
     std::int64_t* const flags = joined.offsets == nullptr ? nullptr : order + width;
-    *chosen = 0;
+    std::int64_t found = 0;
     for (std::int64_t i = 0; i < lengths.size; ++i) {
         const std::int64_t length = lengths[i];
         const std::int64_t start = padded_start(i, length, width, side);
@@ -90,10 +90,11 @@ Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int
         take_words(order, words, std::min(most, std::max<std::int64_t>(share, 1)), sizes);
         for (std::int64_t at = 0; at < length; ++at) {
             const bool masked = word[at] != no_word && sizes[word[at]] == taken;
-            positions[*chosen] = start + at;  // `chosen` is at most the token's own number: there is room
-            *chosen += masked && (pieces[ids[start + at]] & piece_kept) == 0 ? 1 : 0;
+            positions[found] = start + at;  // `found` is at most the token's own number: there is room
+            found += masked && (pieces[ids[start + at]] & piece_kept) == 0 ? 1 : 0;
         }
     }
+    *chosen = found;
     return {};
 }
 

@@ -141,7 +141,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
         return None
     extra = [value for value in (state.get("_extra_special_tokens"), *special.values()) if isinstance(value, list)]
-    attributes = cls.SPECIAL_TOKENS_ATTRIBUTES
+    attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
     found: list[Fact] = [
         (OWN_ABSENT, None, method, None),
         (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
@@ -160,7 +160,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
         import torch
 
         found.append((CALL, torch.get_default_dtype, None, torch.float32))
-    return tuple(found) if "SPECIAL_TOKENS_ATTRIBUTES" not in state else None
+    return tuple(found)
 
 
 def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> Any | None:

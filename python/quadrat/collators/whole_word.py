@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,10 @@ from quadrat import _core
 from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
 from quadrat.collators import whole_word_reference as plain
+from quadrat.collators._masking import facts as masking_facts
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
+from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
 
@@ -23,6 +26,12 @@ _METHODS = {
     name: getattr(_Reference, name)
     for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
 }
+
+# The fields that masking depends on.
+_FIELDS = (
+    *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
+    "return_tensors",
+)
 
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
@@ -70,12 +79,55 @@ def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     columns = _columns(features)
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
-    pad_id = _pad_id(tokenizer, pads)
-    values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=len(columns) > 1)}
+    values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
     batch = columns.run(_STEPS, values, interop(), framework == "pt", width, 1, left)
     if isinstance(batch, tuple):
         raise HandOver(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
+
+
+def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:
+    """What pads the ids and makes their labels: kept, for as long as nothing it depends on has changed."""
+    guard, known = collator.__dict__.get(f"_quadrat_words_{framework}", (None, {}))
+    if guard is not None and guard.holds(collator):
+        values: dict[str, Any] | None = known.get((pads, joined))
+        if values is not None:
+            return values
+    else:
+        known = {}
+    pad_id = _pad_id(collator.tokenizer, pads)
+    values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
+    facts = _facts(collator, framework)
+    if facts is not None:
+        known[pads, joined] = values
+        guard = _core.Recipe(facts, interop(), framework == "pt", None, {}, None, 1, False)
+        collator.__dict__[f"_quadrat_words_{framework}"] = guard, known
+    return values
+
+
+def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
+    """All that `_values` depends on besides the batch; None where that is not known."""
+    cls, tokenizer = type(collator), collator.tokenizer
+    own, state = collator.__dict__, tokenizer.__dict__
+    names = ("pad_token", "pad_token_id")
+    masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
+    if (
+        masked is None
+        or any(name not in own for name in _FIELDS)
+        or any(hasattr(type(tokenizer), name) for name in names)
+    ):
+        return None
+    return (
+        *((OWN, None, name, own[name]) for name in _FIELDS),
+        *((OWN_ABSENT, None, name, None) for name in _METHODS),
+        *((ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
+        (TYPE, tokenizer, None, type(tokenizer)),
+        (ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
+        (ABSENT, state, "_convert_id_to_token", None),
+        *((ABSENT, state, name, None) for name in names),
+        (ATTRIBUTE, random, "shuffle", random.shuffle),
+        *masked,
+    )
 
 
 def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
