@@ -97,7 +97,7 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
 }
 
 Status copy_column(const Column& column, Span<const std::int64_t> start, Kind kind, void* out, std::int64_t out_size) {
-    if ((column.forms & (form_list | form_tuple)) != 0) {
+    if (column.objects) {
         return copy_python_rows(column, start, kind, out, out_size);
     }
     const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
@@ -185,10 +185,12 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     if (!only(column, form_number)) {
         return {Code::wrong_type};
     }
-    for (std::size_t i = 0; i < column.owners.size(); ++i) {
+    for (std::size_t i = 0; i < column.rows.size(); ++i) {
         PyObject* const item = column.owners[i].ptr();
         char* const target = static_cast<char*>(out) + i * item_size(kind);
-        Status status = decode_numbers(&item, 1, column.rows[i].kind, kind, target);
+        constexpr std::int64_t first = 0;
+        Status status = column.rows[i].data != nullptr ? copy_rows({&column.rows[i], 1}, {&first, 1}, kind, target, 1)
+                                                       : decode_numbers(&item, 1, column.rows[i].kind, kind, target);
         if (!status) {
             status.row = static_cast<std::int64_t>(i);
             return status;

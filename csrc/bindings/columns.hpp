@@ -41,7 +41,7 @@ enum class Action : std::uint8_t {
 
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
-    std::vector<Row> rows;           // data is null for Python lists, tuples and numbers: their owner is read
+    std::vector<Row> rows;           // data is null where the owner is to be read: Python lists, tuples and numbers
     std::vector<std::int64_t> lengths;
     std::uint32_t forms = 0;
     std::uint32_t first_form = 0;
@@ -49,10 +49,16 @@ struct Column {
     std::int64_t min_length = 0;
     std::int64_t max_length = 0;
     std::int64_t total = 0;
+    bool objects = false;  // whether any owner is to be read
 
     explicit Column(std::int64_t rows_expected);
     void add(py::object owner, const Row& row, std::uint32_t form);
+    // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
+    void add_as_python(const Row& row, std::uint32_t form);
 };
+
+// Adds what a feature holds, whatever it is.
+void add_value(py::object value, const Interop& interop, Column* column);
 
 struct Step {
     py::object name;
@@ -111,8 +117,8 @@ public:
     void lengths(std::size_t index, std::uintptr_t out) const;
 };
 
-// One column per name from a list of features; false when a feature lacks a name or is no mapping. `names`: None to
-// take the keys of the first feature, which then is a dict.
+// One column per name from a list of features or TableRows; false when a feature lacks a name or is no mapping.
+// `names`: None to take the keys of the first feature, which then is a dict.
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns);
 

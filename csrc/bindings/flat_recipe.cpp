@@ -8,6 +8,7 @@
 #include "guard.hpp"
 #include "register.hpp"
 #include "runner.hpp"
+#include "table.hpp"
 
 namespace quadrat {
 namespace {
@@ -75,8 +76,10 @@ private:
     };
 
     bool lacks_absent(const py::object& features) const {
-        const bool list = PyList_CheckExact(features.ptr());
-        if (!list && !PyTuple_CheckExact(features.ptr())) {
+        if (const TableRows* const rows = table_rows(features)) {
+            return absent_.is_none() || !rows->has(absent_);
+        }
+        if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
             return false;
         }
         if (absent_.is_none()) {

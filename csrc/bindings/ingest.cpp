@@ -7,6 +7,7 @@
 
 #include "columns.hpp"
 #include "decode.hpp"
+#include "table.hpp"
 
 namespace quadrat {
 
@@ -23,9 +24,17 @@ void Column::add(py::object owner, const Row& row, std::uint32_t form) {
     forms |= form;
     kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
     total += row.length;
+    objects |= row.data == nullptr && row.length > 0;
     rows.push_back(row);
     lengths.push_back(row.length);
     owners.push_back(std::move(owner));
+}
+
+void Column::add_as_python(const Row& row, std::uint32_t form) {
+    const std::uint32_t before = kinds;
+    add(py::object(), row, form);
+    const Kind kind = is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind;
+    kinds = before | (row.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
 }
 
 namespace {
@@ -225,12 +234,6 @@ private:
     std::vector<py::object> rows_;
 };
 
-void add_value(py::object value, const Interop& interop, Column* column) {
-    Row row;
-    const std::uint32_t form = view(value.ptr(), interop, &row);
-    column->add(std::move(value), row, form);
-}
-
 // The first `choices` rows of a list or tuple of rows; false when there are fewer.
 bool add_choices(PyObject* value, Py_ssize_t choices, const Interop& interop, Column* column) {
     if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
@@ -267,6 +270,12 @@ py::object first_keys(const py::object& features, const Interop& interop) {
 
 }  // namespace
 
+void add_value(py::object value, const Interop& interop, Column* column) {
+    Row row;
+    const std::uint32_t form = view(value.ptr(), interop, &row);
+    column->add(std::move(value), row, form);
+}
+
 void Columns::add_values(const py::object& values, const Interop& interop) {
     if (!PyList_CheckExact(values.ptr()) && !PyTuple_CheckExact(values.ptr())) {
         throw py::type_error("rows must be a list or tuple");
@@ -284,6 +293,9 @@ void Columns::add_values(const py::object& values, const Interop& interop) {
 }
 
 std::int64_t Columns::add_optional(const py::object& features, const py::object& name, const Interop& interop) {
+    if (const TableRows* const rows = table_rows(features)) {
+        return rows->collect_optional(name, interop, this);
+    }
     const Py_ssize_t count = PySequence_Size(features.ptr());
     Column column(count);
     std::int64_t found = 0;
@@ -336,7 +348,8 @@ void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_s
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns) {
     if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
-        return false;
+        const TableRows* const rows = table_rows(features);
+        return rows != nullptr && rows->collect(names, interop, keys, columns);
     }
     const Py_ssize_t count = PySequence_Size(features.ptr());
     const py::object found = names.is_none() && count > 0 ? first_keys(features, interop) : names;
@@ -366,11 +379,13 @@ bool collect_columns(const py::object& features, const py::object& names, const 
 
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
                     const Interop& interop, Columns* columns) {
-    if ((!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) || choices < 1) {
+    const TableRows* const table = table_rows(features);
+    if ((table == nullptr && !PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) ||
+        choices < 1) {
         return false;
     }
     const Py_ssize_t count = PySequence_Size(features.ptr());
-    for (Py_ssize_t i = 0; i < count; ++i) {
+    for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {
         if (!is_dict_of_size(item_of(features.ptr(), i), names.size(), interop)) {
             return false;
         }
@@ -383,7 +398,10 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
     Walk walk(features, interop);
     std::vector<py::object> values;
     for (Py_ssize_t first = 0; first < count; first += Walk::block) {
-        if (!walk.gather(first, std::min(Walk::block, count - first), names, &values)) {
+        const Py_ssize_t rows = std::min(Walk::block, count - first);
+        if (table != nullptr) {
+            table->gather(first, rows, names, &values);
+        } else if (!walk.gather(first, rows, names, &values)) {
             return false;
         }
         for (std::size_t at = 0; at < values.size(); ++at) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../kernels/causal_labels.hpp"
+#include "../kernels/copy_rows.hpp"
 #include "../kernels/special_tokens.hpp"
 #include "../kernels/word_starts.hpp"
 #include "register.hpp"
@@ -20,6 +21,21 @@ constexpr std::int64_t most_tokens = std::int64_t{1} << 28;
 template <typename T>
 std::unique_ptr<T[]> scratch(std::int64_t count) {
     return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
+}
+
+// The words of a row, see read_words; numbers that no Python object holds are word ids.
+Status read_row_of_words(const Column& column, std::size_t i, WordSource source, std::int64_t length,
+                         std::int64_t* out) {
+    const Row& row = column.rows[i];
+    if (column.owners[i]) {
+        return read_words(column.owners[i].ptr(), source, length, out);
+    }
+    if (row.length != length) {
+        return {Code::wrong_length};
+    }
+    constexpr std::int64_t first = 0;
+    return source == WordSource::offsets && length > 0 ? Status{Code::wrong_type}
+                                                       : copy_rows({&row, 1}, {&first, 1}, Kind::int64, out, length);
 }
 
 template <typename T>
@@ -106,7 +122,7 @@ Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const 
             const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
             row_start = padded_start(i, length, batch.width, side);
         }
-        status = read_words(rows.owners[static_cast<std::size_t>(i)].ptr(), word_source_, length, numbers.get());
+        status = read_row_of_words(rows, static_cast<std::size_t>(i), word_source_, length, numbers.get());
         if (!status) {
             status.row = i;
             return status;

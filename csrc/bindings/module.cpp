@@ -6,6 +6,8 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_config(m);
     quadrat::register_interop(m);
     quadrat::register_allocate(m);
+    quadrat::register_arrow(m);
+    quadrat::register_table(m);
     quadrat::register_columns(m);
     quadrat::register_flatten(m);
     quadrat::register_flat_recipe(m);

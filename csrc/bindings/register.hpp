@@ -8,6 +8,7 @@ namespace quadrat {
 namespace py = pybind11;
 
 void register_allocate(py::module_& m);
+void register_arrow(py::module_& m);
 void register_columns(py::module_& m);
 void register_config(py::module_& m);
 void register_flat_recipe(py::module_& m);
@@ -17,6 +18,7 @@ void register_interop(py::module_& m);
 void register_labels(py::module_& m);
 void register_permutation_mask(py::module_& m);
 void register_recipe(py::module_& m);
+void register_table(py::module_& m);
 void register_word_labels(py::module_& m);
 
 }  // namespace quadrat

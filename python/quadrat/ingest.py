@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from quadrat import _core
@@ -67,7 +67,7 @@ PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
 JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST, DERIVE = range(7)
 
 
-def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _core.Columns] | None:
+def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of a list of features, named by the first feature's keys in their order.
 
     None when the features are no list or tuple of mappings, or a feature lacks one of the keys.
@@ -78,15 +78,13 @@ def collect(features: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], _co
     return collected
 
 
-def collect_nested(
-    features: Sequence[Mapping[str, Any]], plain: str | None, choices: int
-) -> tuple[tuple[str, ...], _core.Columns] | None:
+def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
 
     The column `plain` has one value per feature. None when the features are no list or tuple of dicts or
     `BatchEncoding`s with the same keys, or a value is no list or tuple of that many rows.
     """
-    if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+    if not features or not isinstance(features[0], Mapping):
         return None
     names = tuple(features[0].keys())
     columns = _core.collect_nested(features, names, plain, choices, interop())

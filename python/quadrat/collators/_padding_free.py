@@ -9,6 +9,7 @@ from quadrat._memory import Framework
 from quadrat.collators._flatten import MAIN, Flattening, check_pad_to_multiple_of
 from quadrat.collators._labelling import Labelling
 from quadrat.collators.further import check_pad_values
+from quadrat.rows import SEQUENCES
 
 
 def padding_free_plan(
@@ -31,7 +32,7 @@ def padding_free_plan(
     """
     check_pad_values(collator)
     check_pad_to_multiple_of(collator.pad_to_multiple_of)
-    if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+    if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
     first, tokenizer = features[0], collator.tokenizer
     if collator.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:

@@ -10,6 +10,7 @@ from quadrat._memory import BOOL, INT64, Framework, interop
 from quadrat.collators._pad import check_device
 from quadrat.collators.base import HandOver
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
+from quadrat.rows import bare_column
 
 
 def stack_rows(
@@ -24,9 +25,7 @@ def stack_rows(
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
     """
-    columns = _core.Columns()
-    columns.add_values(rows, interop())
-    return stack_column(tokenizer, columns, framework, multiple, labels)
+    return stack_column(tokenizer, bare_column(rows), framework, multiple, labels)
 
 
 def stack_column(

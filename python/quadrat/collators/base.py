@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quadrat.collators.diagnosis import diagnose
+from quadrat.rows import plain
 
 logger = logging.getLogger("quadrat")
 
@@ -37,6 +38,7 @@ def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], featu
     Logs the reason at debug level, once per collator and reason.
     """
     _log_once(collator, reason)
+    features = plain(features)
     try:
         return reference(features)
     except Exception as error:

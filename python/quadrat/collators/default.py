@@ -42,6 +42,7 @@ from quadrat.ingest import (
     explain,
     inferred_kind,
 )
+from quadrat.rows import rows_of
 
 _reference = transformers.default_data_collator  # kept from import time: patch_transformers puts ours in its place
 
@@ -91,6 +92,9 @@ def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
         batch = run(None, features)
         if batch is not None:
             return batch
+    rows = rows_of(features)
+    if rows is not features:
+        return _collate(collator, rows, return_tensors)
     try:
         if return_tensors not in ("pt", "np"):
             framework = further_framework(return_tensors)

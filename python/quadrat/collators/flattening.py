@@ -22,6 +22,7 @@ from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Fact, Remembering
+from quadrat.rows import SEQUENCES, rows_of
 
 # Older versions count positions from 0 only, and add arrays up where they should join them.
 _KNOWS_ARRAYS = "position_ids_start" in inspect.signature(transformers.DataCollatorWithFlattening.__init__).parameters
@@ -104,6 +105,9 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
             batch = None if run is None else run(self, features)
             if batch is not None:
                 return batch
+        rows = rows_of(features)
+        if rows is not features:
+            return DataCollatorWithFlattening.__call__(self, rows, return_tensors, separator_id)
         further = None if framework in ("pt", "np") else further_framework(framework)
         if further is not None:
             return collate_further(
@@ -118,7 +122,7 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
         if extended:
             self._check_options()
         try:
-            if type(features) not in (list, tuple) or not features:
+            if type(features) not in SEQUENCES or not features:
                 raise HandOver("features are not a list of mappings with the columns to flatten")
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")

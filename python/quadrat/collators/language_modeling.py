@@ -19,6 +19,8 @@ from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import Fact, PadOptions, as_encoding
+from quadrat.ragged import Ragged
+from quadrat.rows import SEQUENCES, rows_of
 
 _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
@@ -106,12 +108,17 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         if self.seed is not None and self.generator is None and (self.seed or masking.zero_is_a_seed()):
             self.create_rng()
         if self.padding_free:
-            return self._flatten(examples, framework)
+            return self._flatten(rows_of(examples), framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
         if run is not None:
             batch = run(self, examples)
             if batch is not None:
                 return batch
+        rows = rows_of(examples, bare=True)
+        if rows is not examples:
+            if not isinstance(rows, Ragged):
+                return self._call(rows, framework, reference)
+            examples = rows
         check_pad_values(self)
         try:
             return self._decide(examples, framework)
@@ -124,7 +131,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
     def _decide(self, examples: Any, framework: Framework) -> Any:
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("labels are made from 'input_ids'")
-        if not isinstance(examples, (list, tuple)) or not examples:
+        if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
             raise HandOver("features are not a list")
         if not isinstance(examples[0], Mapping):
             return self._decide_rows(examples, framework)
@@ -145,9 +152,9 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         return stack_rows(self.tokenizer, rows, framework, multiple, self._labels)
 
     def _flatten(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        if isinstance(examples, (list, tuple)) and examples and not isinstance(examples[0], Mapping):
+        if isinstance(examples, SEQUENCES) and examples and not isinstance(examples[0], Mapping):
             examples = [{"input_ids": row} for row in examples]
-        first = examples[0] if isinstance(examples, (list, tuple)) and examples else ()
+        first = examples[0] if isinstance(examples, SEQUENCES) and examples else ()
         words = [name for name in ("word_ids", "offset_mapping") if name in first]
         omits = (*(["special_tokens_mask"] if "special_tokens_mask" in first else []), *words)
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: None)

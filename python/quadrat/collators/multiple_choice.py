@@ -16,6 +16,7 @@ from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
+from quadrat.rows import SEQUENCES, rows_of
 
 # 4.x takes the labels out of the features it is given, and warns once about padding with a fast tokenizer.
 _BEFORE_5 = int(transformers.__version__.split(".")[0]) < 5
@@ -38,6 +39,7 @@ class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMu
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
+        examples = rows_of(examples)
         try:
             return self._decide(examples)
         except HandOver as reason:
@@ -50,7 +52,7 @@ class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMu
         return super().tf_call(_spared(features))
 
     def _decide(self, examples: Any) -> dict[str, Any]:
-        if not isinstance(examples, (list, tuple)) or not examples or not isinstance(examples[0], Mapping):
+        if not isinstance(examples, SEQUENCES) or not examples or not isinstance(examples[0], Mapping):
             raise HandOver("features are not a list of mappings with the same keys")
         tokenizer, first = self.tokenizer, examples[0]
         check_tokenizer(tokenizer)

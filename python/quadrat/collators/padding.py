@@ -13,6 +13,7 @@ from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.rows import rows_of
 
 
 @dataclass
@@ -21,7 +22,8 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
 
     Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per
     column, `[rows, width]` for the columns the tokenizer pads, in the order of the first feature's keys; `label` and
-    `label_ids` come out as `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors.
+    `label_ids` come out as `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors. Like every collator of
+    quadrat's it also takes features that come as columns: a mapping of them, Arrow tables, see `quadrat.rows`.
 
     Args:
         pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, for example
@@ -43,11 +45,19 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
             batch = run(self, features)
             if batch is not None:
                 return batch
+        reference = super().__call__
+        try:
+            rows = rows_of(features)
+        except ValueError as error:  # the reference takes mappings too, and says this in its own way
+            return hand_over(self, str(error), reference, features)
+        return self._decide(rows, reference) if rows is features else DataCollatorWithPadding.__call__(self, rows)
+
+    def _decide(self, features: Any, reference: Any) -> Any:
         framework = self.return_tensors
         further = None if framework in ("pt", "np") else further_framework(framework)
         if further is not None:
-            reference = None if self.pad_values else super().__call__
-            return collate_further(self, further, features, DataCollatorWithPadding.__call__, reference)
+            call = DataCollatorWithPadding.__call__
+            return collate_further(self, further, features, call, None if self.pad_values else reference)
         check_pad_values(self)
         try:
             if framework not in ("pt", "np"):
@@ -56,7 +66,6 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
             return as_encoding(pad_features(self, features, framework, options, renames=("label", "label_ids")))
         except HandOver as reason:
             why = str(reason)
-        reference = super().__call__
         if self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)

@@ -19,6 +19,8 @@ from quadrat.collators._rows import stack_column, stack_rows
 from quadrat.collators.base import HandOver, hand_over, raise_clearer
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
+from quadrat.ragged import Ragged
+from quadrat.rows import SEQUENCES, plain, rows_of
 
 _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = 1 << 28  # torch draws more than one word for a start among as many
@@ -56,6 +58,7 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.Data
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
     def _call(self, examples: Any, framework: Framework, reference: Any, mask_tokens: Callable[[Any], Any]) -> Any:
+        examples = rows_of(examples, bare=True)
         try:
             ids = _padded_ids(self.tokenizer, examples, framework)
         except HandOver as reason:
@@ -64,7 +67,7 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.Data
             try:
                 inputs, perm_mask, target_mapping, labels = mask_tokens(ids)
             except Exception as error:
-                raise_clearer(error, examples, self)
+                raise_clearer(error, plain(examples), self)
             return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
         return hand_over(self, why, reference, examples)
 
@@ -78,7 +81,7 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.Data
 
 
 def _padded_ids(tokenizer: Any, examples: Any, framework: Framework) -> Any:
-    if not isinstance(examples, (list, tuple)) or not examples:
+    if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
         raise HandOver("features are not a list")
     if not isinstance(examples[0], Mapping):
         return stack_rows(tokenizer, examples, framework, None)["input_ids"]

@@ -16,6 +16,7 @@ from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
+from quadrat.rows import SEQUENCES, rows_of
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
@@ -50,6 +51,9 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
             batch = run(self, features)
             if batch is not None:
                 return self._with_decoder_input_ids(batch)
+        rows = rows_of(features)
+        if rows is not features:
+            return DataCollatorForSeq2Seq.__call__(self, rows, return_tensors)
         call = super().__call__
         further = None if framework in ("pt", "np") else further_framework(framework)
         if further is not None:
@@ -78,7 +82,7 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+        if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
             raise HandOver("features are not a list of mappings with the same keys")
         first = features[0]
         name = "label" if "label" in first else "labels"

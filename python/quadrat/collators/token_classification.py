@@ -18,6 +18,7 @@ from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
+from quadrat.rows import SEQUENCES, rows_of
 
 # 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
 _NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
@@ -69,12 +70,15 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
 
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
         if self.padding_free:
-            return self._flatten(features, framework)
+            return self._flatten(rows_of(features), framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
         if run is not None:
             batch = run(self, features)
             if batch is not None:
                 return batch
+        rows = rows_of(features)
+        if rows is not features:
+            return self._call(rows, framework, reference)
         check_pad_values(self)
         try:
             return self._decide(features, framework)
@@ -85,7 +89,7 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        if not isinstance(features, (list, tuple)) or not features or not isinstance(features[0], Mapping):
+        if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
             raise HandOver("features are not a list of mappings with the same keys")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in features[0] else "labels"
@@ -101,7 +105,7 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
     def _flatten(self, features: Any, framework: Framework) -> dict[str, Any]:
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
-        first = features[0] if isinstance(features, (list, tuple)) and features else ()
+        first = features[0] if isinstance(features, SEQUENCES) and features else ()
         label = next((name for name in ("label", "labels") if name in first), None)
         plan = padding_free_plan(
             self,

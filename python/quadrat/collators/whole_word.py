@@ -19,6 +19,8 @@ from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.ragged import Ragged
+from quadrat.rows import SEQUENCES, bare_column, rows_of
 
 # Gone from transformers 5; there quadrat's own takes its place.
 _Reference: Any = getattr(transformers, "DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
@@ -62,6 +64,7 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
     def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
         if self.seed and self.generator is None:
             self.create_rng()
+        features = rows_of(features, bare=True)
         try:
             return _mask(self, features, framework)
         except HandOver as reason:
@@ -183,12 +186,10 @@ def _require_own_methods(collator: Any) -> None:
 
 def _columns(features: Any) -> _core.Columns:
     """Column 0: the ids; column 1, if any feature has them: positions that continue the word before."""
-    if type(features) not in (list, tuple) or not features:
+    if type(features) not in (*SEQUENCES, Ragged) or not features:
         raise HandOver("features are not a list of mappings or rows")
     if not isinstance(features[0], Mapping):
-        columns = _core.Columns()
-        columns.add_values(features, interop())
-        return columns
+        return bare_column(features)
     collected = _core.collect(features, ("input_ids",), interop())
     if collected is None or collected[1].add_optional(features, "chinese_ref", interop()) < 0:
         raise HandOver("a feature lacks 'input_ids'")

@@ -1,0 +1,78 @@
+// A batch that comes as columns: a table, and which of its rows. Features for the collators without a Python object per
+// row; what Python asks of a row is made when it asks.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "columns.hpp"
+#include "flat_column.hpp"
+
+namespace quadrat {
+
+class Table {
+public:
+    // columns: one per name, a FlatColumn, or a list or tuple of one value per row; all of one length. fallback: a
+    // function (name, row) that gives the values that FlatColumn knows no form for, or None.
+    Table(py::tuple names, const py::list& columns, py::object fallback);
+
+    const py::tuple& names() const { return names_; }
+    std::int64_t size() const { return size_; }
+    // The number of the column, or -1.
+    std::int64_t find(const py::handle& name) const;
+    py::object value(std::size_t column, std::int64_t row) const;
+    // Adds the values at `rows`, as if they came in lists.
+    void collect(std::size_t column, const std::vector<std::int64_t>& rows, const Interop& interop, Column* out) const;
+
+private:
+    struct Source {
+        std::shared_ptr<const FlatColumn> flat;
+        py::object values;  // where it is not flat
+    };
+
+    py::object fallback_value(std::size_t column, std::int64_t row) const;
+
+    py::tuple names_;
+    std::vector<Source> sources_;
+    py::object fallback_;
+    std::int64_t size_ = 0;
+};
+
+class TableRows {
+public:
+    // keys: which rows, negative ones counted from the end; None for all. mapping: a column of numbers to look the keys
+    // up in first. Throws IndexError for a key that is out of range.
+    TableRows(std::shared_ptr<const Table> table, const py::object& keys,
+              const std::shared_ptr<const FlatColumn>& mapping);
+    TableRows(std::shared_ptr<const Table> table, std::vector<std::int64_t> rows)
+        : table_(std::move(table)), rows_(std::move(rows)) {}
+
+    const std::shared_ptr<const Table>& table() const { return table_; }
+    std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
+    TableRows slice(std::int64_t first, std::int64_t last) const;
+    // Row i as a dict, and the value it has under a name; IndexError, KeyError.
+    py::dict row(std::int64_t i) const;
+    py::object value(const py::handle& name, std::int64_t i) const;
+    bool has(const py::handle& name) const { return table_->find(name) >= 0; }
+
+    // As collect_columns of columns.hpp; names: None for all.
+    bool collect(const py::object& names, const Interop& interop, py::tuple* keys, Columns* columns) const;
+    // As Columns::add_optional.
+    std::int64_t collect_optional(const py::handle& name, const Interop& interop, Columns* columns) const;
+    // The values of `count` rows from the first on, as Python objects, row by row.
+    void gather(std::int64_t first, std::int64_t count, const py::tuple& names, std::vector<py::object>* values) const;
+
+private:
+    std::int64_t at(std::int64_t i) const;
+
+    std::shared_ptr<const Table> table_;
+    std::vector<std::int64_t> rows_;
+};
+
+// The rows that an object is, or null.
+const TableRows* table_rows(const py::handle& features);
+
+}  // namespace quadrat

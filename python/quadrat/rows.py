@@ -1,0 +1,216 @@
+"""Features that come as columns: dicts of columns, Arrow tables, `Ragged`; read without a Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from quadrat import _core
+from quadrat._memory import address_of, interop, is_tensor, kind_of
+from quadrat.ragged import Ragged
+
+MAIN = "input_ids"
+
+
+class Rows(_core.TableRows):
+    """Rows of a table, as features for a collator: a sequence of dicts that are made when somebody looks.
+
+    quadrat's collators look at the columns instead. A row is a dict of Python numbers, lists and strings, one entry per
+    column, made anew at each look. It pickles as a list of them.
+    """
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """Row `index` as a dict; a slice without a step as `Rows`."""
+        if not isinstance(index, slice):
+            return self.row(index)
+        first, last, step = index.indices(len(self))
+        if step != 1:
+            raise ValueError("Rows are sliced without a step")
+        return Rows(self, first, max(first, last))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows, as dicts."""
+        return (self.row(i) for i in range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a list of dicts: what the rows point into stays where it is."""
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        """Rows and columns."""
+        return f"Rows({len(self)} rows, columns {list(self.names)})"
+
+
+Sequence.register(Rows)  # its own metaclass is pybind11's
+
+# What holds the rows of a batch in order.
+SEQUENCES = (list, tuple, Rows)
+
+
+def rows_of(features: Any, *, bare: bool = False) -> Any:
+    """`features` as `Rows` where they come as columns; a list or tuple, and what is none of these, as it is.
+
+    Args:
+        features: a mapping of columns (a `Dataset` slice, `BatchEncoding`), an object with the Arrow PyCapsule
+            interface (pyarrow's `Table` and `RecordBatch`, polars' and DuckDB's), a `Ragged` or nested jagged torch
+            tensor. A mapping that is a single example stays as it is.
+        bare: whether the collator takes rows without a mapping around them: then a `Ragged` stays one.
+
+    Raises:
+        ValueError: when columns differ in their number of rows, or two have one name.
+    """
+    if type(features) in SEQUENCES:
+        return features
+    if _is_nested(features):
+        features = _ragged_of_nested(features)
+    if isinstance(features, Ragged):
+        return features if bare else _rows_of_columns({MAIN: features})
+    if isinstance(features, Mapping):
+        return features if _is_one_example(features) else _rows_of_columns(features)
+    return rows_of_arrow(features) if _speaks_arrow(features) else features
+
+
+def rows_of_arrow(table: Any) -> Rows:
+    """All rows of an Arrow table or record batch, its memory left where it is. Raises TypeError for a bare column."""
+    return Rows(table_of_arrow(table))
+
+
+def table_of_arrow(table: Any) -> _core.Table:
+    """The columns of an Arrow table, record batch or stream of them."""
+    names, columns = _core.arrow_columns(table)
+    if names is None:
+        raise TypeError(f"{type(table).__name__} is one column: give a table, or a dict with a name for it")
+    return _core.Table(names, columns, _value_of(table))
+
+
+def plain(features: Any) -> Any:
+    """`features` as the reference takes them: `Rows` as a list of dicts, a `Ragged` as a list of lists."""
+    if isinstance(features, Rows):
+        return list(features)
+    return features.to_lists() if isinstance(features, Ragged) else features
+
+
+def bare_column(rows: Any) -> _core.Columns:
+    """Rows that no mapping holds, a list, tuple or `Ragged`, as column 0."""
+    if isinstance(rows, Ragged):
+        collected = _core.collect(_rows_of_columns({MAIN: rows}), None, interop())
+        assert collected is not None
+        return collected[1]
+    columns = _core.Columns()
+    columns.add_values(rows, interop())
+    return columns
+
+
+def _rows_of_columns(columns: Mapping[str, Any]) -> Any:
+    made = {name: _column(value) for name, value in columns.items()}
+    if any(column is None for column in made.values()):
+        return columns
+    sources = dict(columns)
+    return Rows(_core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row])))
+
+
+def _column(value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None:
+    """One value per row, in a form that `_core.Table` takes; None where `value` is not that."""
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    if _is_nested(value):
+        value = _ragged_of_nested(value)
+    if isinstance(value, Ragged):
+        return _ragged_column(value)
+    if isinstance(value, np.ndarray) or is_tensor(value):
+        return _array_column(value)
+    if isinstance(value, (str, bytes, Mapping)):
+        return None
+    if _speaks_arrow(value):
+        names, columns = _core.arrow_columns(value)
+        if names is None:
+            return columns[0]
+    return list(value) if isinstance(value, Sequence) or hasattr(value, "__len__") else None
+
+
+def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
+    if array.ndim == 0:
+        return None
+    known = array.ndim <= 2 and (not is_tensor(array) or (array.device.type == "cpu" and _is_strided(array)))
+    try:
+        kind = kind_of(array.dtype)
+    except TypeError:
+        known = False
+    if not known:  # an array of objects holds rows of any kind
+        return list(array) if getattr(array.dtype, "kind", "") == "O" else array.tolist()
+    array = array.detach().resolve_neg().contiguous() if is_tensor(array) else np.ascontiguousarray(array)
+    rows = len(array)
+    if array.ndim == 1:
+        return _core.memory_column(address_of(array), kind, rows, 0, rows, array)
+    width = array.shape[1]
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return _core.memory_column(address_of(array), kind, rows * width, address_of(offsets), rows, (array, offsets))
+
+
+def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
+    values = ragged.values
+    if values.ndim != 1:
+        return ragged.to_lists()
+    values = values.detach().resolve_neg().contiguous() if is_tensor(values) else np.ascontiguousarray(values)
+    offsets = ragged.offsets.numpy() if is_tensor(ragged.offsets) else ragged.offsets
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    return _core.memory_column(
+        address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(ragged), (values, offsets)
+    )
+
+
+def _is_strided(tensor: Any) -> bool:
+    import torch
+
+    return tensor.layout == torch.strided  # type: ignore[no-any-return]
+
+
+def _is_nested(value: Any) -> bool:
+    return is_tensor(value) and value.is_nested
+
+
+def _ragged_of_nested(nested: Any) -> Ragged:
+    """The rows of a nested tensor: of a jagged one without a copy, where they lie one after the other."""
+    import torch
+
+    rows = nested.detach()
+    if rows.layout != torch.jagged or rows.dim() != 2 or rows.lengths() is not None:
+        rows = torch.nested.as_nested_tensor(list(rows.unbind()), layout=torch.jagged)
+    return Ragged(rows.values(), rows.offsets())
+
+
+def _is_one_example(features: Mapping[str, Any]) -> bool:
+    """Whether a mapping holds the tokens of one example rather than one value per row."""
+    if not features:
+        return True
+    tokens = features.get(MAIN, ())
+    if isinstance(tokens, (list, tuple)):
+        return len(tokens) > 0 and isinstance(tokens[0], (int, float, np.number))
+    return bool(isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype != object) or (
+        is_tensor(tokens) and not tokens.is_nested and tokens.ndim == 1
+    )
+
+
+def _speaks_arrow(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def _value_of(table: Any) -> Callable[[str, int], Any] | None:
+    """What gives the values of columns whose types are not known here, from the library that made the table."""
+    if hasattr(table, "column"):  # pyarrow
+        return lambda name, row: _as_python(table.column(name)[row])
+    if hasattr(table, "to_dicts"):  # polars
+        return lambda name, row: _as_python(table[name][row])
+    return None
+
+
+def _as_python(value: Any) -> Any:
+    return value.as_py() if hasattr(value, "as_py") else value
