@@ -1,0 +1,83 @@
+// Features to values, level by level.
+#include "walk.hpp"
+
+#include <pybind11/numpy.h>
+
+#include <utility>
+
+#include "view.hpp"
+
+namespace quadrat {
+namespace {
+
+void prefetch(const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    static_cast<void>(address);
+#endif
+}
+
+}  // namespace
+
+PyObject* lookup(PyObject* mapping, PyObject* name) {
+    PyObject* found = nullptr;
+    if (PyDict_CheckExact(mapping)) {
+#if PY_VERSION_HEX >= 0x030D0000
+        PyDict_GetItemRef(mapping, name, &found);
+#else
+        found = PyDict_GetItemWithError(mapping, name);
+        Py_XINCREF(found);
+#endif
+    } else {
+        found = PyObject_GetItem(mapping, name);
+    }
+    if (found == nullptr) {
+        PyErr_Clear();  // the reference raises this user's error again, in its own words
+    }
+    return found;
+}
+
+bool Walk::gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, std::vector<py::object>* values) {
+    rows_.clear();
+    for (Py_ssize_t i = first; i < first + count; ++i) {
+        py::object row = item_of(features_.ptr(), i);
+        if (!row) {
+            return false;
+        }
+        prefetch(reinterpret_cast<const char*>(row.ptr()) + 32);
+        rows_.push_back(std::move(row));
+    }
+    for (py::object& row : rows_) {
+        if (interop_.is_wrapper(row.ptr())) {
+            row = row.attr("data");
+        }
+        if (PyDict_CheckExact(row.ptr())) {
+            const char* const keys =
+                reinterpret_cast<const char*>(reinterpret_cast<const PyDictObject*>(row.ptr())->ma_keys);
+            prefetch(keys);
+            prefetch(keys + 64);
+        }
+    }
+    values->clear();
+    for (const py::object& row : rows_) {
+        for (const py::handle name : names) {
+            auto value = py::reinterpret_steal<py::object>(lookup(row.ptr(), name.ptr()));
+            if (!value) {
+                return false;
+            }
+            prefetch(reinterpret_cast<const char*>(value.ptr()) + 32);
+            values->push_back(std::move(value));
+        }
+    }
+    for (const py::object& value : *values) {
+        if (PyList_CheckExact(value.ptr())) {
+            prefetch(reinterpret_cast<const PyListObject*>(value.ptr())->ob_item);
+        } else if (interop_.is_ndarray(value.ptr())) {
+            prefetch(py::reinterpret_borrow<py::array>(value).shape());
+        }
+    }
+    return true;
+}
+
+}  // namespace quadrat
