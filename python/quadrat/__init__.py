@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
+    from quadrat.data.arrow import ArrowDataset
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
     from quadrat.ops.mask_tokens import mask_tokens
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from quadrat.ragged import Ragged
 
 __all__ = [
+    "ArrowDataset",
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
     "DataCollatorForPermutationLanguageModeling",
@@ -52,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArrowDataset": "quadrat.data.arrow",
     "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
     "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
     "DataCollatorForPermutationLanguageModeling": "quadrat.collators.permutation",
@@ -79,10 +82,10 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name in ("torch", "transformers"):
+        if error.name in ("datasets", "torch", "transformers"):
+            extra = "datasets" if error.name == "datasets" else "transformers"
             raise ModuleNotFoundError(
-                f"quadrat.{name} needs {error.name}: install it with `pip install quadrat[transformers]`",
-                name=error.name,
+                f"quadrat.{name} needs {error.name}: install it with `pip install quadrat[{extra}]`", name=error.name
             ) from error
         raise
     globals()[name] = value

@@ -1,0 +1,1 @@
+"""Batches straight from Arrow: `ArrowDataset` over a `datasets.Dataset`, and Ray Data."""
