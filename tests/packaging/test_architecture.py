@@ -28,7 +28,16 @@ HOST_ONLY = {
 
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
 # of them: it may import them, and they must not import it.
-LAYERS = [("_core", "_cuda"), ("_generators", "_memory"), ("ingest",), ("ragged",), ("ops",), ("collators",)]
+LAYERS = [
+    ("_core", "_cuda"),
+    ("_generators", "_memory"),
+    ("ingest",),
+    ("ragged",),
+    ("rows",),
+    ("ops",),
+    ("collators",),
+    ("data",),
+]
 TOP = len(LAYERS)
 
 

@@ -48,7 +48,10 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
         reference = super().__call__
         try:
             rows = rows_of(features)
-        except ValueError as error:  # the reference takes mappings too, and says this in its own way
+        except ValueError as error:
+            if not isinstance(features, Mapping):
+                raise
+            # The reference takes mappings too, and says this in its own way.
             return hand_over(self, str(error), reference, features)
         return self._decide(rows, reference) if rows is features else DataCollatorWithPadding.__call__(self, rows)
 
