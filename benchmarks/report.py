@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import arrow_cases
 import language_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
@@ -30,7 +31,11 @@ from measure import compare, machine, rounded, terminal
 SUITES: dict[str, dict[str, Any]] = (
     {"whole_words_4": {build.__name__: build for build in language_cases.builders()}}
     if transformers.__version__.startswith("4.")
-    else {"pad": BUILDERS, "language": {build.__name__: build for build in language_cases.builders()}}
+    else {
+        "pad": BUILDERS,
+        "language": {build.__name__: build for build in language_cases.builders()},
+        "arrow": {build.__name__: build for build in arrow_cases.builders()},
+    }
 )
 RESULTS = Path(__file__).parent / "results"
 TIMES = "\N{MULTIPLICATION SIGN}"
