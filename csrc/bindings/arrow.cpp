@@ -50,8 +50,35 @@ bool number_of_format(char letter, Kind* out) {
     return true;
 }
 
+// The name of an extension type, whose values its storage need not show; empty for any other type.
+std::string extension_name(const arrow::Schema& schema) {
+    const char* at = schema.metadata;
+    const auto number = [&at] {
+        std::int32_t read = 0;
+        std::memcpy(&read, at, sizeof read);
+        at += sizeof read;
+        return read;
+    };
+    const auto text = [&] {
+        const std::int32_t size = number();
+        at += size;
+        return std::string(at - size, static_cast<std::size_t>(size));
+    };
+    for (std::int32_t entries = at == nullptr ? 0 : number(); entries > 0; --entries) {
+        const std::string key = text(), value = text();
+        if (key == "ARROW:extension:name") {
+            return value;
+        }
+    }
+    return {};
+}
+
 FlatType type_of(const arrow::Schema& schema) {
     FlatType type;
+    type.format = extension_name(schema);
+    if (!type.format.empty()) {
+        return type;
+    }
     type.format = schema.format;
     const std::string& format = type.format;
     if (schema.dictionary != nullptr) {

@@ -213,4 +213,5 @@ def _value_of(table: Any) -> Callable[[str, int], Any] | None:
 
 
 def _as_python(value: Any) -> Any:
-    return value.as_py() if hasattr(value, "as_py") else value
+    made = value.as_py() if hasattr(value, "as_py") else value
+    return made.tolist() if isinstance(made, np.ndarray) else made
