@@ -10,7 +10,7 @@ import pytest
 
 import quadrat
 
-HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow")
+HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
 BLOCK = """
 import importlib.abc, sys
@@ -37,6 +37,7 @@ def loaded_after(code):
 @pytest.mark.parametrize("code", [
     "import quadrat",
     "import quadrat; dir(quadrat); quadrat.__version__",
+    "import quadrat.data",
     "import quadrat; quadrat.show_config()",
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
@@ -90,6 +91,23 @@ else:
     failed = run(code)
     assert "DataCollatorWithPadding" in failed
     assert not {"pad", "attention_mask", "Ragged", "show_config", "__version__"} & set(failed)
+
+
+def test_says_what_ray_data_is_needed_for():
+    code = f"""
+blocked = {{"ray"}}
+{BLOCK}
+import quadrat.data
+try:
+    import quadrat.data.ray
+except ModuleNotFoundError as error:
+    assert error.name.partition(".")[0] == "ray", error
+    assert "quadrat.data.ray needs Ray Data 2.47 or later" in str(error), error
+    assert "pip install quadrat[ray]" in str(error), error
+else:
+    raise AssertionError("Ray was found")
+"""
+    run(code)
 
 
 def test_works_where_torch_is_shut_out():
