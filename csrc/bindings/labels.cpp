@@ -70,20 +70,11 @@ Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
     return {};
 }
 
-MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
-                           const Replacement& replacement, const std::vector<std::int64_t>& special_ids,
-                           std::int64_t special, std::int64_t words, WordSource word_source)
-    : source_(source),
-      generator_(std::move(generator)),
-      every_word_(every_word),
-      probability_(mlm_probability),
-      replacement_(replacement),
-      special_set_(bit_set(special_ids)),
-      special_(special),
-      words_(words),
-      word_source_(word_source) {}
+MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                             WordSource word_source)
+    : special_set_(bit_set(special_ids)), special_(special), words_(words), word_source_(word_source) {}
 
-Status MaskedLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
+Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
     const bool flat = batch.form == BatchIds::Form::flat;
     const std::int64_t filled = flat ? columns.at(batch.column).total : batch.count();
     std::fill(special + filled, special + batch.count(), std::uint8_t{1});
@@ -99,7 +90,7 @@ Status MaskedLabels::mark_special(const Columns& columns, const BatchIds& batch,
     return columns.pad(index, special, Kind::uint8, batch.width, batch.form == BatchIds::Form::left, py::int_(1));
 }
 
-Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const {
+Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto special = scratch<std::uint8_t>(count);
     Status status = mark_special(columns, batch, special.get());
@@ -108,13 +99,13 @@ Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const 
     }
     if (word_source_ == WordSource::none) {
         words_of_special(count, special.get());
-        return draw(special.get(), batch);
+        return mask(columns, special.get(), batch);
     }
     const auto words = scratch<std::uint8_t>(count);
     std::fill_n(words.get(), count, word_none);
     const auto numbers = scratch<std::int64_t>(2 * batch.width);
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
-    const auto classify = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
+    const auto classify_row = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
     std::int64_t row_start = 0;
     for (std::int64_t i = 0; i < batch.rows; ++i) {
         const std::int64_t length = columns.at(batch.column).lengths[static_cast<std::size_t>(i)];
@@ -127,38 +118,56 @@ Status MaskedLabels::write(const Columns& columns, const BatchIds& batch) const 
             status.row = i;
             return status;
         }
-        classify(numbers.get(), special.get() + row_start, length, words.get() + row_start);
+        classify_row(numbers.get(), special.get() + row_start, length, words.get() + row_start);
         // What continues no word of its own row must not continue the last word of the row before.
         for (std::int64_t at = row_start; at < row_start + length && words[at] != word_begins; ++at) {
             words[at] = word_none;
         }
         row_start += length;
     }
-    return draw(words.get(), batch);
+    return mask(columns, words.get(), batch);
 }
 
-Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
-    const std::int64_t count = batch.count();
-    const auto words = scratch<std::uint8_t>(count);
+void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids,
+                             std::int64_t count, Span<const std::int64_t> start, const std::int64_t* lengths,
+                             std::uint8_t* words) const {
     const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
     if (special == nullptr) {
-        special_tokens(batch.ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+        special_tokens(ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
                        derived.get());
         special = derived.get();
     }
     if (offsets == nullptr) {
-        std::copy_n(special, count, words.get());
-        words_of_special(count, words.get());
-    } else {
-        for (std::int64_t i = 0; i < batch.rows; ++i) {
-            const std::int64_t start = i * batch.width;
-            word_starts(offsets + 2 * start, special + start, batch.width, words.get() + start);
-        }
+        std::copy_n(special, count, words);
+        words_of_special(count, words);
+        return;
     }
-    return draw(words.get(), batch);
+    for (std::int64_t i = 0; i < start.size; ++i) {
+        word_starts(offsets + 2 * start[i], special + start[i], lengths[i], words + start[i]);
+    }
 }
 
-Status MaskedLabels::draw(const std::uint8_t* words, const BatchIds& batch) const {
+MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                           const Replacement& replacement, const std::vector<std::int64_t>& special_ids,
+                           std::int64_t special, std::int64_t words, WordSource word_source)
+    : MaskingLabels(special_ids, special, words, word_source),
+      source_(source),
+      generator_(std::move(generator)),
+      every_word_(every_word),
+      probability_(mlm_probability),
+      replacement_(replacement) {}
+
+Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
+    const auto words = scratch<std::uint8_t>(batch.count());
+    std::vector<std::int64_t> start, lengths(static_cast<std::size_t>(batch.rows), batch.width);
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        start.push_back(i * batch.width);
+    }
+    classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
+    return mask({}, words.get(), batch);
+}
+
+Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
     const auto hit = scratch<std::uint8_t>(count);

@@ -56,32 +56,53 @@ private:
 // Where whole words come from.
 enum class WordSource : std::uint8_t { none, offsets, word_ids };
 
-// Masked language modelling: some tokens are masked, in place, and are labels then.
-class MaskedLabels final : public Labels {
+// Masked language modelling: some tokens are masked, in place, and are labels then. This much is the same however the
+// numbers are drawn: which tokens are special, and what is a word.
+class MaskingLabels : public Labels {
 public:
     // special: the column of special-token masks, or -1: then tokens of `special_ids`, 0 ... 2^28 - 1, are special.
     // words: the column of offsets or word ids, or -1.
-    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
-                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                 std::int64_t words, WordSource word_source);
+    MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                  WordSource word_source);
 
-    Status write(const Columns& columns, const BatchIds& batch) const override;
-    // On arrays. special: a byte a token, or null; offsets: two numbers a token, or null.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const;
+    Status write(const Columns& columns, const BatchIds& batch) const final;
+
+protected:
+    // words: what each token of the batch is, see Word.
+    virtual Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const = 0;
+    // What tokens are where there are no columns. special: a byte a token, or null; offsets: two numbers a token, or
+    // null; row i has lengths[i] tokens from start[i] on. Tokens in no row are not written.
+    void classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids, std::int64_t count,
+                  Span<const std::int64_t> start, const std::int64_t* lengths, std::uint8_t* words) const;
 
 private:
     // A byte a token: 0, or not 0 for special tokens and padding.
     Status mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const;
-    Status draw(const std::uint8_t* words, const BatchIds& batch) const;
+
+    std::vector<std::uint64_t> special_set_;
+    std::int64_t special_, words_;
+    WordSource word_source_;
+};
+
+// Draws from a generator, as the reference does.
+class MaskedLabels final : public MaskingLabels {
+public:
+    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source);
+
+    using MaskingLabels::write;
+    // On arrays, see `classify`.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const;
+
+private:
+    Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
 
     Source source_;
     py::object generator_;
     bool every_word_;
     double probability_;
     Replacement replacement_;
-    std::vector<std::uint64_t> special_set_;
-    std::int64_t special_, words_;
-    WordSource word_source_;
 };
 
 // One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of

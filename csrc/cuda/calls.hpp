@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../kernels/philox_mask.hpp"
 #include "../kernels/row.hpp"
 
 namespace quadrat::cuda {
@@ -105,6 +106,32 @@ struct WordStarts {
     std::int64_t rows;
     std::int64_t width;
     std::uint8_t* words;
+};
+
+// Rows as in CopyRows. The launcher zeroes `out` first: threads add to it.
+struct RowKeys {
+    const std::int64_t* values;
+    std::int64_t values_size;
+    const std::int64_t* offsets;  // [rows + 1]
+    std::int64_t rows;
+    std::uint64_t* out;  // [rows]
+};
+
+// The rows of ids and labels, [rows, width]; or, where `flat`, [out_size], row i at offsets[i] - offsets[0].
+struct PhiloxMask {
+    PhiloxMasking how;
+    const std::uint64_t* row_keys;  // [rows]
+    const std::int64_t* offsets;    // [rows + 1]
+    std::int64_t rows;
+    std::int64_t width;
+    Side side;
+    bool flat;
+    const std::uint8_t* words;  // as the ids; or nullptr: words of one token, but for the ids whose bit in `set` is 1
+    const std::uint64_t* set;
+    std::int64_t set_size;
+    std::int64_t* ids;
+    std::int64_t* labels;
+    std::int64_t out_size;
 };
 
 // word_ids, special, words: [rows, width].

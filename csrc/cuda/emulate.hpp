@@ -13,6 +13,8 @@ struct Dim3 {
 
 inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+inline void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
+
 template <typename Call>
 void emulate(void (*kernel)(Call), Dim3 blocks, Dim3 threads, const Call& call) {
     gridDim = blocks;

@@ -2,13 +2,17 @@
 // CPU, and those of index.hpp.
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+
 #include "attention_mask.cuh"
 #include "causal_labels.cuh"
 #include "copy_rows.cuh"
 #include "cu_seqlens.cuh"
 #include "fill_gaps.cuh"
+#include "philox_mask.cuh"
 #include "position_ids.cuh"
 #include "register.hpp"
+#include "row_keys.cuh"
 #include "separate_rows.cuh"
 #include "seq_idx.cuh"
 #include "shape.hpp"
@@ -54,6 +58,13 @@ void launch(const SeparateRows& call, std::int64_t max_blocks) {
 void launch(const CausalLabels& call, std::int64_t max_blocks) { start(causal_labels, call, max_blocks); }
 
 void launch(const SpecialTokens& call, std::int64_t max_blocks) { start(special_tokens, call, max_blocks); }
+
+void launch(const RowKeys& call, std::int64_t max_blocks) {
+    std::fill_n(call.out, call.rows, std::uint64_t{0});
+    start(row_keys, call, max_blocks);
+}
+
+void launch(const PhiloxMask& call, std::int64_t max_blocks) { start(philox_mask, call, max_blocks); }
 
 void launch(const WordStarts& call, std::int64_t max_blocks) { start(word_starts, call, max_blocks); }
 

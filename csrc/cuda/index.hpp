@@ -4,13 +4,8 @@
 
 #include <cstdint>
 
+#include "../kernels/host_device.hpp"
 #include "../kernels/row.hpp"
-
-#if defined(__CUDACC__)
-#define QUADRAT_HOST_DEVICE __host__ __device__
-#else
-#define QUADRAT_HOST_DEVICE
-#endif
 
 namespace quadrat::cuda {
 

@@ -40,6 +40,8 @@ inline std::int64_t typical_width(const CuSeqlens&) { return 1; }
 inline std::int64_t typical_width(const SeparateRows&) { return 1; }
 inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
 inline std::int64_t typical_width(const SpecialTokens& call) { return call.count; }
+inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
+inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
 
 template <typename Call>
 std::int64_t typical_width(const Call& call) {

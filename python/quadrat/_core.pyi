@@ -112,6 +112,56 @@ class MaskedLabels(Labels):
     ) -> None: ...
     def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...
 
+class PhiloxLabels(Labels):
+    def __init__(
+        self,
+        seed: int,
+        epoch: NDArray[np.uint32],
+        mlm_probability: float,
+        mask: float,
+        random: float,
+        mask_id: int,
+        vocab_size: int,
+        special_ids: list[int],
+        special: int,
+        words: int,
+        word_source: int,
+        keys: int,
+    ) -> None: ...
+    def write(
+        self,
+        ids: int,
+        labels: int,
+        count: int,
+        start: int,
+        lengths: int,
+        rows: int,
+        keys: int,
+        special: int,
+        offsets: int,
+    ) -> tuple[int, int, int] | None: ...
+
+def row_keys(
+    values: int, values_size: int, start: int, lengths: int, rows: int, out: int
+) -> tuple[int, int, int] | None: ...
+def philox_mask(
+    seed: int,
+    epoch: int,
+    mlm_probability: float,
+    mask: float,
+    random: float,
+    mask_id: int,
+    vocab_size: int,
+    row_keys: int,
+    start: int,
+    lengths: int,
+    rows: int,
+    words: int,
+    ids: int,
+    labels: int,
+    count: int,
+) -> tuple[int, int, int] | None: ...
+def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[tuple[int, int, int, int], list[int]]: ...
 def flatten_batch(
     columns: Columns,
     steps: tuple[tuple[str, int, int, int], ...],

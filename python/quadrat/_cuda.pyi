@@ -62,3 +62,32 @@ def word_starts(offsets: int, special: int, rows: int, width: int, words: int, d
 def word_starts_of_ids(
     word_ids: int, special: int, rows: int, width: int, words: int, device: int, stream: int
 ) -> None: ...
+
+# out: [rows] uint64, the keys of the rows of values, `[values_size]` int64.
+def row_keys(values: int, values_size: int, offsets: int, rows: int, out: int, device: int, stream: int) -> None: ...
+
+# ids, labels: [out_size] int64, the first masked in place; `[rows, width]`, or, where `flat`, row i at offsets[i] -
+# offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, or 0: all tokens but those in the set, as above.
+def philox_mask(
+    seed: int,
+    epoch: int,
+    mlm_probability: float,
+    mask: float,
+    random: float,
+    mask_id: int,
+    vocab_size: int,
+    row_keys: int,
+    offsets: int,
+    rows: int,
+    width: int,
+    left: bool,
+    flat: bool,
+    words: int,
+    set: int,
+    set_size: int,
+    ids: int,
+    labels: int,
+    out_size: int,
+    device: int,
+    stream: int,
+) -> None: ...

@@ -127,6 +127,72 @@ def mask_tokens(
                 ids[row, i] = random_tokens[row, i]
 
 
+def _philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
+    """Four words of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011), from the definition."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        one, two = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [two >> 32 ^ c[1] ^ k[0], two & 0xFFFFFFFF, one >> 32 ^ c[3] ^ k[1], one & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def row_keys(rows: Sequence[Array], out: Array) -> None:
+    """Write the key of each row of tokens to `out`: the sum of its length and its tokens, each mixed with its place."""
+    mask = 2**64 - 1
+    for row, tokens in enumerate(rows):
+        key = 0
+        for place, number in enumerate([len(tokens), *map(int, tokens)]):
+            z = (number + place * 0x9E3779B97F4A7C15) & mask
+            z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+            z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+            key += z ^ z >> 31
+        out[row] = key & mask
+
+
+def philox_mask(
+    ids: Array,
+    words: Array,
+    labels: Array,
+    *,
+    seed: int,
+    epoch: int,
+    row_key: int,
+    probabilities: tuple[float, float, float],
+    mask_id: int,
+    vocab_size: int,
+) -> None:
+    """Mask the `ids` of one row in place, and write those masked to `labels`, -100 elsewhere.
+
+    `words` is what `word_starts` writes. `probabilities`: of a token to be masked; of a masked one to become `mask_id`;
+    and to become a random token. A token's draw, and its random token, depend on seed, epoch, row key and position.
+    """
+
+    def words_at(first: int) -> list[int]:
+        return _philox([first, epoch, row_key % 2**32, row_key >> 32], [seed % 2**32, seed >> 32])
+
+    p, replaced, randomised = probabilities
+    word_is_masked = False
+    for i, word in enumerate(words):
+        group, place = divmod(i, 128)
+        draw = words_at(32 * group + place % 32)[place // 32] >> 1
+        share = p if word == 1 else 1.0  # of the draws, that lead to a masked token
+        if word == 1:
+            word_is_masked = draw < _bar(p)
+        labels[i] = ids[i] if word_is_masked and word != 2 else -100
+        if not word_is_masked or word == 2:
+            continue
+        if draw < _bar(share * replaced):
+            ids[i] = mask_id
+        elif draw < _bar(share * (replaced + randomised)):
+            low, high, *_ = words_at(2**31 + i)
+            ids[i] = (high * 2**32 + low) * vocab_size >> 64
+
+
+def _bar(probability: float) -> int:
+    return min(int(probability * 2**31 + 0.5), 2**31)
+
+
 def permutation_mask(
     spans: Sequence[Sequence[tuple[int, int]]],
     order: Array,

@@ -1,0 +1,160 @@
+#include "philox_labels.hpp"
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "../kernels/row_keys.hpp"
+#include "register.hpp"
+
+namespace quadrat {
+namespace {
+
+template <typename T>
+T* pointer(std::uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+PhiloxMasking checked_masking(std::uint64_t seed, double p, double mask, double random, std::int64_t mask_id,
+                              std::int64_t vocab_size) {
+    const auto is_probability = [](double value) { return value >= 0 && value <= 1; };
+    if (!is_probability(p) || !is_probability(mask) || !is_probability(random)) {
+        throw py::value_error("a probability is not between 0 and 1");
+    }
+    if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
+        throw py::value_error("vocab_size must be between 1 and 2**28");
+    }
+    return philox_masking(seed, 0, p, mask, random, mask_id, vocab_size);
+}
+
+py::object report(const Status& status) {
+    if (status) {
+        return py::none();
+    }
+    return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
+}
+
+}  // namespace
+
+PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32_t> epoch, std::int64_t keys,
+                           const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                           WordSource word_source)
+    : MaskingLabels(special_ids, special, words, word_source),
+      masking_(masking),
+      epoch_(std::move(epoch)),
+      keys_(keys) {
+    if (epoch_.size() != 1) {
+        throw py::value_error("epoch must be one number");
+    }
+}
+
+PhiloxMasking PhiloxLabels::masking() const {
+    PhiloxMasking how = masking_;
+    how.epoch = *static_cast<const volatile std::uint32_t*>(epoch_.data());  // another process may have written it
+    return how;
+}
+
+Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const {
+    const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
+    std::vector<std::int64_t> start;
+    start.reserve(lengths.size());
+    std::int64_t flat = 0;
+    for (const std::int64_t length : lengths) {
+        const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
+        const auto row = static_cast<std::int64_t>(start.size());
+        start.push_back(batch.form == BatchIds::Form::flat ? flat : padded_start(row, length, batch.width, side));
+        flat += length;
+    }
+    const Span<const std::int64_t> starts{start.data(), static_cast<std::int64_t>(start.size())};
+    std::vector<std::uint64_t> keys(start.size());
+    const Status status = keys_ < 0 ? row_keys({batch.ids, batch.count()}, starts, lengths.data(), keys.data())
+                                    : columns.numbers(static_cast<std::size_t>(keys_), keys.data(), Kind::int64);
+    return status ? philox_mask(masking(), {keys.data(), starts.size}, start.data(), lengths.data(), batch.count(),
+                                words, batch.ids, batch.labels)
+                  : status;
+}
+
+Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
+                           Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t count,
+                           std::int64_t* ids, std::int64_t* labels) const {
+    const std::unique_ptr<std::uint8_t[]> words(new std::uint8_t[static_cast<std::size_t>(count)]);
+    std::vector<std::uint64_t> own_keys;
+    own_keys.resize(keys == nullptr ? static_cast<std::size_t>(start.size) : 0);
+    if (keys == nullptr) {
+        const Status status = row_keys({ids, count}, start, lengths, own_keys.data());
+        if (!status) {
+            return status;
+        }
+        keys = own_keys.data();
+    }
+    classify(special, offsets, ids, count, start, lengths, words.get());
+    return philox_mask(masking(), {keys, start.size}, start.data, lengths, count, words.get(), ids, labels);
+}
+
+void register_philox(py::module_& m) {
+    py::class_<PhiloxLabels, Labels>(m, "PhiloxLabels")
+        .def(py::init([](std::uint64_t seed, py::array_t<std::uint32_t> epoch, double mlm_probability, double mask,
+                         double random, std::int64_t mask_id, std::int64_t vocab_size,
+                         const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                         int word_source, std::int64_t keys) {
+                 return std::make_unique<PhiloxLabels>(
+                     checked_masking(seed, mlm_probability, mask, random, mask_id, vocab_size), std::move(epoch), keys,
+                     special_ids, special, words, static_cast<WordSource>(word_source));
+             }),
+             py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
+             py::arg("mask_id"), py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
+             py::arg("word_source"), py::arg("keys"))
+        .def(
+            "write",
+            [](const PhiloxLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t count,
+               std::uintptr_t start, std::uintptr_t lengths, std::int64_t rows, std::uintptr_t keys,
+               std::uintptr_t special, std::uintptr_t offsets) {
+                return report(self.write(pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
+                                         pointer<const std::uint64_t>(keys), {pointer<const std::int64_t>(start), rows},
+                                         pointer<const std::int64_t>(lengths), count, pointer<std::int64_t>(ids),
+                                         pointer<std::int64_t>(labels)));
+            },
+            py::arg("ids"), py::arg("labels"), py::arg("count"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
+            py::arg("keys"), py::arg("special"), py::arg("offsets"));
+    m.def(
+        "row_keys",
+        [](std::uintptr_t values, std::int64_t values_size, std::uintptr_t start, std::uintptr_t lengths,
+           std::int64_t rows, std::uintptr_t out) {
+            return report(row_keys({pointer<const std::int64_t>(values), values_size},
+                                   {pointer<const std::int64_t>(start), rows}, pointer<const std::int64_t>(lengths),
+                                   pointer<std::uint64_t>(out)));
+        },
+        py::arg("values"), py::arg("values_size"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
+        py::arg("out"));
+    m.def(
+        "philox_mask",
+        [](std::uint64_t seed, std::uint32_t epoch, double mlm_probability, double mask, double random,
+           std::int64_t mask_id, std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t start,
+           std::uintptr_t lengths, std::int64_t rows, std::uintptr_t words, std::uintptr_t ids, std::uintptr_t labels,
+           std::int64_t count) {
+            PhiloxMasking how = checked_masking(seed, mlm_probability, mask, random, mask_id, vocab_size);
+            how.epoch = epoch;
+            return report(philox_mask(how, {pointer<const std::uint64_t>(row_keys), rows},
+                                      pointer<const std::int64_t>(start), pointer<const std::int64_t>(lengths), count,
+                                      pointer<const std::uint8_t>(words), pointer<std::int64_t>(ids),
+                                      pointer<std::int64_t>(labels)));
+        },
+        py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
+        py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("start"), py::arg("lengths"),
+        py::arg("rows"), py::arg("words"), py::arg("ids"), py::arg("labels"), py::arg("count"));
+    // Both ways the words are computed: by one counter, and among the lanes of a vector.
+    m.def(
+        "philox",
+        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+            const rng::Philox at{{counter[0], counter[1], counter[2], counter[3]}, {key[0], key[1]}};
+            const rng::PhiloxWords words = rng::philox(at);
+            std::array<std::uint32_t, std::size_t{4} * rng::philox_lanes> lanes{};
+            rng::philox_vector(at, lanes.data());
+            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), lanes);
+        },
+        py::arg("counter"), py::arg("key"));
+}
+
+}  // namespace quadrat

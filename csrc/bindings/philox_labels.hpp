@@ -1,0 +1,37 @@
+// Labels of masked language modelling by counter-based draws: philox_mask on a batch.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../kernels/philox_mask.hpp"
+#include "labels.hpp"
+
+namespace quadrat {
+
+class PhiloxLabels final : public MaskingLabels {
+public:
+    // epoch: one number, looked at for each batch: it may lie in memory that other processes write to. keys: the column
+    // of row keys, one int64 a row, or -1: then a row's key comes from its tokens. The others: as of MaskingLabels.
+    PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32_t> epoch, std::int64_t keys,
+                 const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                 WordSource word_source);
+
+    using MaskingLabels::write;
+    // On arrays of `count` ids and labels; special, offsets, start, lengths: see `classify`. keys: by row, or null.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
+                 Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t count, std::int64_t* ids,
+                 std::int64_t* labels) const;
+
+private:
+    Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
+    PhiloxMasking masking() const;
+
+    PhiloxMasking masking_;
+    py::array_t<std::uint32_t> epoch_;
+    std::int64_t keys_;
+};
+
+}  // namespace quadrat

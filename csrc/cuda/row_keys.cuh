@@ -1,0 +1,30 @@
+// row_keys: what tells rows apart by their tokens. A sum, in whatever order the threads come: the CPU's bit for bit.
+#pragma once
+
+#include "../kernels/row_keys.hpp"
+#include "kernel.cuh"
+
+namespace quadrat::cuda {
+
+__global__ void row_keys(RowKeys call) {
+    const Share rows = share_of_rows();
+    const Share tokens = share_of_elements();
+    for (std::int64_t row = rows.first; row < call.rows; row += rows.step) {
+        const Run source = source_run(call.offsets[row], call.offsets[row + 1], call.values_size);
+        std::uint64_t sum = tokens.first == 0 ? key_of_token(source.length, -1) : 0;
+        for (std::int64_t k = tokens.first; k < source.length; k += tokens.step) {
+            sum += key_of_token(call.values[source.first + k], k);
+        }
+#if defined(__CUDACC__)
+        for (int distance = 16; distance > 0; distance /= 2) {  // a warp works at one row: all of it is here
+            sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
+        }
+        if (threadIdx.x % 32 != 0) {
+            continue;
+        }
+#endif
+        atomicAdd(reinterpret_cast<unsigned long long*>(call.out + row), sum);
+    }
+}
+
+}  // namespace quadrat::cuda

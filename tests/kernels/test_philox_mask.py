@@ -1,0 +1,109 @@
+"""philox_mask, compiled, against its twin; and the generator below it against the published numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quadrat import _core, reference
+from support.philox import MASK_ID, Case, cases
+
+# (counter, key, words) for Philox4x32-10, from `kat_vectors` of Random123 (Salmon, Moraes, Dror and Shaw, 2011).
+PUBLISHED = [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    (
+        (0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF),
+        (0xFFFFFFFF, 0xFFFFFFFF),
+        (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+    ),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+]
+words = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize(("counter", "key", "expected"), PUBLISHED)
+def test_published_numbers(counter: Any, key: Any, expected: Any) -> None:
+    assert _core.philox(counter, key)[0] == expected
+    assert tuple(reference._philox(counter, key)) == expected
+
+
+@given(st.tuples(words, words, words, words), st.tuples(words, words))
+def test_every_lane_draws_for_its_own_counter(counter: Any, key: Any) -> None:
+    one, lanes = _core.philox(counter, key)
+    assert list(one) == reference._philox(counter, key)
+    for lane in range(32):
+        at = ((counter[0] + lane) % 2**32, *counter[1:])
+        assert [lanes[32 * word + lane] for word in range(4)] == reference._philox(at, key)
+
+
+@given(cases)
+def test_masks_as_its_twin(guarded: Any, case: Case) -> None:
+    ids, labels, flags = guarded("int64", case.count), guarded("int64", case.count), guarded("uint8", case.count)
+    ids.array[:], flags.array[:] = case.ids, case.words
+    start, lengths = (np.array(numbers, np.int64) for numbers in (case.start, case.lengths))
+    failed = _core.philox_mask(
+        **case.odds,
+        seed=case.seed,
+        epoch=case.epoch,
+        mask_id=MASK_ID,
+        vocab_size=case.vocab_size,
+        row_keys=_core.address(case.keys),
+        start=_core.address(start),
+        lengths=_core.address(lengths),
+        rows=case.rows,
+        words=flags.address,
+        ids=ids.address,
+        labels=labels.address,
+        count=case.count,
+    )
+    assert failed is None
+    expected_ids, expected_labels = case.expected()
+    assert np.array_equal(ids.array, expected_ids)
+    assert np.array_equal(labels.array, expected_labels)
+    assert ids.intact()
+    assert labels.intact()
+    assert flags.intact()
+    assert np.array_equal(flags.array, case.words)
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 2), (3, 3), (0, -1), (6, 0), (0, 2**62), (2**62, 2**62)])
+def test_rows_outside_the_batch(start: int, length: int) -> None:
+    ids, labels, flags = np.arange(5), np.arange(5), np.ones(5, np.uint8)
+    starts, lengths, keys = np.array([0, start]), np.array([5, length]), np.zeros(2, np.uint64)
+    failed = _core.philox_mask(
+        seed=0, epoch=0, mlm_probability=0.0, mask=0.8, random=0.1, mask_id=0, vocab_size=9,
+        row_keys=_core.address(keys), start=_core.address(starts), lengths=_core.address(lengths), rows=2,
+        words=_core.address(flags), ids=_core.address(ids), labels=_core.address(labels), count=5,
+    )  # fmt: skip
+    assert failed is not None
+    assert failed[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mlm_probability": 1.5}, "probability"),
+        ({"mask": -0.1}, "probability"),
+        ({"random": float("nan")}, "probability"),
+        ({"vocab_size": 0}, "vocab_size"),
+        ({"vocab_size": 2**28}, "vocab_size"),
+        ({"special_ids": [2, -1]}, "special_ids"),
+        ({"epoch": np.zeros(2, np.uint32)}, "epoch"),
+    ],
+)
+def test_refuses_what_cannot_be_drawn(change: dict[str, Any], message: str) -> None:
+    good = {
+        "seed": 0, "epoch": np.zeros(1, np.uint32), "mlm_probability": 0.15, "mask": 0.8, "random": 0.1, "mask_id": 3,
+        "vocab_size": 9, "special_ids": [2], "special": -1, "words": -1, "word_source": 0, "keys": -1,
+    }  # fmt: skip
+    _core.PhiloxLabels(**good)
+    with pytest.raises(ValueError, match=message):
+        _core.PhiloxLabels(**good | change)
