@@ -108,12 +108,16 @@ struct WordStarts {
     std::uint8_t* words;
 };
 
-// Rows as in CopyRows. The launcher zeroes `out` first: threads add to it.
+// Rows as in CopyRows, or, where not `flat`, in values that are padded already, [rows, width]. The launcher zeroes
+// `out` first: threads add to it.
 struct RowKeys {
     const std::int64_t* values;
     std::int64_t values_size;
     const std::int64_t* offsets;  // [rows + 1]
     std::int64_t rows;
+    std::int64_t width;
+    Side side;
+    bool flat;
     std::uint64_t* out;  // [rows]
 };
 

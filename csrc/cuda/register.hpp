@@ -74,12 +74,15 @@ void register_philox(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "row_keys",
         [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                 std::uintptr_t out, Extra... extra) {
-            launch(RowKeys{array<const std::int64_t>(values, padded_size(1, values_size)), values_size,
-                           offsets_pointer(offsets, rows), rows, array<std::uint64_t>(out, padded_size(rows, 1))},
+                 std::int64_t width, bool left, bool flat, std::uintptr_t out, Extra... extra) {
+            static_cast<void>(padded_size(1, values_size));
+            require(flat || padded_size(rows, width) == values_size, "rows * width must be values_size");
+            launch(RowKeys{array<const std::int64_t>(values, values_size), values_size, offsets_pointer(offsets, rows),
+                           rows, width, side_of(left), flat, array<std::uint64_t>(out, padded_size(rows, 1))},
                    extra...);
         },
-        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("out"), names...);
+        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("width"),
+        py::arg("left"), py::arg("flat"), py::arg("out"), names...);
     m.def(
         "philox_mask",
         [launch](std::uint64_t seed, std::uint32_t epoch, double p, double mask, double random, std::int64_t mask_id,

@@ -63,8 +63,20 @@ def word_starts_of_ids(
     word_ids: int, special: int, rows: int, width: int, words: int, device: int, stream: int
 ) -> None: ...
 
-# out: [rows] uint64, the keys of the rows of values, `[values_size]` int64.
-def row_keys(values: int, values_size: int, offsets: int, rows: int, out: int, device: int, stream: int) -> None: ...
+# out: [rows] uint64, the keys of the rows of values, `[values_size]` int64: row i at offsets[i], or, unless `flat`, in
+# its place in `[rows, width]`.
+def row_keys(
+    values: int,
+    values_size: int,
+    offsets: int,
+    rows: int,
+    width: int,
+    left: bool,
+    flat: bool,
+    out: int,
+    device: int,
+    stream: int,
+) -> None: ...
 
 # ids, labels: [out_size] int64, the first masked in place; `[rows, width]`, or, where `flat`, row i at offsets[i] -
 # offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, or 0: all tokens but those in the set, as above.

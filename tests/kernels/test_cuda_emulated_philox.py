@@ -88,27 +88,44 @@ def test_row_keys(guarded: Any, rows: list[list[int]], max_blocks: int, before: 
     offsets.array[:] = np.cumsum([before, *map(len, rows)])
     expected = np.empty(len(rows), np.uint64)
     reference.row_keys([np.array(tokens, np.int64) for tokens in rows], expected)
-    emulated.row_keys(values.address, len(flat), offsets.address, len(rows), out.address, max_blocks)
+    emulated.row_keys(values.address, len(flat), offsets.address, len(rows), 0, False, True, out.address, max_blocks)
     assert np.array_equal(out.array, expected)
     assert out.intact()
 
 
-@given(st.lists(st.sampled_from(HOSTILE) | st.integers(-3, 9), min_size=1, max_size=6), blocks)
-def test_row_keys_of_hostile_offsets(guarded: Any, offsets: list[int], max_blocks: int) -> None:
-    values, bounds, out = guarded("int64", 5), guarded("int64", len(offsets)), guarded("uint64", len(offsets) - 1)
-    values.array[:], bounds.array[:] = range(5), offsets
-    emulated.row_keys(values.address, 5, bounds.address, len(offsets) - 1, out.address, max_blocks)
+@given(cases, blocks)
+def test_row_keys_of_a_padded_batch(guarded: Any, case: Case, max_blocks: int) -> None:
+    values, offsets = guarded("int64", case.count), guarded("int64", case.rows + 1)
+    values.array[:], offsets.array[:] = case.ids, case.offsets
+    out, expected = guarded("uint64", case.rows), np.empty(case.rows, np.uint64)
+    rows = [case.ids[first : first + n] for first, n in zip(case.start, case.lengths, strict=True)]
+    reference.row_keys(rows, expected)
+    left, flat = case.layout == "left", case.layout == "flat"
+    emulated.row_keys(
+        values.address, case.count, offsets.address, case.rows, case.width, left, flat, out.address, max_blocks
+    )
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | st.integers(-3, 9), min_size=1, max_size=6), blocks, st.booleans())
+def test_row_keys_of_hostile_offsets(guarded: Any, offsets: list[int], max_blocks: int, flat: bool) -> None:
+    rows = len(offsets) - 1
+    count = 5 if flat else 3 * rows
+    values, bounds, out = guarded("int64", count), guarded("int64", len(offsets)), guarded("uint64", rows)
+    values.array[:], bounds.array[:] = range(count), offsets
+    emulated.row_keys(values.address, count, bounds.address, rows, 3, True, flat, out.address, max_blocks)
     assert out.intact()
 
 
 def test_nothing_to_do() -> None:
     """No rows, and null addresses for what has no elements."""
-    emulated.row_keys(0, 0, 0, 0, 0)
     for flat in (False, True):
+        emulated.row_keys(0, 0, 0, 0, 5, False, flat, 0)
         emulated.philox_mask(0, 0, 0.5, 0.8, 0.1, 3, 9, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0)
 
 
-KEYS = {"values": 64, "values_size": 3, "offsets": 64, "rows": 2, "out": 64}
+KEYS = {"values": 64, "values_size": 3, "offsets": 64, "rows": 2, "width": 0, "left": False, "flat": True, "out": 64}
 MASK = {
     **{"seed": 0, "epoch": 0, "mlm_probability": 0.15, "mask": 0.8, "random": 0.1, "mask_id": 3, "vocab_size": 9},
     **{"row_keys": 64, "offsets": 64, "rows": 2, "width": 3, "left": False, "flat": False},
@@ -123,6 +140,7 @@ MASK = {
         *(("row_keys", KEYS, {name: 0}, "null") for name in ("values", "offsets", "out")),
         *(("row_keys", KEYS, {name: -1}, "must not be negative") for name in ("values_size", "rows")),
         *(("row_keys", KEYS, {name: 2**61}, "too large") for name in ("values_size", "rows")),
+        ("row_keys", KEYS, {"flat": False}, "must be values_size"),
         *(("philox_mask", MASK, {n: 4}, "not a multiple") for n in ("row_keys", "offsets", "set", "ids", "labels")),
         *(("philox_mask", MASK, {n: 0}, "null") for n in ("row_keys", "offsets", "set", "ids", "labels")),
         *(("philox_mask", MASK, {n: -1}, "must not be negative") for n in ("rows", "width", "set_size", "out_size")),
