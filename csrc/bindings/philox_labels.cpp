@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -36,6 +37,18 @@ py::object report(const Status& status) {
     return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
 }
 
+std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* lengths) {
+    std::vector<std::int64_t> start(static_cast<std::size_t>(batch.rows));
+    const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
+    std::int64_t flat = 0;
+    for (std::int64_t i = 0; i < batch.rows; ++i) {
+        const bool padded = batch.form != BatchIds::Form::flat;
+        start[static_cast<std::size_t>(i)] = padded ? padded_start(i, lengths[i], batch.width, side) : flat;
+        flat += lengths[i];
+    }
+    return start;
+}
+
 }  // namespace
 
 PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32_t> epoch, std::int64_t keys,
@@ -50,47 +63,51 @@ PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32
     }
 }
 
-PhiloxMasking PhiloxLabels::masking() const {
+Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
+                          const std::int64_t* lengths, const BatchIds& batch) const {
     PhiloxMasking how = masking_;
     how.epoch = *static_cast<const volatile std::uint32_t*>(epoch_.data());  // another process may have written it
-    return how;
+    const std::unique_ptr<std::uint64_t[]> own(new std::uint64_t[static_cast<std::size_t>(start.size)]);
+    if (keys == nullptr) {
+        const Status status = row_keys({batch.ids, batch.count()}, start, lengths, own.get());
+        if (!status) {
+            return status;
+        }
+        keys = own.get();
+    }
+    return philox_mask(how, {keys, start.size}, start.data, lengths, batch.count(), words, batch.ids, batch.labels);
 }
 
 Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const {
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
-    std::vector<std::int64_t> start;
-    start.reserve(lengths.size());
-    std::int64_t flat = 0;
-    for (const std::int64_t length : lengths) {
-        const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
-        const auto row = static_cast<std::int64_t>(start.size());
-        start.push_back(batch.form == BatchIds::Form::flat ? flat : padded_start(row, length, batch.width, side));
-        flat += length;
-    }
-    const Span<const std::int64_t> starts{start.data(), static_cast<std::int64_t>(start.size())};
-    std::vector<std::uint64_t> keys(start.size());
-    const Status status = keys_ < 0 ? row_keys({batch.ids, batch.count()}, starts, lengths.data(), keys.data())
-                                    : columns.numbers(static_cast<std::size_t>(keys_), keys.data(), Kind::int64);
-    return status ? philox_mask(masking(), {keys.data(), starts.size}, start.data(), lengths.data(), batch.count(),
-                                words, batch.ids, batch.labels)
-                  : status;
-}
-
-Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
-                           Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t count,
-                           std::int64_t* ids, std::int64_t* labels) const {
-    const std::unique_ptr<std::uint8_t[]> words(new std::uint8_t[static_cast<std::size_t>(count)]);
-    std::vector<std::uint64_t> own_keys;
-    own_keys.resize(keys == nullptr ? static_cast<std::size_t>(start.size) : 0);
-    if (keys == nullptr) {
-        const Status status = row_keys({ids, count}, start, lengths, own_keys.data());
+    const std::vector<std::int64_t> start = starts_of(batch, lengths.data());
+    std::vector<std::uint64_t> keys(keys_ < 0 ? 0 : lengths.size());
+    if (keys_ >= 0) {
+        const Status status = columns.numbers(static_cast<std::size_t>(keys_), keys.data(), Kind::int64);
         if (!status) {
             return status;
         }
-        keys = own_keys.data();
     }
-    classify(special, offsets, ids, count, start, lengths, words.get());
-    return philox_mask(masking(), {keys, start.size}, start.data, lengths, count, words.get(), ids, labels);
+    return mask(words, keys_ < 0 ? nullptr : keys.data(), {start.data(), batch.rows}, lengths.data(), batch);
+}
+
+Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
+                           const std::int64_t* lengths, const BatchIds& batch) const {
+    const std::vector<std::int64_t> full(lengths == nullptr ? static_cast<std::size_t>(batch.rows) : 0, batch.width);
+    lengths = lengths == nullptr ? full.data() : lengths;
+    std::int64_t left = batch.form == BatchIds::Form::flat ? batch.width : 0;
+    for (std::int64_t i = 0; i < batch.rows; ++i) {  // before anything is read or written
+        const std::int64_t room = batch.form == BatchIds::Form::flat ? left : batch.width;
+        if (lengths[i] < 0 || lengths[i] > room) {
+            return {Code::row_too_long, i};
+        }
+        left -= lengths[i];
+    }
+    const std::vector<std::int64_t> start = starts_of(batch, lengths);
+    const Span<const std::int64_t> starts{start.data(), batch.rows};
+    const std::unique_ptr<std::uint8_t[]> words(new std::uint8_t[static_cast<std::size_t>(batch.count())]);
+    classify(special, offsets, batch.ids, batch.count(), starts, lengths, words.get());
+    return mask(words.get(), keys, starts, lengths, batch);
 }
 
 void register_philox(py::module_& m) {
@@ -108,16 +125,23 @@ void register_philox(py::module_& m) {
              py::arg("word_source"), py::arg("keys"))
         .def(
             "write",
-            [](const PhiloxLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t count,
-               std::uintptr_t start, std::uintptr_t lengths, std::int64_t rows, std::uintptr_t keys,
+            [](const PhiloxLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
+               std::int64_t width, bool left, bool flat, std::uintptr_t lengths, std::uintptr_t keys,
                std::uintptr_t special, std::uintptr_t offsets) {
+                const BatchIds batch{0,
+                                     rows,
+                                     width,
+                                     flat   ? BatchIds::Form::flat
+                                     : left ? BatchIds::Form::left
+                                            : BatchIds::Form::right,
+                                     pointer<std::int64_t>(ids),
+                                     pointer<std::int64_t>(labels)};
                 return report(self.write(pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
-                                         pointer<const std::uint64_t>(keys), {pointer<const std::int64_t>(start), rows},
-                                         pointer<const std::int64_t>(lengths), count, pointer<std::int64_t>(ids),
-                                         pointer<std::int64_t>(labels)));
+                                         pointer<const std::uint64_t>(keys), pointer<const std::int64_t>(lengths),
+                                         batch));
             },
-            py::arg("ids"), py::arg("labels"), py::arg("count"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
-            py::arg("keys"), py::arg("special"), py::arg("offsets"));
+            py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("flat"),
+            py::arg("lengths"), py::arg("keys"), py::arg("special"), py::arg("offsets"));
     m.def(
         "row_keys",
         [](std::uintptr_t values, std::int64_t values_size, std::uintptr_t start, std::uintptr_t lengths,
@@ -144,17 +168,18 @@ void register_philox(py::module_& m) {
         py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
         py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("start"), py::arg("lengths"),
         py::arg("rows"), py::arg("words"), py::arg("ids"), py::arg("labels"), py::arg("count"));
-    // Both ways the words are computed: by one counter, and among the lanes of a vector.
+    // Both ways the words are computed: by one counter, and for n places in a row.
     m.def(
         "philox",
-        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key, int n) {
             const rng::Philox at{{counter[0], counter[1], counter[2], counter[3]}, {key[0], key[1]}};
             const rng::PhiloxWords words = rng::philox(at);
-            std::array<std::uint32_t, std::size_t{4} * rng::philox_lanes> lanes{};
-            rng::philox_vector(at, lanes.data());
-            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), lanes);
+            std::vector<std::uint32_t> run(rng::philox_most);
+            rng::philox_run(at, std::min(std::max(n, 0), rng::philox_most), run.data());
+            run.resize(static_cast<std::size_t>(std::min(std::max(n, 0), rng::philox_most)));
+            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), run);
         },
-        py::arg("counter"), py::arg("key"));
+        py::arg("counter"), py::arg("key"), py::arg("n"));
 }
 
 }  // namespace quadrat

@@ -20,14 +20,16 @@ public:
                  WordSource word_source);
 
     using MaskingLabels::write;
-    // On arrays of `count` ids and labels; special, offsets, start, lengths: see `classify`. keys: by row, or null.
+    // On arrays; special, offsets: see `classify`. lengths, keys: of the rows, or null: then each row fills the width,
+    // and its key comes from its tokens.
     Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
-                 Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t count, std::int64_t* ids,
-                 std::int64_t* labels) const;
+                 const std::int64_t* lengths, const BatchIds& batch) const;
 
 private:
     Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
-    PhiloxMasking masking() const;
+    // words: see Word; keys: or null.
+    Status mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
+                const std::int64_t* lengths, const BatchIds& batch) const;
 
     PhiloxMasking masking_;
     py::array_t<std::uint32_t> epoch_;

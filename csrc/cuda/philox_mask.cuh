@@ -1,6 +1,6 @@
-// philox_mask: masks the tokens of each row, as the CPU does. A thread draws four words for positions 32 apart, so that
-// a warp reads and writes runs of 32 tokens. To fuse it with padding, let the threads that copy a row to its place run
-// `mask_token` on what they have read: it needs no other token unless words are given.
+// philox_mask: masks the tokens of each row, as the CPU does. A thread draws four words for positions eight apart, so
+// that a warp reads and writes runs of eight tokens. To fuse it with padding, let the threads that copy a row to its
+// place run `mask_token` on what they have read: it needs no other token unless words are given.
 #pragma once
 
 #include "kernel.cuh"
@@ -57,13 +57,13 @@ __global__ void philox_mask(PhiloxMask call) {
         const Run run = call.flat ? token_run(begin, end, call.offsets[0], call.out_size)
                                   : padded_run(row, length, call.width, call.side);
         const std::uint64_t key = call.row_keys[row];
-        for (std::int64_t block = blocks.first; block / 32 * 128 + block % 32 < run.length; block += blocks.step) {
+        for (std::int64_t block = blocks.first; first_position(block) < run.length; block += blocks.step) {
             const rng::PhiloxWords drawn =
                 rng::philox(philox_counter(call.how, key, static_cast<std::uint32_t>(block)));
-            const std::int64_t position = block / 32 * 128 + block % 32;
             for (int j = 0; j < 4; ++j) {
-                if (position + 32 * j < run.length) {
-                    mask_token(call, key, run.first, position + 32 * j, draw_of_word(drawn.word[j]));
+                const std::int64_t position = first_position(block) + 8 * j;
+                if (position < run.length) {
+                    mask_token(call, key, run.first, position, draw_of_word(drawn.word[j]));
                 }
             }
         }

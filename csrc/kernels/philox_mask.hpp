@@ -49,7 +49,8 @@ inline PhiloxMasking philox_masking(std::uint64_t seed, std::uint32_t epoch, dou
     return {seed, epoch, mask_bars(p, replaced, randomised), mask_bars(1, replaced, randomised), mask_id, vocab_size};
 }
 
-// Lane l of a warp, or of a vector, draws for positions l, l + 32, l + 64 and l + 96 at once.
+// Which word of which counter a position draws: a counter serves four positions eight apart. Eight lanes of a vector,
+// or of a warp, then draw for 32 tokens and read and write runs of eight.
 struct PhiloxPlace {
     std::uint32_t block;
     int word;
@@ -57,8 +58,11 @@ struct PhiloxPlace {
 
 QUADRAT_HOST_DEVICE inline PhiloxPlace philox_place(std::int64_t position) {
     const auto at = static_cast<std::uint32_t>(position);
-    return {at / 128 * 32 + at % 32, static_cast<int>(at / 32 % 4)};
+    return {at / 32 * 8 + at % 8, static_cast<int>(at / 8 % 4)};
 }
+
+// The position of a block's first word; the others are 8, 16 and 24 further.
+QUADRAT_HOST_DEVICE inline std::int64_t first_position(std::int64_t block) { return block / 8 * 32 + block % 8; }
 
 QUADRAT_HOST_DEVICE inline rng::Philox philox_counter(const PhiloxMasking& how, std::uint64_t row_key,
                                                       std::uint32_t first) {

@@ -132,10 +132,11 @@ class PhiloxLabels(Labels):
         self,
         ids: int,
         labels: int,
-        count: int,
-        start: int,
-        lengths: int,
         rows: int,
+        width: int,
+        left: bool,
+        flat: bool,
+        lengths: int,
         keys: int,
         special: int,
         offsets: int,
@@ -161,7 +162,7 @@ def philox_mask(
     labels: int,
     count: int,
 ) -> tuple[int, int, int] | None: ...
-def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[tuple[int, int, int, int], list[int]]: ...
+def philox(counter: Sequence[int], key: Sequence[int], n: int) -> tuple[tuple[int, int, int, int], list[int]]: ...
 def flatten_batch(
     columns: Columns,
     steps: tuple[tuple[str, int, int, int], ...],

@@ -174,8 +174,8 @@ def philox_mask(
     p, replaced, randomised = probabilities
     word_is_masked = False
     for i, word in enumerate(words):
-        group, place = divmod(i, 128)
-        draw = words_at(32 * group + place % 32)[place // 32] >> 1
+        group, place = divmod(i, 32)
+        draw = words_at(8 * group + place % 8)[place // 8] >> 1
         share = p if word == 1 else 1.0  # of the draws, that lead to a masked token
         if word == 1:
             word_is_masked = draw < _bar(p)

@@ -31,17 +31,16 @@ words = st.integers(0, 2**32 - 1)
 
 @pytest.mark.parametrize(("counter", "key", "expected"), PUBLISHED)
 def test_published_numbers(counter: Any, key: Any, expected: Any) -> None:
-    assert _core.philox(counter, key)[0] == expected
+    assert _core.philox(counter, key, 0)[0] == expected
     assert tuple(reference._philox(counter, key)) == expected
 
 
-@given(st.tuples(words, words, words, words), st.tuples(words, words))
-def test_every_lane_draws_for_its_own_counter(counter: Any, key: Any) -> None:
-    one, lanes = _core.philox(counter, key)
+@given(st.tuples(words, words, words, words), st.tuples(words, words), st.integers(0, 128))
+def test_every_place_has_its_own_word(counter: Any, key: Any, n: int) -> None:
+    one, run = _core.philox(counter, key, n)
     assert list(one) == reference._philox(counter, key)
-    for lane in range(32):
-        at = ((counter[0] + lane) % 2**32, *counter[1:])
-        assert [lanes[32 * word + lane] for word in range(4)] == reference._philox(at, key)
+    blocks = [reference._philox([(counter[0] + i) % 2**32, *counter[1:]], key) for i in range(32)]
+    assert run == [blocks[place // 32 * 8 + place % 8][place // 8 % 4] for place in range(n)]
 
 
 @given(cases)

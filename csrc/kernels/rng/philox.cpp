@@ -2,11 +2,23 @@
 
 #include "../simd.hpp"
 
-namespace quadrat::rng {
+// Short loops are not to be unrolled before they are vectorised.
+#if defined(__GNUC__) && !defined(__clang__)
+#define QUADRAT_KEEP_LOOP _Pragma("GCC unroll 1")
+#else
+#define QUADRAT_KEEP_LOOP
+#endif
 
-QUADRAT_CLONES void philox_vector(const Philox& first, std::uint32_t* out) {
-    std::uint32_t c0[philox_lanes], c1[philox_lanes], c2[philox_lanes], c3[philox_lanes];
-    for (int i = 0; i < philox_lanes; ++i) {
+namespace quadrat::rng {
+namespace {
+
+template <int lanes>
+#if defined(__GNUC__)
+__attribute__((always_inline))  // into its clones
+#endif
+inline void draw(const Philox& first, std::uint32_t* out) {
+    std::uint32_t c0[lanes], c1[lanes], c2[lanes], c3[lanes];
+    for (int i = 0; i < lanes; ++i) {
         c0[i] = first.counter[0] + static_cast<std::uint32_t>(i);
         c1[i] = first.counter[1];
         c2[i] = first.counter[2];
@@ -14,7 +26,8 @@ QUADRAT_CLONES void philox_vector(const Philox& first, std::uint32_t* out) {
     }
     std::uint32_t k0 = first.key[0], k1 = first.key[1];
     for (int round = 0; round < philox_rounds; ++round) {
-        for (int i = 0; i < philox_lanes; ++i) {
+        QUADRAT_KEEP_LOOP
+        for (int i = 0; i < lanes; ++i) {
             const std::uint64_t one = static_cast<std::uint64_t>(philox_multiplier[0]) * c0[i];
             const std::uint64_t two = static_cast<std::uint64_t>(philox_multiplier[1]) * c2[i];
             c0[i] = static_cast<std::uint32_t>(two >> 32) ^ c1[i] ^ k0;
@@ -25,11 +38,30 @@ QUADRAT_CLONES void philox_vector(const Philox& first, std::uint32_t* out) {
         k0 += philox_weyl[0];
         k1 += philox_weyl[1];
     }
-    for (int i = 0; i < philox_lanes; ++i) {
-        out[i] = c0[i];
-        out[philox_lanes + i] = c1[i];
-        out[2 * philox_lanes + i] = c2[i];
-        out[3 * philox_lanes + i] = c3[i];
+    for (int group = 0; group < lanes; group += 8) {
+        for (int i = 0; i < 8; ++i) {
+            out[4 * group + i] = c0[group + i];
+            out[4 * group + 8 + i] = c1[group + i];
+            out[4 * group + 16 + i] = c2[group + i];
+            out[4 * group + 24 + i] = c3[group + i];
+        }
+    }
+}
+
+QUADRAT_CLONES void draw_many(const Philox& first, std::uint32_t* out) { draw<32>(first, out); }
+QUADRAT_CLONES void draw_few(const Philox& first, std::uint32_t* out) { draw<8>(first, out); }
+
+}  // namespace
+
+void philox_run(const Philox& first, int n, std::uint32_t* out) {
+    if (n > 64) {  // what 32 lanes cost
+        draw_many(first, out);
+        return;
+    }
+    Philox at = first;
+    for (int i = 0; i < n; i += 32) {
+        draw_few(at, out + i);
+        at.counter[0] += 8;
     }
 }
 

@@ -38,10 +38,9 @@ QUADRAT_HOST_DEVICE inline PhiloxWords philox(const Philox& at) {
     return {{c0, c1, c2, c3}};
 }
 
-// As many lanes as are drawn at a time; fewer would be unrolled before they are vectorised.
-inline constexpr int philox_lanes = 32;
-
-// Word j of `philox` at `first`, its counter[0] raised by i, goes to out[j * philox_lanes + i].
-void philox_vector(const Philox& first, std::uint32_t* out);
+// Word j of `philox` at `first`, its counter[0] raised by i, is the draw for place i % 8 + 8 * j + i / 8 * 32: eight
+// counters serve 32 places in a row. Writes at least the first n <= 128 of these.
+inline constexpr int philox_most = 128;
+void philox_run(const Philox& first, int n, std::uint32_t* out);
 
 }  // namespace quadrat::rng
