@@ -12,6 +12,7 @@ from quadrat._core import __version__
 
 if TYPE_CHECKING:
     from quadrat.collators.adopt import from_transformers
+    from quadrat.collators.callback import SetEpochCallback
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
@@ -42,6 +43,7 @@ __all__ = [
     "DataCollatorWithPadding",
     "DefaultDataCollator",
     "Ragged",
+    "SetEpochCallback",
     "__version__",
     "attention_mask",
     "default_data_collator",
@@ -65,6 +67,7 @@ _HOMES = {
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
     "Ragged": "quadrat.ragged",
+    "SetEpochCallback": "quadrat.collators.callback",
     "attention_mask": "quadrat.ops.mask",
     "default_data_collator": "quadrat.collators.default",
     "flatten": "quadrat.ops.flatten",

@@ -188,6 +188,23 @@ def address_of(array: Any) -> int:
     return int(array.data_ptr()) if is_tensor(array) else _core.address(array)
 
 
+def cuda_kernels() -> Any:
+    """The compiled CUDA kernels. Raises RuntimeError where quadrat was built without."""
+    try:
+        from quadrat import _cuda
+    except ImportError as error:
+        raise RuntimeError("this quadrat has no CUDA kernels: move the tensors to the CPU") from error
+    return _cuda
+
+
+def device_and_stream(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where kernels that work on a CUDA tensor are queued: the number of its device, and torch's stream there."""
+    import torch
+
+    stream = torch.cuda.current_stream(tensor.device)
+    return stream.device_index, stream.cuda_stream
+
+
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     """(address, length, stride in bytes, kind) of a one-dimensional CPU tensor; None for any other.
 

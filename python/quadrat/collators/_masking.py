@@ -12,9 +12,11 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
 from quadrat._memory import Framework, NotOnCpu, require_cpu_default
+from quadrat.collators import _philox as philox
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
 from quadrat.collators.vocabulary import length_facts, length_of
+from quadrat.ops._philox import seed_of
 from quadrat.ops.mask_tokens import write_labels
 
 # Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
@@ -76,7 +78,7 @@ def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
     return _core.CausalLabels(pad_token_id)
 
 
-def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.MaskedLabels:
+def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
     """What masks the ids of a batch with these columns and makes their labels."""
     special = names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
     words, source = -1, _NO_WORDS
@@ -87,14 +89,59 @@ def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -
             words, source = names.index("offset_mapping"), _OFFSETS
         else:
             raise HandOver("whole-word masking without offsets")
+    if collator.rng == "philox":
+        keys = philox.key_column(collator, names)
+        return _philox_labels(collator, framework, special=special, words=words, source=source, keys=keys)
     return _masked_labels(collator, framework, special, words, source)
 
 
+def _philox_labels(
+    collator: Any, framework: Framework, *, special: int, words: int, source: int, keys: int
+) -> _core.PhiloxLabels:
+    mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+    return _core.PhiloxLabels(
+        seed_of(collator.seed),
+        collator._shared_epoch().array,
+        collator.mlm_probability,
+        collator.mask_replace_prob,
+        collator.random_replace_prob,
+        mask_id,
+        vocab_size,
+        special_ids,
+        special=special,
+        words=words,
+        word_source=source,
+        keys=keys,
+    )
+
+
 def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
-    tokenizer = collator.tokenizer
     where = origin(collator, framework)
     if where is None:
         raise HandOver("the generator's draws are not known")
+    mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+    mask, random = collator.mask_replace_prob, collator.random_replace_prob
+    has_random = not (mask == 1 or random == 0)
+    return _core.MaskedLabels(
+        source=where.source,
+        generator=where.generator,
+        every_word=False,
+        mlm_probability=collator.mlm_probability,
+        mask=mask,
+        random_of_rest=random / (1 - mask) if has_random else 0.0,
+        has_random=has_random,
+        mask_id=mask_id,
+        vocab_size=vocab_size,
+        special_ids=special_ids,
+        special=special,
+        words=words,
+        word_source=source,
+    )
+
+
+def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:
+    """(mask id, size of the vocabulary, ids that are special unless column `special` says). Raises HandOver."""
+    tokenizer = collator.tokenizer
     mask, random = collator.mask_replace_prob, collator.random_replace_prob
     has_random = not (mask == 1 or random == 0)
     probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
@@ -111,21 +158,7 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
         special_ids = [token for token in tokenizer.all_special_ids if token is not None]
         if not all(0 <= token < _MOST_TOKENS for token in special_ids):
             raise HandOver("special tokens far outside the vocabulary")
-    return _core.MaskedLabels(
-        source=where.source,
-        generator=where.generator,
-        every_word=False,
-        mlm_probability=collator.mlm_probability,
-        mask=mask,
-        random_of_rest=probabilities[3],
-        has_random=has_random,
-        mask_id=mask_id,
-        vocab_size=vocab_size,
-        special_ids=special_ids,
-        special=special,
-        words=words,
-        word_source=source,
-    )
+    return mask_id, vocab_size, special_ids
 
 
 def _mask_id(tokenizer: Any, framework: Framework) -> int | None:
@@ -156,7 +189,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     ]
     if "_extra_special_tokens" in state:
         found.append((ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
-    if framework == "pt":
+    if framework == "pt" and getattr(collator, "rng", "torch") == "torch":  # probabilities are of the default dtype
         import torch
 
         found.append((CALL, torch.get_default_dtype, None, torch.float32))

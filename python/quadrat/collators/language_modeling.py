@@ -10,13 +10,15 @@ import transformers
 
 from quadrat._memory import Framework
 from quadrat.collators import _masking as masking
+from quadrat.collators import _philox as philox
+from quadrat.collators._epoch import SharedEpoch
 from quadrat.collators._flatten import flatten, flatten_features
 from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
 from quadrat.collators.base import HandOver, hand_over
-from quadrat.collators.frameworks import AnyFramework
+from quadrat.collators.frameworks import AnyFramework, collate_further
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import Fact, PadOptions, as_encoding
 from quadrat.ragged import Ragged
@@ -54,6 +56,13 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
             ints `max_length_q` and `max_length_k`.
         return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
         position_ids_start: with `padding_free`: the position of the first token of each row.
+        rng: "torch", the reference's draws; or "philox", opt-in, for masked language modelling: counter-based ones. A
+            row's mask then depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and nothing else:
+            not on the other rows, their order, padding, the number of workers or processes, or where a run was resumed.
+            What becomes of a token depends on its position in the row too. No generator is used.
+        row_key: with "philox": the column with an integer per row, such as its number in the data set, that tells it
+            from others; it is not in the batch. By default 64 bits that come from the row's tokens, so that equal rows
+            have equal masks within an epoch.
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
@@ -66,10 +75,13 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
     return_flash_attn_kwargs: bool = False
     return_seq_idx: bool = False
     position_ids_start: int = 0
+    rng: Literal["torch", "philox"] = "torch"
+    row_key: str | None = None
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
         *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
+        *("rng", "row_key"),
     )
 
     def __post_init__(self) -> None:
@@ -77,6 +89,38 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         super().__post_init__()
         if self.mask_padding not in ("token", "length"):
             raise ValueError(f"mask_padding must be 'token' or 'length', not {self.mask_padding!r}")
+        philox.check(self)
+        if self.rng == "philox":
+            self._shared_epoch()  # before workers are forked
+
+    @property
+    def epoch(self) -> int:
+        """What `set_epoch` was told last, at first 0."""
+        return int(self._shared_epoch())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Other masks from now on, in DataLoader workers that run already, too; for `rng="philox"` only.
+
+        Args:
+            epoch: 0 to 2**32 - 1. `quadrat.SetEpochCallback` calls this for Trainer.
+
+        Raises:
+            TypeError, ValueError: for any other.
+        """
+        self._shared_epoch().set(epoch)
+
+    def _shared_epoch(self) -> SharedEpoch:
+        epoch: SharedEpoch = self.__dict__.get("_quadrat_epoch") or self.__dict__.setdefault(
+            "_quadrat_epoch", SharedEpoch()
+        )
+        return epoch
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, and the epoch."""
+        state = super().__getstate__()
+        if "_quadrat_epoch" in self.__dict__:
+            state["_quadrat_epoch"] = self._shared_epoch()
+        return state
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
@@ -86,10 +130,18 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         """Collate `examples` into NumPy arrays."""
         return self._call(examples, "np", super().numpy_call)
 
+    def tf_call(self, examples: Any) -> Any:
+        """Collate `examples` into tensors of TensorFlow, as the reference of 4.57 does."""
+        if self.rng == "philox":  # not from TensorFlow's generator
+            return collate_further(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)
+        return super().tf_call(examples)
+
     def torch_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """Mask `inputs`, `[rows, width]`, in place; returns them and the labels, -100 where nothing was masked."""
+        if self.rng == "philox":
+            return philox.mask_batch(self, inputs, special_tokens_mask, offset_mapping)
         labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
         if labels is None:
             return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
@@ -99,13 +151,21 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """As `torch_mask_tokens`, on NumPy arrays."""
+        if self.rng == "philox":
+            return philox.mask_batch(self, inputs, special_tokens_mask, offset_mapping)
         labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
         if labels is None:
             return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
         return inputs, labels
 
     def _call(self, examples: Any, framework: Framework, reference: Any) -> Any:
-        if self.seed is not None and self.generator is None and (self.seed or masking.zero_is_a_seed()):
+        by_counter = self.mlm and self.rng == "philox"
+        if (
+            not by_counter
+            and self.seed is not None
+            and self.generator is None
+            and (self.seed or masking.zero_is_a_seed())
+        ):
             self.create_rng()
         if self.padding_free:
             return self._flatten(rows_of(examples), framework)
@@ -124,7 +184,9 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
             return self._decide(examples, framework)
         except HandOver as reason:
             why = str(reason)
-        if self.pad_values:
+        if by_counter:
+            reference = philox.plain_call(self, framework, reference)
+        elif self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), examples)
         return hand_over(self, why, reference, examples)
 
@@ -136,10 +198,15 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         if not isinstance(examples[0], Mapping):
             return self._decide_rows(examples, framework)
         options = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of)
+        self._require_own_masking(framework, tuple(examples[0]))
         if self._masks_apart(framework, tuple(examples[0])):
             padded = pad_features(self, examples, framework, options, remembers=False)
             return self._mask_apart(as_encoding(padded), framework)
-        omits = ("special_tokens_mask", *(("offset_mapping", "word_ids") if self.whole_word_mask else ()))
+        omits = (
+            "special_tokens_mask",
+            *(("offset_mapping", "word_ids") if self.whole_word_mask else ()),
+            *((self.row_key,) if self.mlm and self.row_key is not None else ()),
+        )
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
         batch = pad_features(self, examples, framework, options, labelling=labelling)
         batch.pop("offset_mapping", None)
@@ -147,6 +214,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
 
     def _decide_rows(self, rows: Any, framework: Framework) -> Any:
         multiple = self.pad_to_multiple_of
+        self._require_own_masking(framework, ())
         if self._masks_apart(framework, ()):
             return self._mask_apart(stack_rows(self.tokenizer, rows, framework, multiple), framework)
         return stack_rows(self.tokenizer, rows, framework, multiple, self._labels)
@@ -157,6 +225,9 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         first = examples[0] if isinstance(examples, SEQUENCES) and examples else ()
         words = [name for name in ("word_ids", "offset_mapping") if name in first]
         omits = (*(["special_tokens_mask"] if "special_tokens_mask" in first else []), *words)
+        if self.mlm and self.row_key is not None:
+            philox.key_column(self, first)
+            omits = (*omits, self.row_key)
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: None)
         labels: Literal["none", "shifted"] = "none" if self.mlm else "shifted"
         plan = padding_free_plan(self, examples, framework, labels=labels, labelling=labelling)
@@ -172,6 +243,10 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         except HandOver as reason:
             if self.whole_word_mask:
                 raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
+        if self.rng == "philox":
+            view, examples = philox.view_of(self, examples, flat=True)
+            batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
+            return {"input_ids": None, "labels": None, **view._mask_apart(batch, framework)}
         batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
         return {"input_ids": None, "labels": None, **self._mask_apart(batch, framework)}
 
@@ -180,6 +255,11 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
             return masking.masked_labels(self, names, framework)
         return masking.causal_labels(self.tokenizer.pad_token_id, by_length=self.mask_padding == "length")
 
+    def _require_own_masking(self, framework: Framework, names: tuple[str, ...]) -> None:
+        """Raises HandOver where counter-based masking is left to a method that must be told where the rows are."""
+        if self.mlm and self.rng == "philox" and self._masks_apart(framework, names):
+            raise HandOver("masking is left to the collator's methods")
+
     def _masks_apart(self, framework: Framework, names: tuple[str, ...]) -> bool:
         """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
         method = _MASK_TOKENS[framework]
@@ -187,7 +267,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         return self.mlm and (
             overridden
             or method in self.__dict__
-            or masking.origin(self, framework) is None
+            or (self.rng == "torch" and masking.origin(self, framework) is None)
             or not ("special_tokens_mask" in names or masking.has_plain_special_tokens(self.tokenizer))
         )
 

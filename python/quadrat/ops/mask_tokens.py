@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
 from quadrat._memory import INT64, Framework, address_of, empty, is_tensor
+from quadrat.ops import _philox as philox
+from quadrat.ops.pad import Side, is_left
 from quadrat.ragged import Ragged
 
 _NO_WORDS = 0
@@ -35,14 +38,25 @@ def mask_tokens(
     mask_replace_prob: float = 0.8,
     random_replace_prob: float = 0.1,
     generator: Any | None = None,
+    rng: Literal["torch", "philox"] = "torch",
+    seed: int | None = None,
+    epoch: int = 0,
+    row_keys: Any | None = None,
+    lengths: Any | None = None,
+    side: Side = "right",
 ) -> MaskedTokens:
     """Mask tokens at random: the BERT recipe, drawn as `transformers.DataCollatorForLanguageModeling` draws it.
 
     Each token that is not special becomes a label with `mlm_probability`; it is then replaced by the mask token, by a
     random token, or kept. The generator advances as it would there.
 
+    With `rng="philox"` there is no generator: what happens to a token depends on `seed`, `epoch`, its row's key and its
+    position in the row, and on nothing else: not on the other rows, on padding, or on the device. `input_ids` may then
+    be a CUDA tensor.
+
     Args:
-        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed.
+        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. The
+            last dimension makes a row for `rng="philox"`.
         mask_token_id: what masked tokens become.
         vocab_size: random tokens are drawn below this.
         special_tokens_mask: not 0 for tokens that are never masked, padding among them; the shape of `input_ids`.
@@ -54,14 +68,40 @@ def mask_tokens(
         random_replace_prob: of a masked token to become a random one; the rest is kept.
         generator: a CPU `torch.Generator` for tensors, a `numpy.random.Generator` for arrays; by default the library's
             global generator.
+        rng: "torch", as the reference draws (from NumPy's generator for arrays), or "philox": counter-based.
+        seed: with "philox", 0 to 2**64 - 1; None is 0.
+        epoch: with "philox", 0 to 2**32 - 1.
+        row_keys: with "philox", an integer for each row, such as its number in the data set; by default 64 bits that
+            come from the row's tokens.
+        lengths: with "philox", `[rows]` integers, the tokens of each row where `input_ids` are padded: positions are
+            counted from a row's first token, and padding is neither masked nor part of its key.
+        side: with `lengths`, where the padding is, "right" or "left".
 
     Returns:
         (input_ids, labels), int64; labels are -100 where nothing was masked.
 
     Raises:
         TypeError: when `input_ids` are no integers, or the generator is of the other library.
-        ValueError: for probabilities outside 0 to 1, shapes that differ, or a generator whose draws are not known.
+        ValueError: for probabilities outside 0 to 1, shapes that differ, a generator whose draws are not known, or
+            options that do not go with `rng`.
+        RuntimeError: for a CUDA tensor, where quadrat has no CUDA kernels.
     """
+    if rng == "philox":
+        if generator is not None:
+            raise ValueError('rng="philox" draws from no generator: give a seed')
+        _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
+        odds = philox.Odds(
+            float(mlm_probability), float(mask_replace_prob), float(random_replace_prob), mask_token_id, vocab_size
+        )
+        draws = philox.Draws(odds, philox.seed_of(seed), philox.epoch_of(epoch), [int(token) for token in special_ids])
+        given = Given(special_tokens_mask, offset_mapping, row_keys)
+        if isinstance(input_ids, Ragged):
+            return _mask_ragged(input_ids, draws, given, lengths)
+        return mask_places(input_ids, _places(input_ids, lengths, side), draws, given)
+    if rng != "torch":
+        raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
+    if seed is not None or epoch or row_keys is not None or lengths is not None:
+        raise ValueError('seed, epoch, row_keys and lengths go with rng="philox"; otherwise give a generator')
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None:
             raise ValueError("offset_mapping goes with padded input_ids, not with a Ragged")
@@ -101,6 +141,75 @@ def mask_tokens(
         word_source=_NO_WORDS,
     )
     return MaskedTokens(masked, write_labels(labeller, masked, special_tokens_mask, offset_mapping))
+
+
+class Given(NamedTuple):
+    """What `mask_tokens` is told of the tokens and rows, or None."""
+
+    special_tokens_mask: Any = None
+    offset_mapping: Any = None
+    row_keys: Any = None
+
+
+def _mask_ragged(ragged: Ragged, draws: philox.Draws, given: Given, lengths: Any) -> MaskedTokens:
+    if given.offset_mapping is not None or lengths is not None:
+        raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
+    offsets = ragged.offsets
+    first, last = int(offsets[0]), int(offsets[-1])
+    places = philox.Places(offsets[1:] - offsets[:-1], len(offsets) - 1, last - first, left=False, flat=True)
+    flags = _flat_flags(given.special_tokens_mask, offsets - first)
+    masked, labels = mask_places(ragged.values[first:last], places, draws, Given(flags, row_keys=given.row_keys))
+    return MaskedTokens(Ragged(masked, offsets - first), Ragged(labels, offsets - first))
+
+
+def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
+    shape = tuple(np.shape(input_ids))
+    rows = math.prod(shape[:-1])
+    if lengths is not None and tuple(np.shape(lengths)) != (rows,):
+        raise ValueError(f"lengths must be {rows} numbers, one a row, not {tuple(np.shape(lengths))}")
+    return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(side), flat=False)
+
+
+def mask_places(input_ids: Any, places: philox.Places, draws: philox.Draws, given: Given) -> MaskedTokens:
+    """`mask_tokens` by counter, for rows in these places."""
+    if is_tensor(input_ids) and input_ids.is_cuda:
+        return _mask_on_gpu(input_ids, places, draws, given)
+    if places.lengths is not None:
+        lengths = places.lengths
+        places = places._replace(lengths=np.asarray(lengths.cpu() if is_tensor(lengths) else lengths))
+    masked = _copy(input_ids)
+    shape = tuple(masked.shape)
+    special, offsets, keys = given
+    labels = philox.labels_on_cpu(
+        draws,
+        masked,
+        places,
+        keys=None if keys is None else philox.keys_of(keys, places.rows),
+        flags=None if special is None else _flags(special, shape),
+        pairs=None if offsets is None else _pairs(offsets, shape),
+    )
+    return MaskedTokens(masked, labels)
+
+
+def _mask_on_gpu(input_ids: Any, places: philox.Places, draws: philox.Draws, given: Given) -> MaskedTokens:
+    import torch
+
+    special, offsets, keys = given
+    if offsets is not None:
+        raise ValueError("whole words are masked on the CPU: offset_mapping does not go with CUDA tensors")
+    masked = _int64_copy(input_ids)
+    words = None
+    if special is not None:
+        if not is_tensor(special) or special.device != masked.device or special.shape != masked.shape:
+            raise ValueError(f"special_tokens_mask must be a tensor of input_ids' shape on {masked.device}")
+        words = torch.where(special != 0, 2, 1).to(torch.uint8).contiguous()
+    if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
+        keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
+    elif keys is not None:
+        if tuple(keys.shape) != (places.rows,) or keys.dtype.is_floating_point or keys.dtype == torch.bool:
+            raise ValueError(f"there must be one integer as key for each of {places.rows} rows")
+        keys = keys.to(torch.int64).contiguous()
+    return MaskedTokens(masked, philox.labels_on_gpu(draws, masked, places, keys=keys, words=words))
 
 
 def _flat_flags(special: Any, offsets: Any) -> Any:
@@ -170,17 +279,21 @@ def _check(mlm_probability: float, mask: float, random: float, vocab_size: int) 
 def _copy(input_ids: Any) -> Any:
     """A contiguous int64 copy of an array or CPU tensor."""
     if is_tensor(input_ids):
-        import torch
-
         if input_ids.device.type != "cpu":
             raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")
-        if input_ids.dtype.is_floating_point or input_ids.dtype.is_complex or input_ids.dtype == torch.bool:
-            raise TypeError(f"input_ids must be integers, not {input_ids.dtype}")
-        return input_ids.to(torch.int64, copy=True).contiguous()
+        return _int64_copy(input_ids)
     array = np.asarray(input_ids)
     if array.dtype.kind not in "iu":
         raise TypeError(f"input_ids must be integers, not {array.dtype}")
     return np.array(array, np.int64, order="C")
+
+
+def _int64_copy(tensor: Any) -> Any:
+    import torch
+
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        raise TypeError(f"input_ids must be integers, not {tensor.dtype}")
+    return tensor.to(torch.int64, copy=True).contiguous()
 
 
 def _flags(special: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:

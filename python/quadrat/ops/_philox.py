@@ -1,0 +1,192 @@
+"""Masking whose draws depend on (seed, epoch, row key, position) alone: what `rng="philox"` stands for."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+from quadrat._memory import INT64, address_of, cuda_kernels, device_and_stream, empty, is_tensor
+from quadrat.ingest import explain
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+_NO_WORDS = 0
+_SEEDS, _EPOCHS, _KEYS = 1 << 64, 1 << 32, 1 << 64
+
+
+class Odds(NamedTuple):
+    """What masking is asked for."""
+
+    mlm_probability: float
+    mask: float
+    random: float
+    mask_id: int
+    vocab_size: int
+
+
+class Draws(NamedTuple):
+    """What is drawn, and for which ids nothing."""
+
+    odds: Odds
+    seed: int
+    epoch: int
+    special_ids: list[int]
+
+
+class Places(NamedTuple):
+    """Where the tokens of each row are: in a padded batch, `[rows, width]`, or one row after the other (`flat`).
+
+    width: of the flat array, where it is one.
+
+    lengths: `[rows]` int64, a NumPy array; for tensors of a GPU also a tensor there; None: each row fills the width.
+    """
+
+    lengths: Any
+    rows: int
+    width: int
+    left: bool
+    flat: bool
+
+
+def seed_of(seed: Any) -> int:
+    """The seed as Philox takes it; None is 0. Raises TypeError or ValueError."""
+    return 0 if seed is None else _number(seed, "seed", _SEEDS)
+
+
+def epoch_of(epoch: Any) -> int:
+    """Raises TypeError or ValueError unless it is a whole number below 2**32."""
+    return _number(epoch, "epoch", _EPOCHS)
+
+
+def _number(value: Any, name: str, end: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}") from None
+    if not 0 <= number < end:
+        raise ValueError(f'{name} must be from 0 to {end - 1} for rng="philox", not {number}')
+    return number
+
+
+def keys_of(values: Any, rows: int) -> Numbers:
+    """One row key per row, uint64; integers below 2**64, negative ones as their two's complement.
+
+    Raises:
+        TypeError: for what is no integer.
+        ValueError: when there are more or fewer than rows.
+    """
+    if is_tensor(values):
+        values = values.detach().cpu().numpy()
+    if not isinstance(values, np.ndarray):
+        numbers = []
+        for row, value in enumerate(values):
+            try:
+                numbers.append(operator.index(value) % _KEYS)
+            except TypeError:
+                raise TypeError(f"row {row} has the key {value!r}: row keys are integers") from None
+        values = np.array(numbers, np.uint64)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"row keys are integers, not {values.dtype}")
+    if values.shape != (rows,):
+        raise ValueError(f"there must be one row key for each of {rows} rows, not {values.shape}")
+    wide = values if values.dtype.kind == "u" else values.astype(np.int64)
+    return np.ascontiguousarray(wide.astype(np.uint64))
+
+
+def labels_on_cpu(
+    draws: Draws, ids: Any, places: Places, *, keys: Numbers | None, flags: Numbers | None, pairs: Numbers | None
+) -> Any:
+    """Mask `ids`, contiguous int64, in place; returns the labels.
+
+    flags: a byte a token, not 0 for special ones; pairs: offsets, int64; or None. Raises ValueError.
+    """
+    labeller = _core.PhiloxLabels(
+        draws.seed,
+        np.array([draws.epoch], np.uint32),
+        *draws.odds,
+        draws.special_ids,
+        special=-1,
+        words=-1,
+        word_source=_NO_WORDS,
+        keys=-1,
+    )
+    labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
+    lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
+    failure = labeller.write(
+        address_of(ids),
+        address,
+        places.rows,
+        places.width,
+        places.left,
+        places.flat,
+        0 if lengths is None else address_of(lengths),
+        0 if keys is None else address_of(keys),
+        0 if flags is None else address_of(flags),
+        0 if pairs is None else address_of(pairs),
+    )
+    if failure is not None:
+        raise ValueError(f"{explain(failure)}; the batch has {places.width} places for a row")
+    return labels
+
+
+def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: Any) -> Any:
+    """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it.
+
+    words: a byte a token on the same device, see csrc/kernels/mask_tokens.hpp, or None: then `special_ids` count. keys:
+    `[rows]` int64 on the same device, or None. A row longer than the width is cut.
+    """
+    import torch
+
+    odds, special_ids = draws.odds, draws.special_ids
+    kernels = cuda_kernels()
+    where, device = device_and_stream(ids), ids.device
+    rows, width, flat, count = places.rows, places.width, places.flat, ids.numel()
+    labels = torch.empty_like(ids)
+    offsets = _offsets(places, device)
+    if keys is None:
+        keys = torch.empty(rows, dtype=torch.int64, device=device)
+        kernels.row_keys(
+            address_of(ids), count, address_of(offsets), rows, width, places.left, flat, address_of(keys), *where
+        )
+    members = torch.from_numpy(_bits(special_ids)).to(device) if words is None and special_ids else None
+    kernels.philox_mask(
+        draws.seed,
+        draws.epoch,
+        *odds,
+        address_of(keys),
+        address_of(offsets),
+        rows,
+        width,
+        places.left,
+        flat,
+        0 if words is None else address_of(words),
+        0 if members is None else address_of(members),
+        0 if members is None else len(members),
+        address_of(ids),
+        address_of(labels),
+        count,
+        *where,
+    )
+    return labels
+
+
+def _offsets(places: Places, device: Any) -> Any:
+    import torch
+
+    if places.lengths is None:
+        return torch.arange(places.rows + 1, device=device) * places.width
+    lengths = places.lengths if is_tensor(places.lengths) else torch.from_numpy(np.asarray(places.lengths, np.int64))
+    offsets = torch.zeros(places.rows + 1, dtype=torch.int64, device=device)
+    torch.cumsum(lengths.to(device, torch.int64), 0, out=offsets[1:])
+    return offsets
+
+
+def _bits(ids: list[int]) -> Numbers:
+    """The set of ids as a bit each, int64."""
+    members = np.zeros(max(ids) // 64 + 1, np.uint64)
+    for token in ids:
+        members[token // 64] |= np.uint64(1 << token % 64)
+    return members.view(np.int64)
