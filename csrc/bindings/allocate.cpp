@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "../memory/block_cache.hpp"
+#include "../memory/populate.hpp"
 #include "kind_caster.hpp"
 #include "register.hpp"
 
@@ -121,6 +122,34 @@ py::array cached_array(std::vector<std::int64_t> shape, Kind kind, std::size_t b
     return {numpy_dtype(kind), std::move(shape), data, base};
 }
 
+// Tensors side by side on one block of shared memory; none where they have no byte.
+std::vector<Allocation> allocate_shared(const Interop& interop, const std::vector<Output>& outputs) {
+    std::vector<Allocation> made;
+    py::tuple views(outputs.size());
+    std::vector<std::size_t> starts;
+    starts.reserve(outputs.size());
+    std::size_t total = 0;
+    for (const auto& [shape, kind] : outputs) {
+        const std::size_t bytes = byte_size(shape, kind);
+        if (bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) - total - memory::alignment) {
+            throw py::value_error("no memory holds arrays of such shapes");
+        }
+        views[starts.size()] = py::make_tuple(kind, total / item_size(kind), py::tuple(py::cast(shape)));
+        starts.push_back(total);
+        total += (bytes + memory::alignment - 1) / memory::alignment * memory::alignment;
+    }
+    if (total == 0) {
+        return made;
+    }
+    const auto shared = interop.make_shared()(total, views).cast<py::tuple>();
+    const auto tensors = shared[0].cast<py::tuple>();
+    char* const data = reinterpret_cast<char*>(shared[1].cast<std::uintptr_t>());
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+        made.push_back({tensors[i], data + starts[i]});
+    }
+    return made;
+}
+
 }  // namespace
 
 Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind) {
@@ -142,6 +171,20 @@ Allocation allocate(const Interop& interop, Framework framework, std::vector<std
     return result;
 }
 
+BatchMemory::BatchMemory(const Interop& interop, Framework framework)
+    : interop_(interop), framework_(framework), shares_(framework == Framework::torch && interop.shares()) {}
+
+Allocation BatchMemory::take(Output output) {
+    if (!expected_.empty()) {
+        made_ = allocate_shared(interop_, expected_);
+        expected_.clear();
+    }
+    if (next_ < made_.size()) {
+        return std::move(made_[next_++]);
+    }
+    return allocate(interop_, framework_, std::move(output.shape), output.kind);
+}
+
 void register_allocate(py::module_& m) {
     m.def(
         "allocate",
@@ -150,6 +193,29 @@ void register_allocate(py::module_& m) {
             return py::make_tuple(std::move(made.array), reinterpret_cast<std::uintptr_t>(made.data));
         },
         py::arg("interop"), py::arg("torch"), py::arg("shape"), py::arg("kind"));
+    m.def(
+        "allocate_batch",
+        [](const Interop& interop, bool torch, const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
+            BatchMemory memory(interop, torch ? Framework::torch : Framework::numpy);
+            if (memory.shares()) {
+                for (const auto& [shape, kind] : outputs) {
+                    memory.expect({shape, kind});
+                }
+            }
+            py::list result;
+            for (const auto& [shape, kind] : outputs) {
+                const Allocation made = memory.take({shape, kind});
+                result.append(py::make_tuple(made.array, reinterpret_cast<std::uintptr_t>(made.data)));
+            }
+            return result;
+        },
+        py::arg("interop"), py::arg("torch"), py::arg("outputs"));
+    m.def(
+        "populate",
+        [](std::uintptr_t address, std::size_t size) {
+            return memory::populate(reinterpret_cast<void*>(address), size);
+        },
+        py::arg("address"), py::arg("size"), py::call_guard<py::gil_scoped_release>());
     m.def("cached_bytes", &memory::cached_bytes);
     m.def("trim", &memory::trim);
 }

@@ -97,6 +97,8 @@ public:
     // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
     // whether all rows are equally long, as long as those of column `main`, and as long as `width`.
     std::string signature(std::size_t main, std::int64_t width) const;
+    // What a step is given to write to. ids_width: of the output that labels come from.
+    Output output(const Step& step, const Shape& shape, std::int64_t ids_width) const;
     // Carries out a decision, one output per step, in order. `values` gives what fills the gaps of a name. Where the
     // status is not ok, `failed` is the step it speaks of.
     Status run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,

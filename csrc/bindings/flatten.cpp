@@ -84,12 +84,18 @@ public:
               std::int64_t multiple_of, py::handle separator, std::int64_t start)
         : columns_(columns),
           values_(values),
-          interop_(interop),
-          framework_(framework),
+          memory_(interop, framework),
           multiple_of_(multiple_of),
           separator_(separator),
           start_(start),
           joined_(columns.columns.size()) {}
+
+    // To be told of every step before the first is added.
+    void expect(const FlatStep& step) {
+        if (memory_.shares() && step.action != FlatAction::longest) {
+            memory_.expect(output(step));
+        }
+    }
 
     Status add(const FlatStep& step) {
         const Column& column = columns_.at(step.index);
@@ -99,17 +105,15 @@ public:
             case FlatAction::shift:
                 return shift(step, column);
             case FlatAction::positions: {
-                const Allocation out = flat(step, column.total, Kind::int64);
+                const Allocation out = flat(step);
                 return position_ids(span_of(column.lengths), start_, static_cast<std::int64_t*>(out.data), size_);
             }
             case FlatAction::sequences: {
-                const Allocation out = flat(step, column.total, Kind::int32);
+                const Allocation out = flat(step);
                 return seq_idx(span_of(column.lengths), static_cast<std::int32_t*>(out.data), size_);
             }
             case FlatAction::bounds: {
-                Allocation out =
-                    allocate(interop_, framework_, {static_cast<std::int64_t>(column.rows.size()) + 1}, Kind::int32);
-                batch[step.name] = std::move(out.array);
+                const Allocation out = flat(step);
                 return cu_seqlens(span_of(column.lengths), Kind::int32, out.data);
             }
             case FlatAction::longest:
@@ -117,7 +121,7 @@ public:
                 return {};
             case FlatAction::derive: {
                 const Row& ids = joined_[step.index];
-                const Allocation out = flat(step, column.total, Kind::int64);
+                const Allocation out = flat(step);
                 if (ids.data == nullptr || ids.kind != Kind::int64) {
                     return {Code::bad_argument};
                 }
@@ -134,10 +138,25 @@ public:
     py::dict batch;
 
 private:
-    // A flat output with room for `total` elements, rounded up: [1, size_].
-    Allocation flat(const FlatStep& step, std::int64_t total, Kind kind) {
-        size_ = (total + multiple_of_ - 1) / multiple_of_ * multiple_of_;
-        Allocation out = allocate(interop_, framework_, {1, size_}, kind);
+    // [1, tokens rounded up], but one number per row, and one more, for the bounds.
+    Output output(const FlatStep& step) const {
+        const Column& column = columns_.at(step.index);
+        if (step.action == FlatAction::bounds) {
+            return {{static_cast<std::int64_t>(column.rows.size()) + 1}, Kind::int32};
+        }
+        std::int64_t total = column.total;
+        if (step.action == FlatAction::shift) {
+            total += std::count(column.lengths.begin(), column.lengths.end(), 0);
+        }
+        const bool counts = step.action == FlatAction::positions || step.action == FlatAction::derive;
+        const Kind kind = counts ? Kind::int64 : step.action == FlatAction::sequences ? Kind::int32 : step.kind;
+        return {{1, (total + multiple_of_ - 1) / multiple_of_ * multiple_of_}, kind};
+    }
+
+    Allocation flat(const FlatStep& step) {
+        Output wanted = output(step);
+        size_ = wanted.shape.back();
+        Allocation out = memory_.take(std::move(wanted));
         batch[step.name] = out.array;
         return out;
     }
@@ -147,7 +166,7 @@ private:
     }
 
     Status join(const FlatStep& step, const Column& column) {
-        const Allocation out = flat(step, column.total, step.kind);
+        const Allocation out = flat(step);
         const Status status = columns_.flatten(step.index, out.data, step.kind, column.total);
         joined_[step.index] = {out.data, 0, static_cast<std::int64_t>(item_size(step.kind)), step.kind};
         return status ? pad(step, column.total, out.data) : status;
@@ -161,7 +180,7 @@ private:
             start.push_back(total);
             total += std::max<std::int64_t>(length, 1);
         }
-        const Allocation out = flat(step, total, step.kind);
+        const Allocation out = flat(step);
         std::uint64_t separator = 0;
         if (!decode_number(separator_.ptr(), step.kind, &separator)) {
             return {Code::out_of_range};
@@ -192,8 +211,7 @@ private:
 
     const Columns& columns_;
     const py::dict& values_;
-    const Interop& interop_;
-    Framework framework_;
+    BatchMemory memory_;
     std::int64_t multiple_of_;
     py::handle separator_;
     std::int64_t start_;
@@ -216,6 +234,9 @@ py::object flatten_batch(const Columns& columns, const FlatPlan& plan, const Int
     }
     FlatBatch made(columns, plan.values, interop, framework, plan.multiple_of, plan.separator, plan.start);
     const std::vector<FlatStep> parsed = parse_flat_steps(plan.steps);
+    for (const FlatStep& step : parsed) {
+        made.expect(step);
+    }
     for (std::size_t i = 0; i < parsed.size(); ++i) {
         const Status status = made.add(parsed[i]);
         if (!status) {

@@ -5,12 +5,14 @@
 namespace quadrat {
 
 Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
-                 py::object describe, py::object make_tensor)
+                 py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared)
     : ndarray_(std::move(ndarray)),
       wrapper_(std::move(wrapper)),
       tensor_(std::move(tensor)),
       describe_(std::move(describe)),
-      make_tensor_(std::move(make_tensor)) {
+      make_tensor_(std::move(make_tensor)),
+      in_worker_(std::move(in_worker)),
+      make_shared_(std::move(make_shared)) {
     if (exchange.is_none()) {
         return;
     }
@@ -28,9 +30,11 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
 
 void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
-        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object>(),
+        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
+                      py::object>(),
              py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
-             py::arg("make_tensor"))
+             py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none())
+        .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
         .def_property_readonly("has_exchange", &Interop::has_exchange);
 }
 

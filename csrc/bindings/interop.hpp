@@ -15,22 +15,31 @@ public:
     // tensor: torch.Tensor, or None when torch is not loaded. exchange: torch's DLPack exchange capsule, or None.
     // Where there is no capsule: describe(tensor) gives (address, length, stride in bytes, kind) or None, and
     // make_tensor(shape, kind) gives (tensor, address).
+    // in_worker() says whether this process is a DataLoader's worker; it is asked only where set_may_be_worker has said
+    // that it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
+    // tensor for each view (kind, first element, shape) of it.
     Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
-            py::object make_tensor);
+            py::object make_tensor, py::object in_worker, py::object make_shared);
 
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
     bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
     bool has_exchange() const { return exchange_ != nullptr; }
+    // Whether tensors of a batch are to be in shared memory.
+    bool shares() const { return may_be_worker_ && in_worker_().cast<bool>(); }
+    bool may_be_worker() const { return may_be_worker_; }
+    void set_may_be_worker(bool value) { may_be_worker_ = value; }
 
     const dlpack::ExchangeApi* exchange() const { return exchange_; }
     const py::object& describe() const { return describe_; }
     const py::object& make_tensor() const { return make_tensor_; }
+    const py::object& make_shared() const { return make_shared_; }
 
 private:
     // None is nobody's type, so it serves as "not there".
-    py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_;
+    py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
+    bool may_be_worker_ = false;
 };
 
 void register_interop(py::module_& m);

@@ -25,6 +25,31 @@ const Labels& labels_of(const py::dict& values, const py::object& name) {
     return py::object(values[name]).cast<const Labels&>();
 }
 
+// The step whose labels come from the ids of an earlier one, or null.
+const Step* labels_step(const std::vector<Step>& steps) {
+    const auto found =
+        std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.action == Action::labels; });
+    return found == steps.end() ? nullptr : &*found;
+}
+
+// Whether the step writes the ids that labels come from.
+bool makes_ids(const Step& step, const Step* labels) {
+    return labels != nullptr && step.index == labels->index && step.kind == Kind::int64 &&
+           (step.action == Action::pad || step.action == Action::stack);
+}
+
+void expect_outputs(const Columns& columns, const std::vector<Step>& steps, const Shape& shape, BatchMemory* memory) {
+    const Step* const labels = labels_step(steps);
+    std::int64_t ids_width = 0;
+    for (const Step& step : steps) {
+        if (step.action != Action::hold) {
+            Output output = columns.output(step, shape, ids_width);
+            ids_width = makes_ids(step, labels) ? output.shape.back() : ids_width;
+            memory->expect(std::move(output));
+        }
+    }
+}
+
 }  // namespace
 
 py::tuple Columns::describe(std::size_t index) const {
@@ -63,10 +88,30 @@ std::vector<Step> parse_steps(const py::tuple& steps) {
     return result;
 }
 
+Output Columns::output(const Step& step, const Shape& shape, std::int64_t ids_width) const {
+    std::vector<std::int64_t> extents;
+    extents.reserve(2);
+    extents.push_back(count(step.index));
+    if (step.action == Action::labels) {
+        extents.push_back(ids_width);
+    } else if (step.action == Action::pad || step.action == Action::mask) {
+        extents.push_back(shape.width);
+    } else if (step.action == Action::stack) {
+        extents.push_back(at(step.index).max_length);
+    } else if (step.action == Action::pad_own) {
+        const std::int64_t multiple = std::max<std::int64_t>(shape.multiple_of, 1);
+        extents.push_back((at(step.index).max_length + multiple - 1) / multiple * multiple);
+    }
+    return {std::move(extents), step.kind};
+}
+
 Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
                     const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
-    const auto labels =
-        std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.action == Action::labels; });
+    BatchMemory memory(interop, framework);
+    if (memory.shares()) {
+        expect_outputs(*this, steps, batch_shape, &memory);
+    }
+    const Step* const labels = labels_step(steps);
     BatchIds ids{};  // of the column that labels come from
     for (std::size_t i = 0; i < steps.size(); ++i) {
         const auto& [name, index, action, kind] = steps[i];
@@ -74,19 +119,9 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
             (*batch)[name] = py::none();
             continue;
         }
-        std::vector<std::int64_t> shape{count(index)};
-        if (action == Action::labels) {
-            shape.push_back(ids.width);
-        } else if (action == Action::pad || action == Action::mask) {
-            shape.push_back(batch_shape.width);
-        } else if (action == Action::stack) {
-            shape.push_back(at(index).max_length);
-        } else if (action == Action::pad_own) {
-            const std::int64_t multiple = std::max<std::int64_t>(batch_shape.multiple_of, 1);
-            shape.push_back((at(index).max_length + multiple - 1) / multiple * multiple);
-        }
-        const std::int64_t extent = shape.back();
-        Allocation out = allocate(interop, framework, std::move(shape), kind);
+        Output output = this->output(steps[i], batch_shape, ids.width);
+        const std::int64_t extent = output.shape.back();
+        Allocation out = memory.take(std::move(output));
         Status status;
         if (action == Action::labels) {
             ids.labels = static_cast<std::int64_t*>(out.data);
@@ -103,8 +138,7 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
             *failed = i;
             return status;
         }
-        if (labels != steps.end() && index == labels->index && kind == Kind::int64 &&
-            (action == Action::pad || action == Action::stack)) {
+        if (makes_ids(steps[i], labels)) {
             const auto form = batch_shape.left ? BatchIds::Form::left : BatchIds::Form::right;
             ids = {index, count(index), extent, form, static_cast<std::int64_t*>(out.data), nullptr};
         }

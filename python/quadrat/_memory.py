@@ -6,6 +6,9 @@ A *kind* is the number of an element type in ``_core.kinds``; it is what the ker
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import multiprocessing.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -123,6 +126,11 @@ def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, i
     return _core.allocate(interop(), framework == "pt", shape, kind)
 
 
+def empty_batch(framework: Framework, outputs: Sequence[tuple[Sequence[int], int]]) -> list[tuple[Any, int]]:
+    """`empty` for the (shape, kind) of each output of a batch: in a DataLoader's worker, tensors in shared memory."""
+    return _core.allocate_batch(interop(), framework == "pt", outputs)
+
+
 def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
     tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
     return tensor, tensor.data_ptr()
@@ -165,6 +173,78 @@ def require_plain_tensors() -> None:
         require_cpu_default()
 
 
+def _in_worker() -> bool:
+    """Whether this process is a worker of a `torch.utils.data.DataLoader`."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def _make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
+    """Tensors on one new block of shared memory, `size` bytes, and its address; each of (kind, first element, shape).
+
+    A tensor that is there already is sent to another process as it is, and the block just once for all of them.
+
+    Raises:
+        RuntimeError: what torch raises where there is no room.
+    """
+    import torch
+
+    new_shared: Any = torch.UntypedStorage._new_shared  # by the sharing strategy; torch's own collation calls it, too
+    empty: Any = _torch.empty
+    try:
+        storage = new_shared(size)
+    except RuntimeError as error:
+        room = _shared_room()
+        if room is None or room >= size:
+            raise
+        raise RuntimeError(f"{error}\n{_no_room(size, room)}") from error
+    address = storage.data_ptr()
+    if not _core.populate(address, size):  # a torch that does not ask the system to set the memory aside
+        raise RuntimeError(_no_room(size, _shared_room()))
+    return tuple(empty(0, dtype=_torch[kind], device="cpu").set_(storage, *view) for kind, *view in views), address
+
+
+def _shared_room() -> int | None:
+    """The bytes left for shared memory, where the system tells."""
+    try:
+        state = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return state.f_bavail * state.f_frsize
+
+
+def _no_room(size: int, room: int | None) -> str:
+    left = "" if room is None else f": {room:,} are left in /dev/shm"
+    return (
+        f"quadrat: a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more "
+        "(docker run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
+    )
+
+
+class _Interops:
+    """The `_core.Interop`s of this process.
+
+    Processes that `multiprocessing` starts are told that they may be a DataLoader's workers, also those forked with all
+    that is here; no other process ever asks.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[_core.Interop] = []
+        multiprocessing.util.register_after_fork(self, _Interops._started)  # called in spawned processes, too
+
+    def add(self, interop: _core.Interop) -> _core.Interop:
+        interop.may_be_worker = multiprocessing.parent_process() is not None
+        self._made.append(interop)
+        return interop
+
+    def _started(self) -> None:
+        for interop in self._made:
+            interop.may_be_worker = True
+
+
+_interops = _Interops()
+
+
 @functools.cache
 def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
     tensor = sys.modules["torch"].Tensor if torch_loaded else None
@@ -174,7 +254,9 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
         from transformers import BatchEncoding
 
         wrapper = BatchEncoding
-    return _core.Interop(np.ndarray, wrapper, tensor, exchange, describe_tensor, _make_tensor)
+    return _interops.add(
+        _core.Interop(np.ndarray, wrapper, tensor, exchange, describe_tensor, _make_tensor, _in_worker, _make_shared)
+    )
 
 
 def interop() -> _core.Interop:

@@ -206,7 +206,8 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         if collator.whole_word_mask and offsets is None:
             return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _NO_WORDS)
-        return write_labels(labeller, inputs, special, offsets if collator.whole_word_mask else None)
+        offsets = offsets if collator.whole_word_mask else None
+        return write_labels(labeller, inputs, special, offsets, of_batch=True)
     except (HandOver, NotOnCpu, ValueError):
         return None
 

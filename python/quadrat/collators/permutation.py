@@ -12,7 +12,7 @@ import transformers
 
 from quadrat import _core
 from quadrat._generators import numpy_origin, python_origin, torch_origin
-from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty, interop
+from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
@@ -106,11 +106,11 @@ def _mask(collator: Any, inputs: Any, framework: Framework) -> _Masked:
     generator, shuffler = _generators(framework)
     special, flags = _functional(tokenizer, inputs, pad_id, framework)
     try:
-        labels, labels_at = empty(framework, (rows, width), INT64)
-        perm_mask, perm_mask_at = empty(framework, (rows, width, width), FLOAT32)
-        target_mapping, target_mapping_at = empty(framework, (rows, width, width), FLOAT32)
+        square = ((rows, width, width), FLOAT32)
+        outputs = empty_batch(framework, (((rows, width), INT64), square, square))
     except (MemoryError, ValueError) as error:
         raise HandOver(str(error)) from error
+    (labels, labels_at), (perm_mask, perm_mask_at), (target_mapping, target_mapping_at) = outputs
     failure = _core.permutation_mask(
         generator,
         shuffler,

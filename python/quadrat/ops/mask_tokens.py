@@ -10,7 +10,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
-from quadrat._memory import INT64, Framework, address_of, empty, is_tensor
+from quadrat._memory import INT64, Framework, address_of, empty, empty_batch, is_tensor
 from quadrat.ops import _philox as philox
 from quadrat.ops.pad import Side, is_left
 from quadrat.ragged import Ragged
@@ -222,12 +222,18 @@ def _flat_flags(special: Any, offsets: Any) -> Any:
     return special.values[first:last]
 
 
-def write_labels(labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any) -> Any:
-    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError for shapes or kinds that differ."""
+def write_labels(
+    labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any, *, of_batch: bool = False
+) -> Any:
+    """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch`: memory as for the outputs of a batch.
+
+    Raises ValueError for shapes or kinds that differ.
+    """
     shape = tuple(ids.shape)
     flags = None if special_tokens_mask is None else _flags(special_tokens_mask, shape)
     pairs = None if offset_mapping is None else _pairs(offset_mapping, shape)
-    labels, address = empty("pt" if is_tensor(ids) else "np", shape, INT64)
+    framework: Framework = "pt" if is_tensor(ids) else "np"
+    labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
     count = int(np.prod(shape, dtype=np.int64))
     labeller.write(
