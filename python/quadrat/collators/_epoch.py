@@ -27,6 +27,10 @@ class SharedEpoch:
         """Raises TypeError or ValueError unless it is a whole number below 2**32."""
         self.array[0] = epoch_of(epoch)
 
+    def for_copy(self) -> SharedEpoch:
+        """What a copy of the collator is given, or a process that is being spawned: its own, or this one."""
+        return self if get_spawning_popen() is not None else SharedEpoch(int(self))
+
     def __int__(self) -> int:
         """The number."""
         return int(self.array[0])

@@ -55,6 +55,13 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     raise type(error)(f"{message}{separator}quadrat: {more}") from error
 
 
+def refuse_philox(name: str, options: dict[str, Any], why: str) -> None:
+    """Takes `rng` out of the options of a collator that only has "torch". Raises ValueError for another."""
+    rng = options.pop("rng", "torch")
+    if rng != "torch":
+        raise ValueError(f"{name} has no rng={rng!r}: {why}")
+
+
 def _log_once(collator: Any, reason: str) -> None:
     name = collator if isinstance(collator, str) else type(collator).__name__
     said = (

@@ -119,7 +119,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         """The fields, and the epoch."""
         state = super().__getstate__()
         if "_quadrat_epoch" in self.__dict__:
-            state["_quadrat_epoch"] = self._shared_epoch()
+            state["_quadrat_epoch"] = self._shared_epoch().for_copy()
         return state
 
     def torch_call(self, examples: Any) -> Any:

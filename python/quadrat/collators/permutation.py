@@ -16,7 +16,7 @@ from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, 
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
-from quadrat.collators.base import HandOver, hand_over, raise_clearer
+from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
@@ -40,6 +40,11 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.Data
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming row and lengths as well.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """The fields of the base class. Raises ValueError for `rng="philox"`."""
+        refuse_philox("DataCollatorForPermutationLanguageModeling", kwargs, "its spans are drawn one after the other")
+        super().__init__(*args, **kwargs)
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""

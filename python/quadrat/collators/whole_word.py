@@ -14,7 +14,7 @@ from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origi
 from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._masking import facts as masking_facts
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, hand_over, refuse_philox
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
@@ -52,6 +52,12 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
     Raises:
         ValueError, TypeError, AttributeError, ...: what the reference raises, with what quadrat can add to it.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """The fields of the base class. Raises ValueError for `rng="philox"`."""
+        why = "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
+        refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
+        super().__init__(*args, **kwargs)
 
     def torch_call(self, examples: Any) -> Any:
         """Collate and mask `examples` into torch tensors."""
