@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "defer.hpp"
 #include "flatten.hpp"
 #include "guard.hpp"
 #include "register.hpp"
@@ -20,16 +21,17 @@ public:
     static constexpr const char* runner_name = "quadrat.flat_recipe";
 
     // names: the columns that are read. absent: one that the first feature must not have, or None. plan: all but the
-    // steps.
+    // steps. deferred: what makes a deferred batch, or None.
     FlatRecipe(const py::tuple& facts, py::object interop, Framework framework, py::tuple names, py::object absent,
-               FlatPlan plan)
+               FlatPlan plan, py::object deferred)
         : guard_(facts),
           interop_owner_(std::move(interop)),
           interop_(&interop_owner_.cast<const Interop&>()),
           framework_(framework),
           names_(std::move(names)),
           absent_(std::move(absent)),
-          plan_(std::move(plan)) {}
+          plan_(std::move(plan)),
+          deferred_(std::move(deferred)) {}
 
     bool holds(const py::handle& subject) const { return guard_.holds_for(subject); }
 
@@ -63,6 +65,10 @@ public:
         }
         FlatPlan plan = plan_;
         plan.steps = found->steps;
+        if (!deferred_.is_none()) {
+            py::object batch = defer_flat(columns, plan, *interop_, {deferred_, false});
+            return PyTuple_CheckExact(batch.ptr()) ? py::none() : batch;
+        }
         py::object batch = flatten_batch(columns, plan, *interop_, framework_);
         return PyDict_CheckExact(batch.ptr()) ? batch : py::none();
     }
@@ -103,6 +109,7 @@ private:
     py::tuple names_;
     py::object absent_;
     FlatPlan plan_;
+    py::object deferred_;
     std::vector<Decision> decisions_;
 };
 
@@ -111,13 +118,16 @@ private:
 void register_flat_recipe(py::module_& m) {
     py::class_<FlatRecipe>(m, "FlatRecipe")
         .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::tuple names, py::object absent,
-                         py::dict values, std::int64_t multiple_of, py::object separator, std::int64_t start) {
+                         py::dict values, std::int64_t multiple_of, py::object separator, std::int64_t start,
+                         py::object deferred) {
                  return FlatRecipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
                                    std::move(names), std::move(absent),
-                                   {py::tuple(), std::move(values), multiple_of, std::move(separator), start});
+                                   {py::tuple(), std::move(values), multiple_of, std::move(separator), start},
+                                   std::move(deferred));
              }),
              py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("names"), py::arg("absent"),
-             py::arg("values"), py::arg("multiple_of"), py::arg("separator"), py::arg("start"))
+             py::arg("values"), py::arg("multiple_of"), py::arg("separator"), py::arg("start"),
+             py::arg("deferred") = py::none())
         .def(
             "holds", [](const FlatRecipe& self, const py::object& subject) { return self.holds(subject); },
             py::arg("subject"))

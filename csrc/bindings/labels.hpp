@@ -48,6 +48,7 @@ class CausalLabels final : public Labels {
 public:
     explicit CausalLabels(std::int64_t pad_id) : pad_id_(pad_id) {}
     Status write(const Columns& columns, const BatchIds& batch) const override;
+    std::int64_t pad_id() const { return pad_id_; }
 
 private:
     std::int64_t pad_id_;

@@ -28,7 +28,7 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 }  // namespace
 
 Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-               py::object main, const Shape& shape)
+               py::object main, const Shape& shape, py::object deferred)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
@@ -36,7 +36,8 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, 
       wrapper_(std::move(wrapper)),
       attributes_(std::move(attributes)),
       main_(std::move(main)),
-      shape_(shape) {}
+      shape_(shape),
+      deferred_(std::move(deferred)) {}
 
 bool Recipe::holds(const py::handle& subject) const { return guard_.holds_for(subject); }
 
@@ -53,7 +54,7 @@ Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::t
         result.decisions_.clear();
     }
     result.decisions_.push_back(
-        {std::move(names), main, std::string(signature), parse_steps(steps), std::move(values)});
+        {std::move(names), main, std::string(signature), steps, parse_steps(steps), std::move(values)});
     return result;
 }
 
@@ -108,8 +109,14 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (decision == nullptr) {
         return py::none();
     }
-    py::dict batch;
     std::size_t failed = 0;
+    if (!deferred_.is_none()) {
+        py::object batch;
+        const Status status = defer(columns, decision->given, decision->steps, decision->values, *interop_, shape,
+                                    {deferred_, !wrapper_.is_none()}, &batch, &failed);
+        return status ? batch : py::none();
+    }
+    py::dict batch;
     const Status status = columns.run(decision->steps, decision->values, *interop_, framework_, shape, &batch, &failed);
     return status ? wrapped(std::move(batch)) : py::none();
 }
@@ -118,16 +125,18 @@ py::object Recipe::runner() const { return runner_of(*this); }
 
 void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")
-        .def(py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper,
-                         py::dict attributes, py::object main, std::int64_t multiple_of, bool left) {
-                 if (multiple_of < 1) {
-                     throw py::value_error("multiple_of must be positive");
-                 }
-                 return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
-                               std::move(wrapper), std::move(attributes), std::move(main), {0, multiple_of, left});
-             }),
-             py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
-             py::arg("main"), py::arg("multiple_of"), py::arg("left"))
+        .def(
+            py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
+                        py::object main, std::int64_t multiple_of, bool left, py::object deferred) {
+                if (multiple_of < 1) {
+                    throw py::value_error("multiple_of must be positive");
+                }
+                return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
+                              std::move(wrapper), std::move(attributes), std::move(main), {0, multiple_of, left},
+                              std::move(deferred));
+            }),
+            py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
+            py::arg("main"), py::arg("multiple_of"), py::arg("left"), py::arg("deferred") = py::none())
         .def(
             "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
             py::arg("subject"))

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "columns.hpp"
+#include "defer.hpp"
 #include "guard.hpp"
 
 namespace quadrat {
@@ -21,9 +22,10 @@ public:
 
     // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
     // without a call of its constructor, and the attributes it has besides `data`; None where it is a dict. main: the
-    // column to pad by, to its longest row; None where nothing is padded.
+    // column to pad by, to its longest row; None where nothing is padded. deferred: what makes a deferred batch, or
+    // None.
     Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-           py::object main, const Shape& shape);
+           py::object main, const Shape& shape, py::object deferred);
 
     // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
     bool holds(const py::handle& subject) const;
@@ -40,6 +42,7 @@ private:
         py::tuple names;
         std::size_t main;
         std::string signature;
+        py::tuple given;  // the steps as they came
         std::vector<Step> steps;
         py::dict values;
     };
@@ -55,6 +58,7 @@ private:
     py::dict attributes_;
     py::object main_;
     Shape shape_;
+    py::object deferred_;
     std::vector<Decision> decisions_;
 };
 

@@ -11,6 +11,7 @@ void register_allocate(py::module_& m);
 void register_arrow(py::module_& m);
 void register_columns(py::module_& m);
 void register_config(py::module_& m);
+void register_defer(py::module_& m);
 void register_flat_recipe(py::module_& m);
 void register_flatten(py::module_& m);
 void register_generator(py::module_& m);

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quadrat._core import __version__
 
 if TYPE_CHECKING:
+    from quadrat.batch import DeferredBatch
     from quadrat.collators.adopt import from_transformers
     from quadrat.collators.callback import SetEpochCallback
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
@@ -42,6 +43,7 @@ __all__ = [
     "DataCollatorWithFlattening",
     "DataCollatorWithPadding",
     "DefaultDataCollator",
+    "DeferredBatch",
     "Ragged",
     "SetEpochCallback",
     "__version__",
@@ -66,6 +68,7 @@ _HOMES = {
     "DataCollatorForWholeWordMask": "quadrat.collators.whole_word",
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
+    "DeferredBatch": "quadrat.batch",
     "Ragged": "quadrat.ragged",
     "SetEpochCallback": "quadrat.collators.callback",
     "attention_mask": "quadrat.ops.mask",

@@ -77,6 +77,7 @@ class Recipe:
         main: str | None,
         multiple_of: int,
         left: bool,
+        deferred: Callable[..., Any] | None = None,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def extended(
@@ -182,6 +183,28 @@ def flatten_batch(
     start: int,
 ) -> dict[str, Any] | tuple[int, int, int, int]: ...
 
+# As Columns.run and flatten_batch, for a batch that is made elsewhere: see csrc/bindings/defer.hpp.
+def defer(
+    columns: Columns,
+    steps: tuple[tuple[str, int, int, int], ...],
+    values: dict[str, Any],
+    interop: Interop,
+    width: int,
+    multiple_of: int,
+    left: bool,
+    factory: Callable[..., Any],
+) -> Any: ...
+def defer_flat(
+    columns: Columns,
+    steps: tuple[tuple[str, int, int, int], ...],
+    values: dict[str, Any],
+    interop: Interop,
+    multiple_of: int,
+    separator: object,
+    start: int,
+    factory: Callable[..., Any],
+) -> Any: ...
+
 # Addresses; lengths and starts are int64.
 def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -> tuple[int, int, int] | None: ...
 def seq_idx(lengths: int, rows: int, out: int, out_size: int) -> tuple[int, int, int] | None: ...
@@ -240,6 +263,7 @@ class FlatRecipe:
         multiple_of: int,
         separator: object,
         start: int,
+        deferred: Callable[..., Any] | None = None,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def is_for(self, names: tuple[str, ...]) -> bool: ...

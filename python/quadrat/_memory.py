@@ -279,12 +279,27 @@ def cuda_kernels() -> Any:
     return _cuda
 
 
-def device_and_stream(tensor: torch.Tensor) -> tuple[int, int]:
-    """Where kernels that work on a CUDA tensor are queued: the number of its device, and torch's stream there."""
+def stream_of(device: torch.device) -> tuple[int, int]:
+    """The number of a CUDA device, and the handle of the stream that torch works on there."""
     import torch
 
-    stream = torch.cuda.current_stream(tensor.device)
+    stream = torch.cuda.current_stream(device)
     return stream.device_index, stream.cuda_stream
+
+
+def bits_of(value: Any, kind: int) -> int:
+    """The bits of a number as one element of `kind`, as an unsigned integer."""
+    return int.from_bytes(np.array(value, _DTYPES[kind]).tobytes(), sys.byteorder)
+
+
+def item_size(kind: int) -> int:
+    """The bytes of one element."""
+    return _DTYPES[kind].itemsize
+
+
+def torch_dtype(kind: int) -> torch.dtype:
+    """The torch dtype of a kind. Raises TypeError where this torch has none."""
+    return _torch[kind]
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:

@@ -63,7 +63,7 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
 # What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.
 PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
 
-# What a step of `_core.flatten_batch` does, as in csrc/bindings/flatten.cpp.
+# What a step of `_core.flatten_batch` does, as in csrc/bindings/flatten.hpp.
 JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST, DERIVE = range(7)
 
 

@@ -205,7 +205,7 @@ def test_forms_actions_and_codes_are_the_same_in_python():
     actions = {name.upper(): value for name, value in enum(columns, "Action").items()}
     assert actions == {name: getattr(ingest, name) for name in actions}
     assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD", "LABELS"}
-    flat = {name.upper(): value for name, value in enum(columns.with_name("flatten.cpp"), "FlatAction").items()}
+    flat = {name.upper(): value for name, value in enum(columns.with_name("flatten.hpp"), "FlatAction").items()}
     assert flat == {name: getattr(ingest, name) for name in flat}
     assert flat.keys() == {"JOIN", "SHIFT", "POSITIONS", "SEQUENCES", "BOUNDS", "LONGEST", "DERIVE"}
     codes = enum(KERNELS / "status.hpp", "Code")

@@ -24,6 +24,7 @@ from quadrat._memory import (
     require_plain_tensors,
     torch_facts_of_plain_tensors,
 )
+from quadrat.batch import flat_batch
 from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import further_kind
@@ -88,7 +89,7 @@ class Flattening(NamedTuple):
         return MAIN, *(() if self.label is None else (self.label,)), *self.further, *looked_at
 
 
-def flatten(collator: Any, features: Any, plan: Flattening) -> dict[str, Any]:
+def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     """The flattened batch that `plan` asks for, whatever the rows are made of.
 
     Args:
@@ -101,10 +102,10 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> dict[str, Any]:
         KeyError, TypeError, ...: what the rows' conversion to tensors raises, naming column and row as well.
     """
     try:
-        return flatten_features(features, plan)
+        return flatten_features(features, plan, deferred=collator.deferred)
     except HandOver as reason:
         why = str(reason)
-    return hand_over(collator, why, lambda rows: flatten_plainly(rows, plan), features)  # type: ignore[no-any-return]
+    return hand_over(collator, why, lambda rows: flatten_plainly(rows, plan), features)
 
 
 def check_pad_to_multiple_of(multiple: Any) -> None:
@@ -113,10 +114,11 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
         raise ValueError(f"pad_to_multiple_of must be a positive int or None, not {multiple!r}")
 
 
-def flatten_features(features: Any, plan: Flattening, collator: Any = None) -> dict[str, Any]:
+def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove. Raises HandOver for others.
 
     collator: one for which batches like this may take a recipe from now on, see `_remember`.
+    deferred: whether to make a `DeferredBatch`.
     """
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
@@ -151,9 +153,12 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None) -> d
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
     if plan.labelling is not None:
         values["labels"] = plan.labelling.make(plan.names)
-    batch = _core.flatten_batch(
-        columns, steps, values, shared, plan.framework == "pt", plan.pad_to_multiple_of or 1, plan.separator_id, start
-    )
+    rest = (plan.pad_to_multiple_of or 1, plan.separator_id, start)
+    batch: Any
+    if deferred:
+        batch = _core.defer_flat(columns, steps, values, shared, *rest, flat_batch)
+    else:
+        batch = _core.flatten_batch(columns, steps, values, shared, plan.framework == "pt", *rest)
     if isinstance(batch, tuple):
         step, code, row, position = batch
         if steps[step][2] == DERIVE:
@@ -192,6 +197,7 @@ def _remember(
             plan.pad_to_multiple_of or 1,
             plan.separator_id,
             plan.position_ids_start if plan.position_ids else 0,
+            flat_batch if collator.deferred else None,
         )
     recipes[plan.framework] = recipe.extended(signature, steps)
     own[f"_quadrat_{plan.framework}"] = recipes[plan.framework].runner()

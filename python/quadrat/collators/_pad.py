@@ -15,6 +15,7 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat._memory import Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
+from quadrat.batch import padded_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.collators._labelling import Labelling, refuse_words
@@ -39,7 +40,8 @@ def pad_features(
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
     remembers: bool = True,
-) -> dict[str, Any]:
+    deferred: bool = False,
+) -> Any:
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
     Args:
@@ -51,6 +53,7 @@ def pad_features(
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
         remembers: whether batches like this one may take a recipe from now on; not where more is done to them after.
+        deferred: whether a `DeferredBatch` may be the result; recipes make one where the collator's option says so.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
@@ -70,6 +73,7 @@ def pad_features(
         renames=renames,
         labelling=labelling,
         remembers=remembers,
+        deferred=deferred,
     )
 
 
@@ -84,7 +88,8 @@ def pad_columns(
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
     remembers: bool = True,
-) -> dict[str, Any]:
+    deferred: bool = False,
+) -> Any:
     """`pad_features` for names and columns already there.
 
     features: the mappings that hold these rows, or None; columns that the kernels do not know are handed over then.
@@ -138,15 +143,33 @@ def pad_columns(
         for name, source in decision.held.items()
     }
     multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
-    shared = interop()
-    batch = columns.run(decision.steps, values, shared, framework == "pt", width, multiple, left)
+    shape = (width, multiple, left)
+    batch = run_steps(columns, decision.steps, values, framework, shape, deferred=deferred and not held)
     if isinstance(batch, tuple):
         _refuse(decision, batch, pad_values, situation.omits)
-    batch.update(held)
+    batch = {**batch, **held} if held else batch
     facts = () if labelling is None else labelling.facts()
     if remembers and not held and facts is not None:
         remember(collator, framework, options, (names, situation.signature, decision.steps, values), facts)
     return batch
+
+
+def run_steps(
+    columns: _core.Columns,
+    steps: tuple[tuple[str, int, int, int], ...],
+    values: dict[str, Any],
+    framework: Framework,
+    shape: tuple[int, int, bool],
+    *,
+    deferred: bool,
+) -> Any:
+    """The outputs of a decision, as a dict or `DeferredBatch`; a tuple where a step failed.
+
+    shape: width, multiple and whether rows are padded on the left.
+    """
+    if deferred:
+        return _core.defer(columns, steps, values, interop(), *shape, padded_batch)
+    return columns.run(steps, values, interop(), framework == "pt", *shape)
 
 
 def check_tokenizer(tokenizer: Any) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from quadrat import _core
-from quadrat._memory import BOOL, INT64, Framework, interop
-from quadrat.collators._pad import check_device
+from quadrat._memory import BOOL, INT64, Framework
+from quadrat.collators._pad import check_device, run_steps
 from quadrat.collators.base import HandOver
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.rows import bare_column
@@ -19,13 +19,15 @@ def stack_rows(
     framework: Framework,
     multiple: int | None,
     labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
-) -> dict[str, Any]:
+    *,
+    deferred: bool = False,
+) -> Any:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
     """
-    return stack_column(tokenizer, bare_column(rows), framework, multiple, labels)
+    return stack_column(tokenizer, bare_column(rows), framework, multiple, labels, deferred=deferred)
 
 
 def stack_column(
@@ -34,7 +36,9 @@ def stack_column(
     framework: Framework,
     multiple: int | None,
     labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
-) -> dict[str, Any]:
+    *,
+    deferred: bool = False,
+) -> Any:
     """`stack_rows` of the rows in the first of `columns`."""
     if framework == "pt":
         check_device()
@@ -60,7 +64,7 @@ def stack_column(
     if labels is not None:
         values["labels"] = labels(("input_ids",), framework)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
-    batch = columns.run(tuple(steps), values, interop(), framework == "pt", width, 1, left)
+    batch = run_steps(columns, tuple(steps), values, framework, (width, 1, left), deferred=deferred)
     if isinstance(batch, tuple):
         raise HandOver(f"rows: {explain((batch[1], -1, -1))}")
     return batch

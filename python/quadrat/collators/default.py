@@ -22,6 +22,7 @@ from quadrat._memory import (
     torch_facts_of_plain_tensors,
 )
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Remembering
 from quadrat.ingest import (
@@ -74,8 +75,15 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
 
 @dataclass
 class DefaultDataCollator(Remembering, transformers.DefaultDataCollator):
-    """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class."""
+    """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class.
 
+    Args:
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+    """
+
+    deferred: bool = False
+
+    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)

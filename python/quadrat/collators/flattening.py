@@ -20,6 +20,7 @@ from quadrat.collators._flatten import (
 )
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.default import default_data_collator
+from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Fact, Remembering
 from quadrat.rows import SEQUENCES, rows_of
@@ -58,6 +59,7 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
             `{"token_type_ids": 0}`. They come last, `[1, total]`: integers int64, floats of the default dtype.
         scalar_labels: opt-in: `label` or `labels` holds one number per row, and comes out as `labels`, `[rows]`, int64
             or float32, in place of the labels of tokens; without either column there are no labels.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError: for an option that is none; when a row of `pad_values` is not as long as its input_ids; with
@@ -67,7 +69,7 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),
-        *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", *_KEYS),
+        *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", "deferred", *_KEYS),
     )
 
     def __init__(
@@ -81,6 +83,7 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
         pad_to_multiple_of: int | None = None,
         pad_values: Mapping[str, Any] | None = None,
         scalar_labels: bool = False,
+        deferred: bool = False,
         **kwargs: Any,
     ) -> None:
         """See the class."""
@@ -96,7 +99,9 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
         self.pad_to_multiple_of = pad_to_multiple_of
         self.pad_values = pad_values
         self.scalar_labels = scalar_labels
+        self.deferred = deferred
 
+    @deferring
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
         framework = self.return_tensors if return_tensors is None else return_tensors
@@ -133,7 +138,8 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
             except Exception as error:  # as the reference finds too, in its own words
                 raise HandOver("row 0 is not a mapping, or an option neither true nor false") from error
             as_it_is = not extended and return_tensors is None and separator_id is None
-            batch = flatten_features(features, plan, self if as_it_is else None)
+            defers = self.deferred and not self.scalar_labels
+            batch = flatten_features(features, plan, self if as_it_is else None, deferred=defers)
         except HandOver as reason:
             why = str(reason)
             reference = super().__call__

@@ -15,6 +15,7 @@ import transformers
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.collators.base import hand_over
+from quadrat.collators.deferring import deferring
 from quadrat.collators.recall import Remembering
 
 _REFERENCE_HAS_TF = int(transformers.__version__.split(".")[0]) < 5
@@ -95,6 +96,7 @@ def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Calla
 class AnyFramework(Remembering, DataCollatorMixin):
     """`DataCollatorMixin.__call__`, with "tf" and "jax" as well; for collators that have its `torch_call` and so on."""
 
+    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:

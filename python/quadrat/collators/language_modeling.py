@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import transformers
 
 from quadrat._memory import Framework
+from quadrat.batch import DeferredBatch
 from quadrat.collators import _masking as masking
 from quadrat.collators import _philox as philox
 from quadrat.collators._epoch import SharedEpoch
@@ -63,6 +64,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         row_key: with "philox": the column with an integer per row, such as its number in the data set, that tells it
             from others; it is not in the batch. By default 64 bits that come from the row's tokens, so that equal rows
             have equal masks within an epoch.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
@@ -77,11 +79,12 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
     position_ids_start: int = 0
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
+    deferred: bool = False
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
         *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
-        *("rng", "row_key"),
+        *("rng", "row_key", "deferred"),
     )
 
     def __post_init__(self) -> None:
@@ -208,8 +211,10 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
             *((self.row_key,) if self.mlm and self.row_key is not None else ()),
         )
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
-        batch = pad_features(self, examples, framework, options, labelling=labelling)
-        batch.pop("offset_mapping", None)
+        batch = pad_features(self, examples, framework, options, labelling=labelling, deferred=self.deferred)
+        if "offset_mapping" in batch:
+            batch = batch if isinstance(batch, dict) else batch.to("cpu")
+            del batch["offset_mapping"]
         return as_encoding(batch)
 
     def _decide_rows(self, rows: Any, framework: Framework) -> Any:
@@ -217,9 +222,9 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         self._require_own_masking(framework, ())
         if self._masks_apart(framework, ()):
             return self._mask_apart(stack_rows(self.tokenizer, rows, framework, multiple), framework)
-        return stack_rows(self.tokenizer, rows, framework, multiple, self._labels)
+        return stack_rows(self.tokenizer, rows, framework, multiple, self._labels, deferred=self.deferred)
 
-    def _flatten(self, examples: Any, framework: Framework) -> dict[str, Any]:
+    def _flatten(self, examples: Any, framework: Framework) -> Any:
         if isinstance(examples, SEQUENCES) and examples and not isinstance(examples[0], Mapping):
             examples = [{"input_ids": row} for row in examples]
         first = examples[0] if isinstance(examples, SEQUENCES) and examples else ()
@@ -234,12 +239,14 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         if not self.mlm:
             batch = flatten(self, examples, plan._replace(labelling=None))
             if self.mask_padding == "token" and self.tokenizer.pad_token_id is not None:
+                if isinstance(batch, DeferredBatch):
+                    return batch.ignoring(self.tokenizer.pad_token_id)
                 batch["labels"][batch["labels"] == self.tokenizer.pad_token_id] = -100
             return batch
         try:
             if self._masks_apart(framework, tuple(first)):
                 raise HandOver("masking is left to the collator's methods")
-            return flatten_features(examples, plan)
+            return flatten_features(examples, plan, deferred=self.deferred)
         except HandOver as reason:
             if self.whole_word_mask:
                 raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
@@ -248,6 +255,8 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
             batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
             return {"input_ids": None, "labels": None, **view._mask_apart(batch, framework)}
         batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
+        if isinstance(batch, DeferredBatch):
+            batch = batch.to("cpu")
         return {"input_ids": None, "labels": None, **self._mask_apart(batch, framework)}
 
     def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:

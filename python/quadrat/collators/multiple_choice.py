@@ -32,10 +32,15 @@ class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMu
     The result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`,
     int64. Features are left as they are; transformers 4.x takes the labels out of them.
 
+    Args:
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
     Raises:
         ValueError, TypeError, KeyError, IndexError, ...: what the reference raises, naming column, example, choice and
             lengths as well.
     """
+
+    deferred: bool = False
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""

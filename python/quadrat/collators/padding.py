@@ -10,6 +10,7 @@ import transformers
 
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
@@ -29,15 +30,18 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
         pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, for example
             `{"labels": -100}`. They are padded to the width of the batch where every row is as long as its tokens,
             else to their own longest row, rounded up to `pad_to_multiple_of`.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
     """
 
     pad_values: Mapping[str, Any] | None = None
+    deferred: bool = False
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
+    @deferring
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
         run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
@@ -66,7 +70,10 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")
             options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-            return as_encoding(pad_features(self, features, framework, options, renames=("label", "label_ids")))
+            renames = ("label", "label_ids")
+            return as_encoding(
+                pad_features(self, features, framework, options, renames=renames, deferred=self.deferred)
+            )
         except HandOver as reason:
             why = str(reason)
         if self.pad_values:

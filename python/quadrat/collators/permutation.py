@@ -37,14 +37,20 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.Data
     `input_ids` is read; rows may be given bare, too. The numbers come from the generators the reference draws from,
     torch's for "pt", Python's and NumPy's for "np", and leave them as it would.
 
+    Args:
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming row and lengths as well.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """The fields of the base class. Raises ValueError for `rng="philox"`."""
+    deferred: bool = False
+
+    def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
+        """The fields of the base class, and `deferred`. Raises ValueError for `rng="philox"`."""
         refuse_philox("DataCollatorForPermutationLanguageModeling", kwargs, "its spans are drawn one after the other")
         super().__init__(*args, **kwargs)
+        self.deferred = deferred
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""

@@ -16,6 +16,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
+from quadrat.batch import DeferredBatch, padded_batch
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
 PAD = PreTrainedTokenizerBase.pad
@@ -33,7 +34,15 @@ TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = range(8)
 Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
-PADDING_FIELDS = ("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors")
+PADDING_FIELDS = (
+    "padding",
+    "max_length",
+    "pad_to_multiple_of",
+    "pad_values",
+    "tokenizer",
+    "return_tensors",
+    "deferred",
+)
 
 Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
 
@@ -47,6 +56,7 @@ class Remembering:
 
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
+    deferred = False  # where it is no field
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
@@ -105,6 +115,7 @@ def remember(
             tokenizer.model_input_names[0],
             options.pad_to_multiple_of or 1,
             tokenizer.padding_side == "left",
+            padded_batch if collator.deferred else None,
         )
     recipes[framework] = recipe.extended(*decided)
     collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
@@ -161,8 +172,10 @@ def _has_plain_pad_token(tokenizer: Any) -> bool:
     )
 
 
-def as_encoding(data: dict[str, Any]) -> BatchEncoding:
+def as_encoding(data: Any) -> Any:
     """A `BatchEncoding` of these columns, as `BatchEncoding(data)` makes it, without its loops."""
+    if isinstance(data, DeferredBatch):
+        return data.as_encoding()
     batch = BatchEncoding.__new__(BatchEncoding)
     batch.__dict__.update(_EMPTY)
     batch.__dict__["data"] = data

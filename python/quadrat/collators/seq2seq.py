@@ -12,6 +12,7 @@ from quadrat._memory import Framework
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
@@ -34,15 +35,18 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
     Args:
         pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
             `DataCollatorWithPadding`.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
     """
 
     pad_values: Mapping[str, Any] | None = None
+    deferred: bool = False
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
+    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         framework = self.return_tensors if return_tensors is None else return_tensors
@@ -96,7 +100,8 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
         if name in features[0]:
             column = LabelColumn(name, "labels", self._label_action(), lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        return as_encoding(pad_features(self, features, framework, options, label=(column, self.label_pad_token_id)))
+        labels = column, self.label_pad_token_id
+        return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":
@@ -104,12 +109,12 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
         return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
 
     def _with_decoder_input_ids(self, batch: Any) -> Any:
+        if self.model is None or not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
+            return batch
+        if self.deferred:
+            batch = batch.to("cpu")  # the model makes its ids of labels that are there
         labels = batch.data["labels"]
-        if (
-            labels is not None
-            and self.model is not None
-            and hasattr(self.model, "prepare_decoder_input_ids_from_labels")
-        ):
+        if labels is not None:
             batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
         return batch
 

@@ -45,6 +45,7 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
             ints `max_length_q` and `max_length_k`.
         return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
         position_ids_start: with `padding_free`: the position of the first token of each row.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well. With
@@ -57,6 +58,7 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
     return_flash_attn_kwargs: bool = False
     return_seq_idx: bool = False
     position_ids_start: int = 0
+    deferred: bool = False
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
@@ -94,15 +96,16 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in features[0] else "labels"
         if label not in features[0]:
-            return as_encoding(pad_features(self, features, framework, options))
+            return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
         if framework == "np" and not _NUMPY_LIKE_TORCH:
             raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
         column = LabelColumn(label, label, PAD)
-        return as_encoding(pad_features(self, features, framework, options, label=(column, self.label_pad_token_id)))
+        labels = column, self.label_pad_token_id
+        return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))
 
-    def _flatten(self, features: Any, framework: Framework) -> dict[str, Any]:
+    def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
         first = features[0] if isinstance(features, SEQUENCES) and features else ()

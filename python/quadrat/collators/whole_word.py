@@ -49,15 +49,19 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
     columns are left out. The result is a dict of `input_ids` and `labels`, int64, `[rows, width]`; labels are -100
     where nothing is masked. Words are shuffled by Python's `random`, or with a `seed` by the collator's own generator.
 
+    Args:
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
     Raises:
         ValueError, TypeError, AttributeError, ...: what the reference raises, with what quadrat can add to it.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """The fields of the base class. Raises ValueError for `rng="philox"`."""
+    def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
+        """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
         why = "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
         refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
         super().__init__(*args, **kwargs)
+        self.deferred = deferred
 
     def torch_call(self, examples: Any) -> Any:
         """Collate and mask `examples` into torch tensors."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import INT64, address_of, cuda_kernels, device_and_stream, empty, is_tensor
+from quadrat._memory import INT64, address_of, cuda_kernels, empty, is_tensor, stream_of
 from quadrat.ingest import explain
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -142,7 +142,7 @@ def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: A
 
     odds, special_ids = draws.odds, draws.special_ids
     kernels = cuda_kernels()
-    where, device = device_and_stream(ids), ids.device
+    where, device = stream_of(ids.device), ids.device
     rows, width, flat, count = places.rows, places.width, places.flat, ids.numel()
     labels = torch.empty_like(ids)
     offsets = _offsets(places, device)

@@ -1,0 +1,40 @@
+// A deferred batch: what its outputs are made of, in one buffer, and where; they are made on the device it goes to.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <vector>
+
+#include "columns.hpp"
+#include "flatten.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// Makes the object: factory(buffer, steps, layout, rows, options, wrapped).
+//
+// buffer: a tensor of bytes. layout: for each step a tuple (offsets, values, total, fill, shape, start):
+//   offsets, values, start: where in the buffer the offsets of the rows lie, int64 [rows + 1], their values, and where
+//     the rows of `shift` start in the output, int64 [rows]; -1 where there is no such thing. Values without offsets
+//     are the output as it is.
+//   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
+//     is ignored.
+//   fill: what fills the gaps, or None where there are none.
+//   shape: of the output; none for what is no array.
+// options: (width, multiple_of, left) of a padded batch, (multiple_of, separator, start) of a flat one.
+struct DeferredFactory {
+    py::object make;
+    bool wrapped;  // whether the batch is a BatchEncoding
+};
+
+// As Columns::run. `parsed` are the steps of `steps`.
+Status defer(const Columns& columns, const py::tuple& steps, const std::vector<Step>& parsed, const py::dict& values,
+             const Interop& interop, const Shape& shape, const DeferredFactory& factory, py::object* batch,
+             std::size_t* failed);
+
+// As flatten_batch.
+py::object defer_flat(const Columns& columns, const FlatPlan& plan, const Interop& interop,
+                      const DeferredFactory& factory);
+
+}  // namespace quadrat

@@ -1,0 +1,421 @@
+"""The deferred batch: ragged columns in one buffer, which become the padded batch on the device they are sent to."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quadrat import _core
+from quadrat._memory import (
+    INT64,
+    KINDS,
+    address_of,
+    bits_of,
+    interop,
+    is_tensor,
+    item_size,
+    kind_of,
+    stream_of,
+    torch_dtype,
+)
+from quadrat.ingest import BOUNDS, HOLD, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger("quadrat")
+
+_ALIGNMENT = 64  # bytes, as in csrc/bindings/defer.cpp
+_NOWHERE = -1
+
+_Steps = tuple[tuple[str, int, int, int], ...]
+
+
+class Place(NamedTuple):
+    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/defer.hpp has it."""
+
+    offsets: int  # of the rows, int64 [rows + 1], or -1
+    values: int  # of the rows, or -1; without offsets they are the output
+    total: int  # values, in elements; or the length of the longest row; or the id that causal labels ignore
+    fill: Any  # of the gaps
+    shape: tuple[int, ...]  # of the output
+    start: int  # where the rows start in the output, int64 [rows], or -1
+
+
+_NO_PLACE = Place(_NOWHERE, _NOWHERE, 0, None, (), _NOWHERE)
+
+
+class Plan(NamedTuple):
+    """What the outputs are, and what they are made of."""
+
+    steps: _Steps  # as for `_core.Columns.run`, or for `_core.flatten_batch`
+    layout: tuple[Place, ...]  # a place for each step
+    rows: int
+    options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
+    flat: bool  # whether it is the latter
+    wrapped: bool  # whether the batch is a `BatchEncoding`
+    ignored: int | None = None  # an id that becomes -100 in `labels`
+
+
+class DeferredBatch(Mapping[str, Any]):
+    """A batch that is not padded yet: what the collators return with `deferred=True`.
+
+    The rows of all its columns lie in one buffer, which is pinned, sent between processes and copied to a device as a
+    whole. `to(device)` makes the batch there: the container, keys, dtypes and values that the collator gives without
+    `deferred`. Until then it is a mapping: `batch["labels"]` makes that one column on the CPU, and keeps it.
+
+    Args:
+        tensors: a batch that is made already, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
+    """
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        """Pack tensors that are there already."""
+        import torch
+        from transformers import BatchEncoding
+
+        steps, layout, parts = [], [], []
+        size = 0
+        self._held: dict[str, Any] = {}
+        for name, value in tensors.items():
+            kind = _packable(value)
+            if kind is None:
+                self._held[name] = value
+                steps.append((name, 0, HOLD, 0))
+                layout.append(_NO_PLACE)
+                continue
+            steps.append((name, 0, STACK, kind))
+            layout.append(_NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
+            parts.append((size, value))
+            size += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+        buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
+        for at, value in parts:
+            buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
+        rows = len(next(iter(tensors.values()), ())) if parts else 0
+        self._buffer = buffer
+        self._plan = Plan(tuple(steps), tuple(layout), rows, (), False, isinstance(tensors, BatchEncoding))
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    def _of(cls, buffer: torch.Tensor, plan: Plan, held: dict[str, Any]) -> DeferredBatch:
+        batch = object.__new__(cls)
+        batch._buffer = buffer
+        batch._plan = plan
+        batch._held = held
+        batch._made = {}
+        return batch
+
+    def as_encoding(self) -> DeferredBatch:
+        """The same batch, to become a `BatchEncoding`."""
+        return DeferredBatch._of(self._buffer, self._plan._replace(wrapped=True), self._held)
+
+    def ignoring(self, token_id: int) -> DeferredBatch:
+        """The same batch with -100 in place of an id in `labels`."""
+        return DeferredBatch._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
+
+    def to(self, device: Any, non_blocking: bool = False) -> Any:
+        """The batch on a device.
+
+        On the CPU these are the tensors that the collator gives without `deferred`, made anew at each call. On a CUDA
+        device the buffer is copied once, on the current stream, without waiting for it where it is pinned and
+        `non_blocking` is set, and the outputs are made there; on other devices, and where quadrat was built without
+        CUDA, they are made on the CPU and copied one by one.
+
+        Args:
+            device: a `torch.device`, or what makes one: a string, or the number of an accelerator.
+            non_blocking: as for `torch.Tensor.to`.
+
+        Returns:
+            A `BatchEncoding` or dict, as the collator without `deferred`.
+        """
+        import torch
+
+        device = torch.device(device)
+        if device.type == "cuda":
+            kernels = _cuda_kernels()
+            if kernels is not None:
+                buffer = self._buffer.to(device, non_blocking=non_blocking)
+                made = make(self._plan, buffer, kernels, stream_of(buffer.device))
+                return self._wrapped(made | _moved(self._held, device, non_blocking))
+        made = self._on_host() | self._held
+        return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))
+
+    def pin_memory(self, device: Any = None) -> DeferredBatch:
+        """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""
+        held = {name: value.pin_memory() if is_tensor(value) else value for name, value in self._held.items()}
+        return DeferredBatch._of(self._buffer.pin_memory(), self._plan, held)
+
+    def is_pinned(self) -> bool:
+        """Whether the buffer is in page-locked memory."""
+        return bool(self._buffer.is_pinned())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the buffer is: the CPU."""
+        return self._buffer.device
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are sent to a device."""
+        return sum(int(one.nbytes) for one in (self._buffer, *self._held.values()) if is_tensor(one))
+
+    def __getitem__(self, name: str) -> Any:
+        """One column on the CPU, made when first asked for."""
+        if name in self._held:
+            return self._held[name]
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made[name] = self._on_host(name)[name]
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the columns, in the order of the batch."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """The number of columns."""
+        return len(self._plan.steps)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name; none is made for it."""
+        return name in self._names
+
+    def __repr__(self) -> str:
+        """The columns with their shapes and dtypes, and what they take."""
+        columns = ", ".join(
+            f"{name} {list(place.shape)} {KINDS[kind]}" if place.shape else name
+            for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True)
+        )
+        return f"DeferredBatch({columns}; {self.nbytes} bytes{', pinned' if self.is_pinned() else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The buffer and the plan; columns that have been made stay behind."""
+        return _restored, (self._buffer, tuple(self._plan), self._held)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(step[0] for step in self._plan.steps)
+
+    def _wrapped(self, made: dict[str, Any]) -> Any:
+        data = {name: made[name] for name in self._names}
+        if not self._plan.wrapped:
+            return data
+        from transformers import BatchEncoding
+
+        return BatchEncoding(data)
+
+    def _on_host(self, name: str | None = None) -> dict[str, Any]:
+        """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
+        plan = self._plan
+        if name is not None:
+            plan = _part(plan, name)
+        made: dict[str, Any] = {}
+        steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
+        sources: dict[int, int] = {}  # column of the decision -> that of `columns`
+        for step, place in zip(plan.steps, plan.layout, strict=True):
+            output, source, action, kind = step
+            if place.offsets < 0 and place.values >= 0:
+                made[output] = _view(self._buffer, place, kind).clone()
+            elif plan.flat and action == LONGEST:
+                made[output] = place.total
+            elif not plan.flat and action == HOLD:
+                made[output] = None
+            elif not plan.flat and action == LABELS:
+                steps.append((output, sources[source], LABELS, kind))
+                fills[output] = _core.CausalLabels(place.total)
+            else:
+                index = columns.index(place, kind)
+                if not plan.flat and action in (PAD, STACK) and kind == INT64:
+                    sources[source] = index
+                steps.append((output, index, action, kind))
+                fills[output] = place.fill
+        if steps:
+            run: Any = _core.flatten_batch if plan.flat else _core.Columns.run
+            made |= run(columns.columns, tuple(steps), fills, interop(), True, *plan.options)
+        return _ignored(plan, made)
+
+
+class _Packed:
+    """Columns that lie in a buffer, each added when first needed."""
+
+    def __init__(self, address: int, rows: int) -> None:
+        self.columns = _core.Columns()
+        self._address, self._rows = address, rows
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def index(self, place: Place, kind: int) -> int:
+        where = place.offsets, place.values, kind
+        if where not in self._known:
+            self._known[where] = len(self._known)
+            # Rows without values are looked at for their lengths only.
+            values, size = (0, 1 << 60) if place.values < 0 else (self._address + place.values, place.total)
+            self.columns.add_ragged(values, kind, size, self._address + place.offsets, self._rows, 1)
+        return self._known[where]
+
+
+def make(plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> dict[str, Any]:
+    """The outputs of a plan, made where the buffer is.
+
+    Args:
+        plan: what to make.
+        buffer: a copy of the bytes, on the device, aligned to 64 bytes.
+        kernels: the functions of `quadrat._cuda`, or others that take the same addresses.
+        where: their last arguments: device and stream.
+    """
+    import torch
+
+    maker = _Maker(plan, buffer, kernels, where)
+    made: dict[str, Any] = {}
+    ids: dict[int, Any] = {}
+    for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
+        if place.offsets < 0 and place.values >= 0:
+            made[name] = _view(buffer, place, kind)
+        elif not place.shape:
+            made[name] = place.total if plan.flat and action == LONGEST else None
+        else:
+            out = made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
+            if plan.flat:
+                maker.flat(action, kind, place, out)
+            elif action == LABELS:
+                kernels.causal_labels(address_of(ids[source]), out.numel(), place.total, address_of(out), *where)
+            else:
+                maker.padded(action, kind, place, out)
+        if not plan.flat and action in (PAD, STACK) and kind == INT64:
+            ids[source] = made[name]
+    return _ignored(plan, made)
+
+
+class _Maker:
+    """Outputs by one kernel after the other."""
+
+    def __init__(self, plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> None:
+        self._plan, self._buffer, self._kernels, self._where = plan, buffer, kernels, where
+        self._base = address_of(buffer)
+
+    def padded(self, action: int, kind: int, place: Place, out: torch.Tensor) -> None:
+        rows, width = place.shape
+        left, item = self._plan.options[2], item_size(kind)
+        offsets, target = self._base + place.offsets, address_of(out)
+        if action == MASK:
+            one = bits_of(1, kind)
+            self._kernels.attention_mask(offsets, rows, width, left, item, one, target, *self._where)
+            return
+        values = self._base + place.values
+        self._kernels.copy_rows(
+            values, place.total, offsets, rows, 0, width, left, item, target, rows * width, *self._where
+        )
+        if place.total < rows * width:
+            fill = bits_of(place.fill, kind)
+            self._kernels.fill_gaps(offsets, rows, width, left, item, fill, target, *self._where)
+
+    def flat(self, action: int, kind: int, place: Place, out: torch.Tensor) -> None:
+        rows, size = self._plan.rows, out.numel()
+        _, separator, start = self._plan.options
+        offsets, target = self._base + place.offsets, address_of(out)
+        if action == POSITIONS:
+            self._kernels.position_ids(offsets, rows, start, target, size, *self._where)
+        elif action == SEQUENCES:
+            self._kernels.seq_idx(offsets, rows, target, size, *self._where)
+        elif action == BOUNDS:
+            self._kernels.cu_seqlens(offsets, rows, item_size(kind), target, *self._where)
+        elif action == SHIFT:
+            starts, item, values = self._base + place.start, item_size(kind), self._base + place.values
+            self._tail(place, out)
+            self._kernels.copy_rows(
+                values, place.total, offsets, rows, starts, 0, False, item, target, size, *self._where
+            )
+            self._kernels.separate_rows(starts, rows, item, bits_of(separator, kind), target, size, *self._where)
+        else:
+            self._tail(place, out)
+            out[0, : place.total] = _elements(self._buffer, place, kind)
+
+    def _tail(self, place: Place, out: torch.Tensor) -> None:
+        # What the rows cover is written after; with empty rows among them their end is not known here.
+        if place.fill is not None:
+            multiple = self._plan.options[0]
+            out[0, max(0, out.numel() - multiple) :] = place.fill
+
+
+def _elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    end = place.values + place.total * item_size(kind)
+    return buffer[place.values : end].view(torch_dtype(kind))
+
+
+def _view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    return _elements(buffer, place, kind).view(place.shape)
+
+
+def _ignored(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
+    if plan.ignored is not None and "labels" in made:
+        made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)
+    return made
+
+
+def _part(plan: Plan, name: str) -> Plan:
+    """The plan of one output, and of the ids that it comes from."""
+    wanted = next(step for step in plan.steps if step[0] == name)
+    comes_from_ids = not plan.flat and wanted[2] == LABELS
+    kept = [
+        i
+        for i, step in enumerate(plan.steps)
+        if step is wanted or (comes_from_ids and step[1] == wanted[1] and step[2] in (PAD, STACK))
+    ]
+    return plan._replace(steps=tuple(plan.steps[i] for i in kept), layout=tuple(plan.layout[i] for i in kept))
+
+
+def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, Any]:
+    return {
+        name: value.to(device, non_blocking=non_blocking) if is_tensor(value) else value for name, value in made.items()
+    }
+
+
+def _packable(value: Any) -> int | None:
+    """The kind of a tensor that goes into the buffer; None for all else."""
+    import torch
+
+    if (
+        type(value) is not torch.Tensor
+        or value.layout != torch.strided
+        or value.device.type != "cpu"
+        or not value.is_contiguous()
+        or value.requires_grad
+        or value.is_neg()
+    ):
+        return None
+    try:
+        return kind_of(value.dtype)
+    except TypeError:
+        return None
+
+
+def _restored(buffer: torch.Tensor, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
+    steps, layout, *rest = plan
+    return DeferredBatch._of(buffer, Plan(steps, tuple(Place(*place) for place in layout), *rest), held)
+
+
+def padded_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
+    """The factory for `_core.defer`."""
+    *parts, wrapped = plan
+    return _restored(buffer, (*parts, False, wrapped), {})
+
+
+def flat_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
+    """The factory for `_core.defer_flat`."""
+    *parts, wrapped = plan
+    return _restored(buffer, (*parts, True, wrapped), {})
+
+
+@functools.cache
+def _cuda_kernels() -> Any:
+    """`quadrat._cuda`, where it was built and there is a device for it; else None, which is said once."""
+    try:
+        kernels = importlib.import_module("quadrat._cuda")
+    except ImportError:
+        kernels = None
+    if kernels is not None and kernels.device_count() > 0:
+        return kernels
+    logger.warning("quadrat was built without CUDA: deferred batches are padded on the CPU and then copied")
+    return None
