@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(*arguments: object) -> str:
-    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     result = subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
@@ -39,3 +42,32 @@ def test_classify_a_file_of_ones_own(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     assert "Identical losses at all 3 steps" in run(EXAMPLES / "classify_packages.py", "--text", path, "--steps", 3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_arrow_dataset(workers):
+    said = run(EXAMPLES / "arrow_dataset.py", "--per-package", 20, "--workers", workers)
+    assert "batches are identical" in said
+
+
+def test_map_with_collator():
+    said = run(EXAMPLES / "map_with_collator.py", "--per-package", 20, "--length", 64)
+    assert "The columns are identical, and the second time nothing was computed." in said
+
+
+def test_torchrun_mlm():
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
+    assert "2 processes" in said
+    assert "Identical losses at all 4 steps of each process." in said
+
+
+def test_ray_data():
+    pytest.importorskip("ray", reason="Ray Data, which the example is about, is not installed")
+    said = run(EXAMPLES / "ray_data.py", "--per-package", 20)
+    assert "batches are identical" in said
+
+
+def test_no_example_is_left_out():
+    tests = Path(__file__).read_text()
+    assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in tests] == []
