@@ -176,6 +176,21 @@ def test_batches_of_ray(cluster, name, kind):
         assert_same(expected, batch)
 
 
+def test_several_threads_of_ray(cluster):
+    rows = rows_of([3 + n * 7 % 11 for n in range(60)])
+    reference, collator = collators("padding")
+    names = columns_for("padding")
+    batches = cluster.from_items(rows, override_num_blocks=2).iter_torch_batches(
+        batch_size=4, collate_fn=CollateFn(collator, names), prefetch_batches=3
+    )
+    expected = {reference([{k: row[k] for k in names} for row in rows[at : at + 4]])["input_ids"] for at in range(0, 60, 4)}
+    got = list(batches)
+    assert len(got) == len(expected)
+    unmatched = [batch["input_ids"].tolist() for batch in got]
+    for tokens in expected:  # in any order
+        unmatched.remove(tokens.tolist())
+
+
 def test_numpy_batches_of_ray(cluster):
     class Collate(NumpyBatchCollateFn):
         def __init__(self, collate):
