@@ -40,17 +40,25 @@ def chi_square(observed: Any, probabilities: Any) -> float:
 
 
 def masked_batches(framework: str, options: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and labels of many batches, `[CALLS, POSITIONS]`; all ids are the same before."""
+    """Ids and labels of many batches, `[CALLS, POSITIONS]`; all ids are the same before.
+
+    framework: "philox" for counter-based draws, by row number and epoch; their first epochs.
+    """
+    if framework == "philox":
+        options = {**options, "rng": "philox", "row_key": "row"}
     collator = quadrat.DataCollatorForLanguageModeling(
-        make_masking_tokenizer(), return_tensors=framework, seed=7, **options
+        make_masking_tokenizer(), return_tensors="np" if framework == "philox" else framework, seed=7, **options
     )
-    features = [{"input_ids": [ID] * WIDTH} for _ in range(ROWS)]
-    batches = [collator(features) for _ in range(CALLS)]
+    features = [{"input_ids": [ID] * WIDTH, "row": row} for row in range(ROWS)]
+    batches = []
+    for epoch in range(CALLS):
+        collator.set_epoch(epoch)
+        batches.append(collator(features))
     ids, labels = (np.stack([np.asarray(batch[name]) for batch in batches]) for name in ("input_ids", "labels"))
     return ids.reshape(CALLS, POSITIONS), labels.reshape(CALLS, POSITIONS)
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("framework", ["pt", "np", "philox"])
 @pytest.mark.parametrize(
     ("p", "mask", "random"), [(0.15, 0.8, 0.1), (0.3, 0.5, 0.3)], ids=["the usual probabilities", "others"]
 )
@@ -74,7 +82,7 @@ def test_frequencies(framework: str, p: float, mask: float, random: float) -> No
     assert chi_square(others, np.full(len(others), 1 / len(others))) < critical(len(others) - 1)
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("framework", ["pt", "np", "philox"])
 def test_positions(framework: str) -> None:
     """Each position of a batch is masked, and replaced, as often as any other."""
     ids, labels = masked_batches(framework, {"mlm_probability": 0.3})
@@ -86,7 +94,7 @@ def test_positions(framework: str) -> None:
         assert chi_square(chosen.sum(axis=0), even) / (1 - p) < critical(POSITIONS - 1)
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("framework", ["pt", "np", "philox"])
 def test_neighbours_and_batches_do_not_depend_on_each_other(framework: str) -> None:
     """Pairs of tokens, in a batch and from one batch to the next, are masked as independent ones are."""
     p = 0.3
@@ -98,7 +106,7 @@ def test_neighbours_and_batches_do_not_depend_on_each_other(framework: str) -> N
         assert chi_square(pairs, both) < critical(3)
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("framework", ["pt", "np", "philox"])
 def test_it_would_show(framework: str) -> None:
     """The tests above can fail: masking at 0.155 is not masking at 0.15, and a token that is never drawn is missed."""
     _, labels = masked_batches(framework, {"mlm_probability": 0.155})

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat.ops import mask_tokens as mask_tokens_module
 from support.compare import assert_same_value, generator_states
 from support.masking import make_masking_tokenizer, seed_everything
 
@@ -129,3 +130,144 @@ def test_a_generator_that_is_not_known_is_refused():
             quadrat.mask_tokens(torch.zeros((2, 3), dtype=torch.int64), **COMMON)
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+ROWS = [np.random.default_rng(n).integers(5, 400, size=n) for n in (5, 0, 40, 130, 33)]
+BY_COUNTER = {**COMMON, "rng": "philox", "seed": 3, "epoch": 2, "mlm_probability": 0.4}
+
+
+def padded(side, width, framework="np"):
+    """The rows in `[rows, width]`, padding with ids that masking must not see."""
+    made = np.full((len(ROWS), width), 77)
+    for row, ids in zip(made, ROWS, strict=True):
+        row[width - len(ids) if side == "left" else 0 :][: len(ids)] = ids
+    return made if framework == "np" else torch.from_numpy(made)
+
+
+def each_alone(**options):
+    """(ids, labels) of each row masked by itself."""
+    keys = options.pop("row_keys", None) or [None] * len(ROWS)
+    masked = [
+        quadrat.mask_tokens(ids, row_keys=key if key is None else [key], **BY_COUNTER, **options)
+        for ids, key in zip(ROWS, keys, strict=True)
+    ]
+    return [(one.input_ids.tolist(), one.labels.tolist()) for one in masked]
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """The way of CUDA tensors, on tensors of the CPU: their kernels compiled as C++."""
+    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+
+    class Kernels:
+        row_keys = staticmethod(lambda *arguments: emulated.row_keys(*arguments[:-2], 65535))
+        philox_mask = staticmethod(lambda *arguments: emulated.philox_mask(*arguments[:-2], 65535))
+
+    monkeypatch.setattr("quadrat.ops._philox.cuda_kernels", lambda: Kernels)
+    monkeypatch.setattr("quadrat.ops._philox.device_and_stream", lambda tensor: (0, 0))
+
+    def use(on_device):
+        places = mask_tokens_module._mask_on_gpu if on_device else mask_tokens_module.mask_places
+        monkeypatch.setattr(mask_tokens_module, "mask_places", places)
+
+    return use
+
+
+@pytest.mark.parametrize("where", ["np", "pt", "device"])
+@pytest.mark.parametrize("keys", [None, [4, -1, 2**62, 0, 9]])
+def test_by_counter_a_row_is_masked_as_if_alone(where, keys, device):
+    special = [0, 8, 77]
+    expected = each_alone(row_keys=keys, special_ids=special)
+    assert any(label != -100 for _, labels in expected for label in labels)
+    device(where == "device")
+    framework = "np" if where == "np" else "pt"
+    lengths = [len(ids) for ids in ROWS]
+    for side in ("right", "left"):
+        for width in (130, 135):
+            batch = padded(side, width, framework)
+            sizes = torch.tensor(lengths) if framework == "pt" else lengths
+            got = quadrat.mask_tokens(batch, lengths=sizes, side=side, row_keys=keys, special_ids=special, **BY_COUNTER)
+            ids, labels = got.input_ids.tolist(), got.labels.tolist()
+            for row, length in enumerate(lengths):
+                inside = slice(width - length, None) if side == "left" else slice(0, length)
+                assert (ids[row][inside], labels[row][inside]) == expected[row]
+                assert labels[row].count(-100) == expected[row][1].count(-100) + width - length
+            assert batch.tolist() == padded(side, width).tolist()
+            assert type(got.labels) is type(batch)
+    rows = quadrat.Ragged.from_rows([[7, 7, 7], *ROWS], return_tensors=framework)[1:]
+    got = quadrat.mask_tokens(rows, row_keys=keys, special_ids=special, **BY_COUNTER)
+    assert list(zip(got.input_ids.to_lists(), got.labels.to_lists(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("where", ["np", "pt", "device"])
+def test_by_counter_special_tokens_are_not_masked(where, device):
+    device(where == "device")
+    ids = np.arange(10, 130).reshape(2, 60)
+    flags = ids % 3 == 0
+    given = (ids, flags) if where == "np" else (torch.from_numpy(ids), torch.from_numpy(flags))
+    got = quadrat.mask_tokens(given[0], special_tokens_mask=given[1], **BY_COUNTER | {"mlm_probability": 1})
+    assert ((np.asarray(got.labels) == -100) == flags).all()
+
+
+def test_by_counter_whole_words_are_masked_or_not():
+    ids = np.arange(10, 22).reshape(2, 6)
+    offsets = np.array([[(0, 2), (2, 4), (5, 6), (6, 7), (7, 9), (10, 12)]] * 2)
+    seen = set()
+    for epoch in range(20):
+        labels = quadrat.mask_tokens(ids, offset_mapping=offsets, **BY_COUNTER | {"epoch": epoch}).labels
+        masked = labels != -100
+        seen |= {tuple(row) for row in masked.tolist()}
+        for word in ([0, 1], [2, 3, 4], [5]):
+            assert (masked[:, word].all(1) == masked[:, word].any(1)).all()
+    assert len(seen) > 4
+
+
+def test_by_counter_any_shape():
+    for shape in [(), (0,), (7,), (2, 3, 4), (0, 3), (3, 0)]:
+        got = quadrat.mask_tokens(np.zeros(shape, np.int64), **BY_COUNTER | {"mlm_probability": 1})
+        assert got.labels.shape == shape
+        assert (got.labels == 0).all()
+
+
+def test_the_collator_and_the_function_mask_alike():
+    rows = [ids.tolist() for ids in ROWS if len(ids)]
+    collator = quadrat.DataCollatorForLanguageModeling(TOKENIZER, rng="philox", seed=3, mlm_probability=0.4)
+    collator.set_epoch(2)
+    batch = collator([{"input_ids": row} for row in rows])
+    plain = quadrat.DataCollatorForLanguageModeling(TOKENIZER, mlm=False)([{"input_ids": row} for row in rows])
+    got = quadrat.mask_tokens(
+        plain["input_ids"],
+        lengths=[len(row) for row in rows],
+        special_ids=TOKENIZER.all_special_ids,
+        **BY_COUNTER,
+    )
+    assert torch.equal(got.input_ids, batch["input_ids"])
+    assert torch.equal(got.labels, batch["labels"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"rng": "numpy"}, ValueError, "rng must be 'torch' or 'philox'"),
+        ({"rng": "torch"}, ValueError, 'go with rng="philox"'),
+        ({"generator": np.random.default_rng(0)}, ValueError, "draws from no generator"),
+        ({"seed": -1}, ValueError, "seed must be from 0"),
+        ({"epoch": 2**32}, ValueError, "epoch must be from 0"),
+        ({"epoch": 0.5}, TypeError, "epoch must be an int"),
+        ({"row_keys": [1]}, ValueError, "one row key for each of 2 rows"),
+        ({"row_keys": [1, 0.5]}, TypeError, "row 1 has the key 0.5"),
+        ({"row_keys": np.zeros(2)}, TypeError, "row keys are integers, not float64"),
+        ({"lengths": [1]}, ValueError, "lengths must be 2 numbers"),
+        ({"lengths": [1, 4]}, ValueError, "row 1"),
+        ({"lengths": [-1, 3]}, ValueError, "row 0"),
+        ({"side": "top"}, ValueError, "side"),
+        ({"mlm_probability": 1.5}, ValueError, "mlm_probability must be between 0 and 1"),
+        ({"special_tokens_mask": np.zeros((2, 2), np.int64)}, ValueError, "special_tokens_mask"),
+        ({"offset_mapping": np.zeros((2, 3), np.int64)}, ValueError, "offset_mapping"),
+        ({"input_ids": np.zeros((2, 3))}, TypeError, "input_ids must be integers, not float64"),
+        ({"input_ids": quadrat.Ragged.from_rows([[1]]), "lengths": [1]}, ValueError, "not with a Ragged"),
+    ],
+)
+def test_by_counter_bad_input(change, error, message):
+    with pytest.raises(error, match=message):
+        quadrat.mask_tokens(**({"input_ids": np.zeros((2, 3), np.int64)} | BY_COUNTER | change))

@@ -85,18 +85,19 @@ rows_of_ids = st.lists(st.lists(ids, min_size=1, max_size=40), min_size=1, max_s
 
 
 @given(
-    rows_of_ids,
-    st.sampled_from(["right", "left", "flat"]),
-    st.sampled_from(sorted(FORMS)),
-    st.sampled_from(["pt", "np"]),
-    st.sampled_from([None, 8]),
-    st.sampled_from(["ids", "column"]),
-    st.sampled_from([None, "idx"]),
-    st.integers(0, 2**64 - 1) | st.none(),
-    st.integers(0, 2**32 - 1),
-    st.data(),
+    rows=rows_of_ids,
+    layout=st.sampled_from(["right", "left", "flat"]),
+    form=st.sampled_from(sorted(FORMS)),
+    framework=st.sampled_from(["pt", "np"]),
+    multiple=st.sampled_from([None, 8]),
+    special=st.sampled_from(["ids", "column"]),
+    row_key=st.sampled_from([None, "idx"]),
+    seed=st.integers(0, 2**64 - 1) | st.none(),
+    epoch=st.integers(0, 2**32 - 1),
+    data=st.data(),
 )
 def test_each_row_is_masked_as_if_alone(
+    *,
     rows: list[list[int]],
     layout: str,
     form: str,
