@@ -95,6 +95,21 @@ def test_the_numpy_batch_converted(name, framework):
 
 
 @pytest.mark.usefixtures("_stand_ins")
+@pytest.mark.parametrize("framework", sorted(PACKAGES))
+def test_counter_based_masks_are_the_same_everywhere(framework):
+    """Also where the reference has a way of its own, which draws from TensorFlow's generator."""
+    name = "DataCollatorForLanguageModeling"
+    expected = make(quadrat, name, rng="philox")(batch(name), "np")
+    for collator, arguments in (
+        (make(quadrat, name, rng="philox", return_tensors=framework), ()),
+        (make(quadrat, name, rng="philox"), (framework,)),
+    ):
+        got = collator(batch(name), *arguments)
+        assert all(isinstance(value, Tensor) for value in got.values())
+        assert_same_batch(expected, type(expected)({key: np.asarray(value) for key, value in got.items()}))
+
+
+@pytest.mark.usefixtures("_stand_ins")
 @pytest.mark.skipif(not FOUR, reason="transformers 5.x knows nothing of TensorFlow")
 @pytest.mark.parametrize("name", [name for name in CLASSES if reference_has_tf(name)] or CLASSES[:1])
 def test_the_reference_where_it_has_tensorflow(name):
