@@ -34,7 +34,7 @@ LAYERS = [
     ("ingest",),
     ("ragged",),
     ("rows",),
-    ("ops",),
+    ("batch", "ops"),
     ("collators",),
     ("data",),
 ]
