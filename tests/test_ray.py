@@ -183,7 +183,9 @@ def test_several_threads_of_ray(cluster):
     batches = cluster.from_items(rows, override_num_blocks=2).iter_torch_batches(
         batch_size=4, collate_fn=CollateFn(collator, names), prefetch_batches=3
     )
-    expected = {reference([{k: row[k] for k in names} for row in rows[at : at + 4]])["input_ids"] for at in range(0, 60, 4)}
+    expected = {
+        reference([{k: row[k] for k in names} for row in rows[at : at + 4]])["input_ids"] for at in range(0, 60, 4)
+    }
     got = list(batches)
     assert len(got) == len(expected)
     unmatched = [batch["input_ids"].tolist() for batch in got]

@@ -84,9 +84,12 @@ def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tupl
     The column `plain` has one value per feature. None when the features are no list or tuple of dicts or
     `BatchEncoding`s with the same keys, or a value is no list or tuple of that many rows.
     """
-    if not features or not isinstance(features[0], Mapping):
+    if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
         return None
-    names = tuple(features[0].keys())
+    first = features.row(0) if isinstance(features, _core.TableRows) else features[0]
+    if not isinstance(first, Mapping):
+        return None
+    names = tuple(first.keys())
     columns = _core.collect_nested(features, names, plain, choices, interop())
     return None if columns is None else (names, columns)
 

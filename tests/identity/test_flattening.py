@@ -176,7 +176,7 @@ def test_plain_flattening_is_the_references(batch, options):
 
 
 @pytest.mark.parametrize(
-    "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {"input_ids": [[1]]}, iter([])]
+    "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {}, {"input_ids": [1]}, iter([])]
 )
 def test_no_features(features):
     reference, collator = both({})
