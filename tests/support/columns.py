@@ -66,7 +66,7 @@ def _spoil(draw: Any, made: dict[str, list[Any]]) -> None:
         values = list(made[name][row])
         if kind == "uneven":
             values.pop()
-        elif kind == "null number" or not isinstance(values[0], int):
+        elif kind == "null number" or type(values[0]) is not int:
             values[0] = None
         else:
             values[0] = 2**63 - 1
