@@ -42,8 +42,8 @@ def rows(token_labels: bool) -> list[dict[str, object]]:
     return made
 
 
-def trained(model_class, dataset, workers, folder, **options):
-    """A Trainer after eight steps from the same start."""
+def trained(model_class, dataset, workers, folder, *, steps=8, persistent=False, **options):
+    """A Trainer after so many steps from the same start."""
     transformers.set_seed(0)
     config = BertConfig(
         vocab_size=400,
@@ -57,14 +57,15 @@ def trained(model_class, dataset, workers, folder, **options):
     trainer = Losses(
         model=model_class(config),
         args=TrainingArguments(
-            str(folder), max_steps=8, per_device_train_batch_size=4, dataloader_num_workers=workers,
+            str(folder), max_steps=steps, per_device_train_batch_size=4, dataloader_num_workers=workers,
+            dataloader_persistent_workers=persistent,
             dataloader_pin_memory=False, report_to="none", save_strategy="no", disable_tqdm=True, use_cpu=True,
         ),
         train_dataset=dataset,
         **options,
     )  # fmt: skip
     trainer.train()
-    assert len(trainer.losses) == 8
+    assert len(trainer.losses) == steps
     return trainer
 
 
@@ -84,6 +85,23 @@ def test_same_losses(name, model_class, workers, tmp_path):
     dataset = rows(model_class is BertForTokenClassification)
     expected, got = (
         losses_of(getattr(module, name)(make_tokenizer()), model_class, dataset, workers, tmp_path)
+        for module in (transformers, quadrat)
+    )
+    assert got == expected
+
+
+def test_workers_that_stay_for_the_next_epoch(tmp_path):
+    dataset = rows(False)[:16]
+    expected, got = (
+        trained(
+            BertForSequenceClassification,
+            dataset,
+            2,
+            tmp_path,
+            data_collator=module.DataCollatorWithPadding(make_tokenizer()),
+            steps=6,
+            persistent=True,
+        ).losses
         for module in (transformers, quadrat)
     )
     assert got == expected

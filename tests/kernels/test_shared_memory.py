@@ -1,0 +1,124 @@
+"""The outputs of a worker's batch on one block of shared memory, and its pages."""
+
+import mmap
+import os
+import platform
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quadrat import _core, _memory
+
+KINDS = _core.kinds
+OUTPUTS = st.lists(
+    st.tuples(st.lists(st.integers(0, 5), min_size=1, max_size=3), st.integers(0, len(KINDS) - 1)), max_size=6
+)
+
+
+def sharing(way=None, *, worker=True, may_be_worker=True):
+    """An interop as in a process that is a worker; `way`: its exchange API."""
+    callbacks = (_memory.describe_tensor, _memory._make_tensor, lambda: worker, _memory._make_shared)
+    made = _core.Interop(np.ndarray, None, torch.Tensor, way, *callbacks)
+    made.may_be_worker = may_be_worker
+    return made
+
+
+EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+
+
+@pytest.mark.parametrize("way", [EXCHANGE, None], ids=["exchange", "fallback"])
+@given(outputs=OUTPUTS)
+def test_outputs_stand_side_by_side(way, outputs):
+    made = _core.allocate_batch(sharing(way), True, outputs)
+    assert len(made) == len(outputs)
+    filled = [(tensor, address) for tensor, address in made if tensor.numel()]
+    assert len({tensor.untyped_storage()._cdata for tensor, _ in made}) == (1 if filled else len(made))
+    for (shape, kind), (tensor, address) in zip(outputs, made, strict=True):
+        assert type(tensor) is torch.Tensor
+        assert tuple(tensor.shape) == tuple(shape)
+        assert tensor.dtype == getattr(torch, KINDS[kind])
+        assert tensor.is_contiguous()
+        assert tensor.is_shared() == bool(filled)
+        assert not tensor.numel() or tensor.data_ptr() == address
+    ends = 0
+    for tensor, address in filled:
+        assert address % 64 == 0
+        assert address >= ends
+        ends = address + tensor.nbytes
+    if filled:
+        storage = filled[0][0].untyped_storage()
+        assert ends <= storage.data_ptr() + storage.nbytes()
+
+
+@given(outputs=OUTPUTS)
+def test_others_get_memory_of_their_own(outputs):
+    for interop in (sharing(EXCHANGE, worker=False), sharing(EXCHANGE, may_be_worker=False)):
+        made = _core.allocate_batch(interop, True, outputs)
+        assert not any(tensor.is_shared() for tensor, _ in made)
+        assert len({address for tensor, address in made if tensor.numel()}) == sum(bool(t.numel()) for t, _ in made)
+    arrays = _core.allocate_batch(sharing(EXCHANGE), False, outputs)
+    assert all(type(array) is np.ndarray for array, _ in arrays)
+
+
+def test_nobody_is_asked_who_cannot_be_a_worker():
+    def asked():
+        raise AssertionError
+
+    interop = _core.Interop(np.ndarray, None, torch.Tensor, EXCHANGE, None, _memory._make_tensor, asked, asked)
+    assert len(_core.allocate_batch(interop, True, [((2,), 0)])) == 1
+    interop.may_be_worker = True
+    with pytest.raises(AssertionError):
+        _core.allocate_batch(interop, True, [((2,), 0)])
+
+
+@pytest.mark.parametrize("outputs", [
+    [((1 << 62,), KINDS.index("int64"))],
+    [((1 << 62,), KINDS.index("int8"))] * 2,
+    [((-1,), KINDS.index("int8"))],
+    [((1 << 40, 0, 1 << 40), KINDS.index("int8"))],
+])  # fmt: skip
+def test_shapes_that_no_memory_holds(outputs):
+    with pytest.raises(ValueError, match="no memory holds"):
+        _core.allocate_batch(sharing(EXCHANGE), True, outputs)
+
+
+def test_no_room_is_said():
+    state = os.statvfs("/dev/shm")
+    size = state.f_blocks * state.f_frsize + (1 << 30)  # refused at once: more than the file system has in all
+    with pytest.raises(RuntimeError, match=r"^(?s:.+)\nquadrat: a batch of [\d,]+ bytes does not fit"):
+        _core.allocate_batch(sharing(EXCHANGE), True, [((size,), KINDS.index("int8"))])
+
+
+def test_other_refusals_pass_as_they_are(monkeypatch):
+    def refuse(size):
+        raise RuntimeError("too many open files")
+
+    monkeypatch.setattr(torch.UntypedStorage, "_new_shared", refuse)
+    with pytest.raises(RuntimeError, match=r"^too many open files$"):
+        _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
+    monkeypatch.setattr(os, "statvfs", lambda path: (_ for _ in ()).throw(OSError))
+    with pytest.raises(RuntimeError, match=r"^too many open files$"):
+        _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
+
+
+def test_a_block_without_memory_behind_it_is_an_error_and_no_signal(monkeypatch):
+    monkeypatch.setattr(_core, "populate", lambda address, size: False)
+    with pytest.raises(RuntimeError, match=r"^quadrat: a batch of 64 bytes does not fit into shared memory"):
+        _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
+
+
+def test_populate_maps_pages(tmp_path):
+    size = 4 * mmap.PAGESIZE
+    with open(tmp_path / "pages", "w+b") as file:
+        file.truncate(size)
+        with mmap.mmap(file.fileno(), size) as pages:
+            address = np.frombuffer(pages, np.uint8).ctypes.data
+            assert _core.populate(address, size)
+            file.truncate(0)
+            # Linux says so since 5.14; before, nothing can be known without the signal.
+            known = tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) >= (5, 14)
+            assert _core.populate(address, size) is not known
