@@ -185,39 +185,35 @@ def _make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -
     A tensor that is there already is sent to another process as it is, and the block just once for all of them.
 
     Raises:
-        RuntimeError: what torch raises where there is no room.
+        RuntimeError: where there is no room, or what else torch raises.
     """
     import torch
 
     new_shared: Any = torch.UntypedStorage._new_shared  # by the sharing strategy; torch's own collation calls it, too
     empty: Any = _torch.empty
-    try:
-        storage = new_shared(size)
-    except RuntimeError as error:
-        room = _shared_room()
-        if room is None or room >= size:
-            raise
-        raise RuntimeError(f"{error}\n{_no_room(size, room)}") from error
+    _require_room(size)  # asked first, because a torch that fails leaves the name of the block behind
+    storage = new_shared(size)
     address = storage.data_ptr()
-    if not _core.populate(address, size):  # a torch that does not ask the system to set the memory aside
-        raise RuntimeError(_no_room(size, _shared_room()))
+    if not _core.populate(address, size):  # a torch that does not have the system set the memory aside
+        raise RuntimeError(_no_room(size, ""))
     return tuple(empty(0, dtype=_torch[kind], device="cpu").set_(storage, *view) for kind, *view in views), address
 
 
-def _shared_room() -> int | None:
-    """The bytes left for shared memory, where the system tells."""
+def _require_room(size: int) -> None:
+    """Raises RuntimeError where the system says that shared memory has less left."""
     try:
         state = os.statvfs("/dev/shm")
-    except OSError:
-        return None
-    return state.f_bavail * state.f_frsize
+    except OSError:  # it is elsewhere
+        return
+    room = state.f_bavail * state.f_frsize
+    if room < size and state.f_blocks:  # no blocks at all: no limit
+        raise RuntimeError(_no_room(size, f": {room:,} are left in /dev/shm"))
 
 
-def _no_room(size: int, room: int | None) -> str:
-    left = "" if room is None else f": {room:,} are left in /dev/shm"
+def _no_room(size: int, left: str) -> str:
     return (
-        f"quadrat: a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more "
-        "(docker run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
+        f"a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more (docker "
+        "run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
     )
 
 

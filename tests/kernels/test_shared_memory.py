@@ -86,28 +86,34 @@ def test_shapes_that_no_memory_holds(outputs):
         _core.allocate_batch(sharing(EXCHANGE), True, outputs)
 
 
-def test_no_room_is_said():
+def test_no_room_is_said_and_nothing_left():
     state = os.statvfs("/dev/shm")
-    size = state.f_blocks * state.f_frsize + (1 << 30)  # refused at once: more than the file system has in all
-    with pytest.raises(RuntimeError, match=r"^(?s:.+)\nquadrat: a batch of [\d,]+ bytes does not fit"):
+    size = state.f_blocks * state.f_frsize + (1 << 30)  # more than the file system has in all
+    with pytest.raises(
+        RuntimeError, match=r"^a batch of [\d,]+ bytes does not fit into shared memory: [\d,]+ are left"
+    ):
         _core.allocate_batch(sharing(EXCHANGE), True, [((size,), KINDS.index("int8"))])
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
 
 
-def test_other_refusals_pass_as_they_are(monkeypatch):
+@pytest.mark.parametrize("system", [
+    lambda path: (_ for _ in ()).throw(FileNotFoundError),
+    lambda path: os.statvfs_result((4096, 4096, *[0] * 8)),  # without a limit
+])  # fmt: skip
+def test_where_the_system_does_not_say_torch_decides(system, monkeypatch):
     def refuse(size):
         raise RuntimeError("too many open files")
 
+    monkeypatch.setattr(os, "statvfs", system)
+    assert _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])[0][0].is_shared()
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared", refuse)
-    with pytest.raises(RuntimeError, match=r"^too many open files$"):
-        _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
-    monkeypatch.setattr(os, "statvfs", lambda path: (_ for _ in ()).throw(OSError))
     with pytest.raises(RuntimeError, match=r"^too many open files$"):
         _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
 
 
 def test_a_block_without_memory_behind_it_is_an_error_and_no_signal(monkeypatch):
     monkeypatch.setattr(_core, "populate", lambda address, size: False)
-    with pytest.raises(RuntimeError, match=r"^quadrat: a batch of 64 bytes does not fit into shared memory"):
+    with pytest.raises(RuntimeError, match=r"^a batch of 64 bytes does not fit into shared memory"):
         _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
 
 
