@@ -364,6 +364,20 @@ def test_keys_that_cannot_be(flat: bool) -> None:
             collator([{"input_ids": [7, 8], "idx": 3}, {"input_ids": [7, 8], "idx": key}])
 
 
+@pytest.mark.parametrize(
+    "features",
+    [[], [{}], [{"input_ids": ["a"]}], [{"input_ids": [7]}, {"input_ids": [8, 2**70]}], [{"input_ids": [1.5]}]],
+)
+def test_features_that_cannot_be(features: list[Any]) -> None:
+    """The errors are those without it."""
+    errors = []
+    for rng in ("torch", "philox"):
+        with pytest.raises((ValueError, IndexError)) as caught:
+            make(rng=rng)(features)
+        errors.append((caught.type, str(caught.value)))
+    assert errors[0] == errors[1]
+
+
 def test_a_matrix_alone_does_not_say_where_rows_are() -> None:
     for method, matrix in (("torch_mask_tokens", torch.ones(2, 3).long()), ("numpy_mask_tokens", np.ones((2, 3), int))):
         with pytest.raises(ValueError, match="where each row begins and ends"):

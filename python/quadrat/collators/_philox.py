@@ -73,7 +73,7 @@ def view_of(collator: Any, features: Any, *, flat: bool) -> tuple[Any, list[Any]
         rows = [{name: value for name, value in row.items() if name != collator.row_key} for row in rows]
         keys = [key.item() if hasattr(key, "item") else key for key in keys]
     view = object.__new__(type(collator))
-    lengths = [len(row["input_ids"] if named else row) for row in rows]
+    lengths = [len(row.get("input_ids", ()) if named else row) for row in rows]  # without, the reference says what is
     batch = _Batch(np.array(lengths, np.int64), keys, collator.seed, flat)
     # Without a seed, of which the reference would make a generator.
     vars(view).update(vars(collator), seed=None, _quadrat_batch=batch)
