@@ -17,5 +17,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_permutation_mask(m);
     quadrat::register_philox(m);
     quadrat::register_recipe(m);
+    quadrat::register_unpad(m);
     quadrat::register_word_labels(m);
 }

@@ -21,6 +21,7 @@ void register_permutation_mask(py::module_& m);
 void register_philox(py::module_& m);
 void register_recipe(py::module_& m);
 void register_table(py::module_& m);
+void register_unpad(py::module_& m);
 void register_word_labels(py::module_& m);
 
 }  // namespace quadrat

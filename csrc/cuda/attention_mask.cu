@@ -4,8 +4,7 @@
 namespace quadrat::cuda {
 
 cudaError_t launch(const AttentionMask& call, cudaStream_t stream) {
-    return with_element(call.item,
-                        [&](auto element) { return start(attention_mask<decltype(element)>, call, stream); });
+    return start_pieces(attention_mask, call, stream);
 }
 
 }  // namespace quadrat::cuda

@@ -10,6 +10,16 @@
 
 namespace quadrat::cuda {
 
+// How an output of rows is shared among blocks: pieces of 2**bytes_log bytes, each of them to 2**lanes_log threads.
+// The launcher says it (see shape.hpp).
+struct Pieces {
+    std::int64_t rows = 0;
+    std::int64_t per_row = 1;  // that are taken at the same time; a longer row takes several turns
+    std::int64_t blocks = 0;
+    int lanes_log = 0;
+    int bytes_log = 12;
+};
+
 // Rows have `item` bytes per element and lie in `values` between offsets[i] and offsets[i + 1], both in elements.
 struct CopyRows {
     const void* values;
@@ -22,6 +32,7 @@ struct CopyRows {
     std::size_t item;
     void* out;
     std::int64_t out_size;
+    Pieces pieces = {};
 };
 
 // out: [rows, width], contiguous. `value`: the bits of one element, in the low end.
@@ -33,6 +44,7 @@ struct FillGaps {
     std::size_t item;
     std::uint64_t value;
     void* out;
+    Pieces pieces = {};
 };
 
 // out: [rows, width], contiguous. `one`: the bits of the number 1, in the low end.
@@ -44,6 +56,7 @@ struct AttentionMask {
     std::size_t item;
     std::uint64_t one;
     void* out;
+    Pieces pieces = {};
 };
 
 // The rows of a flat batch: row i lies at offsets[i] - offsets[0].
@@ -53,6 +66,7 @@ struct PositionIds {
     std::int64_t start;  // the position of a row's first token
     std::int64_t* out;   // [out_size]
     std::int64_t out_size;
+    Pieces pieces = {};
 };
 
 struct SeqIdx {
@@ -60,6 +74,7 @@ struct SeqIdx {
     std::int64_t rows;
     std::int32_t* out;  // [out_size]
     std::int64_t out_size;
+    Pieces pieces = {};
 };
 
 // rows: of the output, one more than the batch has.
@@ -78,6 +93,75 @@ struct SeparateRows {
     std::uint64_t value;
     void* out;  // [out_size]
     std::int64_t out_size;
+};
+
+// One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
+// in an attention mask. value, fill: the bits of one element, in the low end.
+struct PadColumn {
+    const void* values;  // [values_size, inner]
+    std::int64_t values_size;
+    const std::int64_t* offsets;  // [rows + 1], in tokens
+    std::int64_t width;
+    std::int64_t inner;
+    std::size_t item;
+    Side side;
+    std::uint64_t value;
+    std::uint64_t fill;
+    void* out;
+    Pieces pieces = {};
+};
+
+// Columns of a launch: what the parameters of a kernel hold, 4 KB of which all versions of CUDA take.
+inline constexpr int most_columns = 16;
+
+struct PadColumns {
+    std::int64_t rows;
+    int count;
+    PadColumn columns[most_columns];
+};
+
+// padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i]; zeros fill what no row covers.
+struct Unpad {
+    const void* padded;
+    const std::int64_t* offsets;  // [rows + 1], in tokens
+    std::int64_t rows;
+    std::int64_t width;
+    std::int64_t inner;
+    std::size_t item;
+    Side side;
+    void* out;
+    std::int64_t out_size;
+    Pieces pieces = {};
+};
+
+// One output of flatten_columns. Every row but for `separate` is as long as in the offsets; what follows the last row
+// is filled.
+enum class FlatSource : std::uint8_t {
+    values,     // copied
+    separated,  // copied, but for the first token of each row, which is filled
+    positions,  // int64, counting from `value`; those after the last row go on counting
+    sequences,  // int32, the number of the row
+    bounds,     // of 4 or 8 bytes: where rows begin, and where the last one ends; [rows + 1]
+};
+
+struct FlatColumn {
+    FlatSource source;
+    const void* values;  // [values_size, inner]
+    std::int64_t values_size;
+    std::int64_t inner;
+    std::size_t item;
+    std::uint64_t value;
+    std::uint64_t fill;
+    void* out;  // [out_size, inner]
+    Pieces pieces = {};
+};
+
+struct FlattenColumns {
+    const std::int64_t* offsets;  // [rows + 1], in tokens
+    std::int64_t rows;
+    std::int64_t out_size;
+    int count;
+    FlatColumn columns[most_columns];
 };
 
 // What has no rows is one row of `count`, as far as threads are concerned; labels: [count].

@@ -3,8 +3,6 @@
 
 namespace quadrat::cuda {
 
-cudaError_t launch(const CopyRows& call, cudaStream_t stream) {
-    return with_element(call.item, [&](auto element) { return start(copy_rows<decltype(element)>, call, stream); });
-}
+cudaError_t launch(const CopyRows& call, cudaStream_t stream) { return start_pieces(copy_rows, call, stream); }
 
 }  // namespace quadrat::cuda

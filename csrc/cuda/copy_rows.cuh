@@ -2,24 +2,24 @@
 // CPU's kernel reports it: a report would cost a synchronisation.
 #pragma once
 
-#include "kernel.cuh"
+#include "write_rows.cuh"
 
 namespace quadrat::cuda {
 
-template <typename T>
-__global__ void copy_rows(CopyRows call) {
-    const T* const __restrict__ values = static_cast<const T*>(call.values);
-    T* const __restrict__ out = static_cast<T*>(call.out);
-    const Share rows = share_of_rows();
-    const Share elements = share_of_elements();
-    for (std::int64_t row = rows.first; row < call.rows; row += rows.step) {
+__global__ void QUADRAT_PIECE_BOUNDS copy_rows(CopyRows call) {
+    const int item = static_cast<int>(call.item);
+    const Address values = address_of(call.values);
+    const Paint paint{item, 0, values, values + static_cast<Address>(call.values_size * item)};
+    const auto region_of = [&](std::int64_t row) {
         const Run source = source_run(call.offsets[row], call.offsets[row + 1], call.values_size);
         const Run target = call.start == nullptr ? padded_run(row, source.length, call.width, call.side)
                                                  : flat_run(call.start[row], source.length, call.out_size);
-        for (std::int64_t k = elements.first; k < target.length; k += elements.step) {
-            out[target.first + k] = values[source.first + k];
-        }
-    }
+        const Address begin = address_of(call.out) + static_cast<Address>(target.first * item);
+        const Address end = begin + static_cast<Address>(target.length * item);
+        return Region{begin, end, begin, end, values + static_cast<Address>(source.first * item)};
+    };
+    write_long_rows(call.pieces, blockIdx.x, paint, region_of,
+                    [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
 }
 
 }  // namespace quadrat::cuda

@@ -4,6 +4,7 @@
 
 #define __global__
 #define __device__
+#define __launch_bounds__(threads, blocks)
 
 namespace quadrat::cuda {
 
@@ -15,8 +16,8 @@ inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
 
-template <typename Call>
-void emulate(void (*kernel)(Call), Dim3 blocks, Dim3 threads, const Call& call) {
+template <typename Call, typename Argument>
+void emulate(void (*kernel)(Argument), Dim3 blocks, Dim3 threads, const Call& call) {
     gridDim = blocks;
     blockDim = threads;
     for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z) {

@@ -9,6 +9,8 @@
 #include "copy_rows.cuh"
 #include "cu_seqlens.cuh"
 #include "fill_gaps.cuh"
+#include "flatten_columns.cuh"
+#include "pad_columns.cuh"
 #include "philox_mask.cuh"
 #include "position_ids.cuh"
 #include "register.hpp"
@@ -17,6 +19,7 @@
 #include "seq_idx.cuh"
 #include "shape.hpp"
 #include "special_tokens.cuh"
+#include "unpad.cuh"
 #include "word_starts.cuh"
 
 namespace quadrat::cuda {
@@ -31,21 +34,30 @@ void start(void (*kernel)(Call), const Call& call, std::int64_t max_blocks) {
     emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, call);
 }
 
-void launch(const CopyRows& call, std::int64_t max_blocks) {
-    with_element(call.item, [&](auto element) { start(copy_rows<decltype(element)>, call, max_blocks); });
+// What is written in pieces has the blocks it needs; fewer blocks mean shorter pieces here, so that rows have several.
+template <typename Call, typename Argument>
+void start_pieces(void (*kernel)(Argument), Call call, std::int64_t max_blocks) {
+    const int most_log =
+        max_blocks == most_blocks ? piece_log : 4 + static_cast<int>(std::min<std::int64_t>(max_blocks, 8));
+    const std::int64_t blocks = idle(call) ? 0 : plan(call, most_log);
+    emulate(kernel, {static_cast<unsigned>(blocks)}, {piece_threads}, call);
 }
 
-void launch(const FillGaps& call, std::int64_t max_blocks) {
-    with_element(call.item, [&](auto element) { start(fill_gaps<decltype(element)>, call, max_blocks); });
-}
+void launch(const CopyRows& call, std::int64_t max_blocks) { start_pieces(copy_rows, call, max_blocks); }
 
-void launch(const AttentionMask& call, std::int64_t max_blocks) {
-    with_element(call.item, [&](auto element) { start(attention_mask<decltype(element)>, call, max_blocks); });
-}
+void launch(const FillGaps& call, std::int64_t max_blocks) { start_pieces(fill_gaps, call, max_blocks); }
 
-void launch(const PositionIds& call, std::int64_t max_blocks) { start(position_ids, call, max_blocks); }
+void launch(const AttentionMask& call, std::int64_t max_blocks) { start_pieces(attention_mask, call, max_blocks); }
 
-void launch(const SeqIdx& call, std::int64_t max_blocks) { start(seq_idx, call, max_blocks); }
+void launch(const PadColumns& call, std::int64_t max_blocks) { start_pieces(pad_columns, call, max_blocks); }
+
+void launch(const FlattenColumns& call, std::int64_t max_blocks) { start_pieces(flatten_columns, call, max_blocks); }
+
+void launch(const Unpad& call, std::int64_t max_blocks) { start_pieces(unpad, call, max_blocks); }
+
+void launch(const PositionIds& call, std::int64_t max_blocks) { start_pieces(position_ids, call, max_blocks); }
+
+void launch(const SeqIdx& call, std::int64_t max_blocks) { start_pieces(seq_idx, call, max_blocks); }
 
 void launch(const CuSeqlens& call, std::int64_t max_blocks) {
     with_element(call.item, [&](auto element) { start(cu_seqlens<decltype(element)>, call, max_blocks); });
@@ -103,6 +115,19 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
         return pair(token_run(begin, end, origin, size));
     });
     m.def("thread_number", &thread_number);
+    m.def("quotient", &quotient);
+    m.def("words_of", [](Address begin, Address end, Address data_begin, Address data_end, Address source, Address low,
+                         Address high, std::uint64_t distance, int bytes) {
+        const Piece piece = piece_of({begin, end, data_begin, data_end, source}, distance, bytes);
+        const Words words = words_of(piece, low, high);
+        return py::make_tuple(
+            py::make_tuple(piece.to, piece.from, piece.begin, piece.end, piece.data_begin, piece.data_end),
+            py::make_tuple(words.head, words.head_end, words.data, words.data_end, words.tail, words.tail_end));
+    });
+    m.def("pieces_of", [](std::int64_t rows, std::int64_t bytes, std::int64_t typical, std::int64_t total) {
+        const Pieces pieces = pieces_of(rows, bytes, typical, total, piece_log);
+        return py::make_tuple(pieces.per_row, pieces.blocks, pieces.lanes_log, pieces.bytes_log);
+    });
     m.def("launch_shape", [](std::int64_t rows, std::int64_t width, std::int64_t max_blocks) {
         require(rows >= 1 && width >= 0 && max_blocks >= 1 && max_blocks <= most_blocks, "no shape for these numbers");
         const Shape shape = launch_shape(rows, width, max_blocks);

@@ -3,8 +3,6 @@
 
 namespace quadrat::cuda {
 
-cudaError_t launch(const FillGaps& call, cudaStream_t stream) {
-    return with_element(call.item, [&](auto element) { return start(fill_gaps<decltype(element)>, call, stream); });
-}
+cudaError_t launch(const FillGaps& call, cudaStream_t stream) { return start_pieces(fill_gaps, call, stream); }
 
 }  // namespace quadrat::cuda

@@ -65,6 +65,17 @@ QUADRAT_HOST_DEVICE inline Run token_run(std::int64_t begin, std::int64_t end, s
     return {static_cast<std::int64_t>(first), row_length(begin, end, size - static_cast<std::int64_t>(first))};
 }
 
+// Both not negative, divisor at least 1. Dividing 64 bits takes several times as long as 32, and is seldom called for.
+QUADRAT_HOST_DEVICE inline std::int64_t quotient(std::int64_t dividend, std::int64_t divisor) {
+    if (divisor == 1) {
+        return dividend;
+    }
+    if ((dividend | divisor) >> 32 == 0) {
+        return static_cast<std::uint32_t>(dividend) / static_cast<std::uint32_t>(divisor);
+    }
+    return dividend / divisor;
+}
+
 // The number of a thread among those of all blocks, along one axis.
 QUADRAT_HOST_DEVICE inline std::int64_t thread_number(unsigned block, unsigned threads, unsigned thread) {
     return static_cast<std::int64_t>(block) * threads + thread;

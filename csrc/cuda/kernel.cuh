@@ -8,6 +8,19 @@
 #include "emulate.hpp"
 #endif
 
+#if defined(__CUDACC__)
+#define QUADRAT_UNROLL _Pragma("unroll")
+#else
+#define QUADRAT_UNROLL
+#endif
+
+// Parameters that are indexed: read where they are, not copied to each thread's stack.
+#if defined(__CUDACC__) && (__CUDACC_VER_MAJOR__ > 11 || (__CUDACC_VER_MAJOR__ == 11 && __CUDACC_VER_MINOR__ >= 7))
+#define QUADRAT_GRID_CONSTANT __grid_constant__
+#else
+#define QUADRAT_GRID_CONSTANT
+#endif
+
 namespace quadrat::cuda {
 
 // The first row or element that falls to this thread, and the distance to its next.

@@ -3,6 +3,6 @@
 
 namespace quadrat::cuda {
 
-cudaError_t launch(const PositionIds& call, cudaStream_t stream) { return start(position_ids, call, stream); }
+cudaError_t launch(const PositionIds& call, cudaStream_t stream) { return start_pieces(position_ids, call, stream); }
 
 }  // namespace quadrat::cuda

@@ -3,6 +3,6 @@
 
 namespace quadrat::cuda {
 
-cudaError_t launch(const SeqIdx& call, cudaStream_t stream) { return start(seq_idx, call, stream); }
+cudaError_t launch(const SeqIdx& call, cudaStream_t stream) { return start_pieces(seq_idx, call, stream); }
 
 }  // namespace quadrat::cuda

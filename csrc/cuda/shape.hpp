@@ -29,13 +29,125 @@ inline Shape launch_shape(std::int64_t rows, std::int64_t width, std::int64_t ma
     return {threads, block / threads, static_cast<unsigned>(down), static_cast<unsigned>(across)};
 }
 
-// The width of a typical row decides. The rows of a flat output may have any length, so there it is the mean.
-inline std::int64_t typical_width(const CopyRows& call) {
-    return call.start == nullptr ? call.width : call.values_size / call.rows;
+// Threads of a block that writes rows in pieces.
+inline constexpr int piece_threads = 256;
+inline constexpr std::int64_t most_piece_blocks = 0x7fffffff;  // what the x axis takes: 8 rows each, or 32 KB
+inline constexpr int piece_log = 12;  // pieces have 4 KB unless tests, or a small output, want them shorter
+
+// The last blocks of unpad: they clear what lies before the first row and after the last, of any size, usually none.
+inline constexpr std::int64_t unpad_cleaning_blocks = 64;
+
+// rows: at least 1. bytes: of a row that is to fit its pieces, of a typical row, and of all rows together.
+//
+// A group of lanes takes several words each from a row, so that what a thread does once per row is worth it; a group
+// writes 128 bytes or more side by side, unless rows are shorter. Pieces are short where there are few, so that all of
+// a GPU takes part.
+inline Pieces pieces_of(std::int64_t rows, std::int64_t bytes, std::int64_t typical, std::int64_t total, int most_log) {
+    constexpr std::int64_t few = std::int64_t{1} << 12;  // pieces under way at the same time
+    Pieces pieces;
+    pieces.rows = rows;
+    const std::int64_t words = typical / 16 + 1;
+    const std::int64_t lanes = std::max(words / 8, std::min<std::int64_t>(words / 4, 8));
+    for (pieces.lanes_log = 1; pieces.lanes_log < 5 && (std::int64_t{1} << pieces.lanes_log) < lanes;) {
+        ++pieces.lanes_log;
+    }
+    pieces.bytes_log = most_log;
+    const int least_log = pieces.lanes_log + 5;  // two words for each lane
+    while (pieces.bytes_log > least_log && total >> pieces.bytes_log < few) {
+        --pieces.bytes_log;
+    }
+    if (pieces.bytes_log == piece_log && bytes <= (2 << piece_log) - 16) {
+        ++pieces.bytes_log;  // in one piece, wherever in a word it begins
+    }
+    pieces.per_row = ((bytes + 15) >> pieces.bytes_log) + 1;
+    const std::int64_t groups = piece_threads >> pieces.lanes_log;
+    pieces.blocks = (rows * pieces.per_row - 1) / groups + 1;
+    return pieces;
 }
 
-inline std::int64_t typical_width(const PositionIds& call) { return call.out_size / call.rows; }
-inline std::int64_t typical_width(const SeqIdx& call) { return call.out_size / call.rows; }
+inline Pieces padded_pieces(std::int64_t rows, std::int64_t width, std::int64_t token, int most_log) {
+    return pieces_of(rows, width * token, width * token, rows * width * token, most_log);
+}
+
+// The rows of a flat output may have any length; what is longer than the mean takes several turns.
+inline Pieces flat_pieces(std::int64_t rows, std::int64_t size, std::int64_t token, int most_log) {
+    const std::int64_t mean = size / rows * token;
+    return pieces_of(rows, mean, mean, size * token, most_log);
+}
+
+template <typename Call>
+std::int64_t token_bytes(const Call& call) {
+    return call.inner * static_cast<std::int64_t>(call.item);
+}
+
+// Where there is nothing to write.
+template <typename Call>
+bool idle(const Call& call) {
+    return call.rows == 0;
+}
+inline bool idle(const FlattenColumns&) { return false; }  // without rows, too, the last one ends somewhere
+
+// plan: shares a call that is not idle among blocks, and returns their number.
+template <typename Call>
+std::int64_t plan_padded(Call& call, int most_log) {
+    call.pieces = padded_pieces(call.rows, call.width, static_cast<std::int64_t>(call.item), most_log);
+    return call.pieces.blocks;
+}
+
+inline std::int64_t plan(FillGaps& call, int most_log = piece_log) { return plan_padded(call, most_log); }
+inline std::int64_t plan(AttentionMask& call, int most_log = piece_log) { return plan_padded(call, most_log); }
+
+inline std::int64_t plan(CopyRows& call, int most_log = piece_log) {
+    if (call.start == nullptr) {
+        return plan_padded(call, most_log);
+    }
+    const std::int64_t size = std::min(call.values_size, call.out_size);
+    call.pieces = flat_pieces(call.rows, size, static_cast<std::int64_t>(call.item), most_log);
+    return call.pieces.blocks;
+}
+
+inline std::int64_t plan(PositionIds& call, int most_log = piece_log) {
+    call.pieces = flat_pieces(call.rows, call.out_size, 8, most_log);
+    return call.pieces.blocks;
+}
+
+inline std::int64_t plan(SeqIdx& call, int most_log = piece_log) {
+    call.pieces = flat_pieces(call.rows, call.out_size, 4, most_log);
+    return call.pieces.blocks;
+}
+
+inline std::int64_t plan(Unpad& call, int most_log = piece_log) {
+    const std::int64_t token = token_bytes(call);
+    const std::int64_t mean = std::min(call.out_size / call.rows, call.width) * token;
+    call.pieces = pieces_of(call.rows, call.width * token, mean, call.out_size * token, most_log);
+    return call.pieces.blocks + unpad_cleaning_blocks;
+}
+
+inline std::int64_t plan(PadColumns& call, int most_log = piece_log) {
+    std::int64_t blocks = 0;
+    for (int i = 0; i < call.count; ++i) {
+        PadColumn& column = call.columns[i];
+        column.pieces = padded_pieces(call.rows, column.width, token_bytes(column), most_log);
+        blocks += column.pieces.blocks;
+    }
+    return blocks;
+}
+
+inline std::int64_t plan(FlattenColumns& call, int most_log = piece_log) {
+    std::int64_t blocks = 0;
+    for (int i = 0; i < call.count; ++i) {
+        FlatColumn& column = call.columns[i];
+        if (column.source == FlatSource::bounds) {
+            column.pieces.blocks = call.rows / piece_threads + 1;
+        } else if (call.rows > 0) {
+            column.pieces = flat_pieces(call.rows, call.out_size, token_bytes(column), most_log);
+        }
+        blocks += column.pieces.blocks;
+    }
+    return blocks;
+}
+
+// The threads of what has a thread per element. The width of a typical row decides.
 inline std::int64_t typical_width(const CuSeqlens&) { return 1; }
 inline std::int64_t typical_width(const SeparateRows&) { return 1; }
 inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }

@@ -212,6 +212,9 @@ def cu_seqlens(lengths: int, rows: int, kind: int, out: int) -> tuple[int, int, 
 def separate_rows(
     start: int, rows: int, kind: int, value: object, out: int, out_size: int
 ) -> tuple[int, int, int] | None: ...
+def unpad(
+    padded: int, width: int, left: bool, offsets: int, rows: int, token: int, out: int, out_size: int
+) -> tuple[int, int, int] | None: ...
 def fill_tail(out: int, kind: int, filled: int, out_size: int, value: object) -> tuple[int, int, int] | None: ...
 def collect_nested(
     features: Any, names: tuple[str, ...], plain: str | None, choices: int, interop: Interop

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 # Addresses are of device memory, aligned to their elements, and must stay valid until the stream has got past the call.
 # `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, and starts, `[rows]`, are int64 counts
 # of elements. The calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError.
@@ -32,6 +34,41 @@ def fill_gaps(
 # one: the bits of the number 1 as one element, as an unsigned integer.
 def attention_mask(
     offsets: int, rows: int, width: int, left: bool, item: int, one: int, out: int, device: int, stream: int
+) -> None: ...
+
+# Columns (values, values_size, offsets, width, left, item, inner, value, fill, out), 16 at most, of the same number of
+# rows; tokens have `inner` elements, value and fill are the bits of one. values=0: `value` stands where data would, as 1
+# does in an attention mask. out: `[rows, width, inner]`; every element is written.
+def pad_columns(
+    columns: Sequence[tuple[int, int, int, int, bool, int, int, int, int, int]], rows: int, device: int, stream: int
+) -> None: ...
+
+# Columns (source, values, values_size, inner, item, value, fill, out), 16 at most; the sources are 0 values, copied,
+# 1 the same with `fill` for the first token of each row that has one, 2 position_ids from `value`, 3 seq_idx,
+# 4 cu_seqlens. out: `[out_size, inner]`, of the last `[rows + 1]`; `fill` follows the last row, and what 2 counts.
+def flatten_columns(
+    columns: Sequence[tuple[int, int, int, int, int, int, int, int]],
+    offsets: int,
+    rows: int,
+    out_size: int,
+    device: int,
+    stream: int,
+) -> None: ...
+
+# padded: `[rows, width, inner]`; row i goes to offsets[i] of `out`, `[out_size, inner]`, its first `width` tokens if it
+# is longer. Zeros elsewhere.
+def unpad(
+    padded: int,
+    offsets: int,
+    rows: int,
+    width: int,
+    left: bool,
+    item: int,
+    inner: int,
+    out: int,
+    out_size: int,
+    device: int,
+    stream: int,
 ) -> None: ...
 
 # Row i of a flat batch lies at offsets[i] - offsets[0] of `out`; what runs past its end is cut.

@@ -39,6 +39,20 @@ def attention_mask(lengths: Sequence[int], side: str, out: Array) -> None:
             out[row, position] = 1 if inside else 0
 
 
+def unpad(padded: Array, offsets: Sequence[int], side: str, out: Array) -> None:
+    """Write the rows of `padded`, `[rows, width, ...]`, to `out[offsets[i] : offsets[i + 1]]`, zeros elsewhere.
+
+    Of a longer row there are only the first `width` tokens.
+    """
+    width = padded.shape[1]
+    out[:] = 0
+    for row in range(len(offsets) - 1):
+        length = min(offsets[row + 1] - offsets[row], width)
+        gap = width - length if side == "left" else 0
+        for position in range(length):
+            out[offsets[row] + position] = padded[row, gap + position]
+
+
 def position_ids(lengths: Sequence[int], start: int, out: Array) -> None:
     """Write to flat `out` where in its row each token stands, from `start`; places after the last row count on."""
     place = 0

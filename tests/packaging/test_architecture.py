@@ -26,6 +26,12 @@ HOST_ONLY = {
     "permutation_mask": "draws from the host's generators, one number after the other",
 }
 
+# CUDA kernels that are several others in one launch, and which. The CPU launches nothing.
+AT_ONCE = {
+    "flatten_columns": ["copy_rows", "separate_rows", "position_ids", "seq_idx", "cu_seqlens"],
+    "pad_columns": ["copy_rows", "fill_gaps", "attention_mask"],
+}
+
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
 # of them: it may import them, and they must not import it.
 LAYERS = [
@@ -66,7 +72,13 @@ def test_kernels_of_the_host_exist():
 
 
 def test_no_cuda_kernel_lacks_a_reference():
-    assert {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")} <= set(public_kernels())
+    names = {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")}
+    assert names - set(AT_ONCE) <= set(public_kernels())
+    tests = [path.read_text() for path in (ROOT / "tests" / "kernels").glob("test_cuda_emulat*.py")]
+    for name, parts in AT_ONCE.items():
+        assert name in names
+        assert set(parts) <= names
+        assert any(f"emulated.{name}(" in text for text in tests)
 
 
 def test_no_kernel_header_lacks_its_source_or_its_guard():

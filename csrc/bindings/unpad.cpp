@@ -1,0 +1,28 @@
+// The way back from padding.
+#include "../kernels/unpad.hpp"
+
+#include "columns.hpp"
+#include "register.hpp"
+
+namespace quadrat {
+
+void register_unpad(py::module_& m) {
+    m.def(
+        "unpad",
+        [](std::uintptr_t padded, std::int64_t width, bool left, std::uintptr_t offsets, std::int64_t rows,
+           std::size_t token, std::uintptr_t out, std::int64_t out_size) {
+            const Span<const std::int64_t> bounds{reinterpret_cast<const std::int64_t*>(offsets), rows + 1};
+            Status status;
+            {
+                const py::gil_scoped_release release;  // a long copy between raw pointers
+                status = unpad(reinterpret_cast<const void*>(padded), width, left ? Side::left : Side::right, bounds,
+                               token, reinterpret_cast<void*>(out), out_size);
+            }
+            return status ? py::object(py::none())
+                          : py::object(py::make_tuple(static_cast<int>(status.code), status.row, status.position));
+        },
+        py::arg("padded"), py::arg("width"), py::arg("left"), py::arg("offsets"), py::arg("rows"), py::arg("token"),
+        py::arg("out"), py::arg("out_size"));
+}
+
+}  // namespace quadrat

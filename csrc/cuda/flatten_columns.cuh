@@ -1,0 +1,65 @@
+// flatten_columns: the columns of a flat batch and what tells its rows apart, in one launch: copy_rows to a flat
+// output, separate_rows, position_ids, seq_idx and cu_seqlens at once.
+#pragma once
+
+#include "flat_rows.cuh"
+
+namespace quadrat::cuda {
+
+__device__ inline void flatten_column(const FlattenColumns& call, const FlatColumn& column, std::int64_t block) {
+    const Paint plain{static_cast<int>(column.item), repeated(column.fill, static_cast<int>(column.item)), 0,
+                      ~Address{0}};
+    if (column.source == FlatSource::positions) {
+        write_long_rows(
+            column.pieces, block, plain,
+            [&](std::int64_t row) { return positions_region(call.offsets, row, call.rows, column.out, call.out_size); },
+            [&](std::int64_t, const Region& region, const Piece& piece) {
+                return positions_from(static_cast<std::int64_t>(column.value), region, piece);
+            });
+    } else if (column.source == FlatSource::sequences) {
+        write_long_rows(
+            column.pieces, block, plain,
+            [&](std::int64_t row) { return flat_region(call.offsets, row, call.rows, column.out, call.out_size, 4); },
+            [](std::int64_t row, const Region&, const Piece&) {
+                return Same{repeated(static_cast<std::uint64_t>(row), 4)};
+            });
+    } else if (column.source == FlatSource::bounds) {
+        const std::int64_t i = thread_number(static_cast<unsigned>(block), blockDim.x, threadIdx.x);
+        if (i <= call.rows) {
+            const std::uint64_t place =
+                static_cast<std::uint64_t>(call.offsets[i]) - static_cast<std::uint64_t>(call.offsets[0]);
+            if (column.item == 4) {
+                static_cast<std::uint32_t*>(column.out)[i] = static_cast<std::uint32_t>(place);
+            } else {
+                static_cast<std::uint64_t*>(column.out)[i] = place;
+            }
+        }
+    } else {
+        const std::int64_t token = column.inner * static_cast<std::int64_t>(column.item);  // bytes
+        const Address values = address_of(column.values);
+        const bool separated = column.source == FlatSource::separated;
+        write_long_rows(
+            column.pieces, block,
+            {plain.item, plain.fill, values, values + static_cast<Address>(column.values_size * token)},
+            [&](std::int64_t row) {
+                Region region = flat_region(call.offsets, row, call.rows, column.out, call.out_size, token);
+                const Run source = source_run(call.offsets[row], call.offsets[row + 1], column.values_size);
+                region.source = values + static_cast<Address>(source.first * token);
+                // Hostile offsets may have more tokens than there are values.
+                const Address most = region.data_begin + static_cast<Address>(source.length * token);
+                region.data_end = region.data_end < most ? region.data_end : most;
+                if (separated && region.data_begin < region.data_end) {
+                    region.data_begin += static_cast<Address>(token);
+                    region.source += static_cast<Address>(token);
+                }
+                return region;
+            },
+            [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
+    }
+}
+
+__global__ void QUADRAT_PIECE_BOUNDS flatten_columns(const QUADRAT_GRID_CONSTANT FlattenColumns call) {
+    for_column(call, [&](const FlatColumn& column, std::int64_t block) { flatten_column(call, column, block); });
+}
+
+}  // namespace quadrat::cuda
