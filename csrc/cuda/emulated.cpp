@@ -13,7 +13,7 @@
 #include "pad_columns.cuh"
 #include "philox_mask.cuh"
 #include "position_ids.cuh"
-#include "register.hpp"
+#include "register_columns.hpp"
 #include "row_keys.cuh"
 #include "separate_rows.cuh"
 #include "seq_idx.cuh"
@@ -92,13 +92,12 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";
     // Few blocks give each thread a large share, which only huge inputs would do otherwise.
-    register_kernels<std::int64_t>(
-        m,
-        [](const auto& call, std::int64_t max_blocks) {
-            require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
-            launch(call, max_blocks);
-        },
-        py::arg("max_blocks") = most_blocks);
+    const auto run = [](const auto& call, std::int64_t max_blocks) {
+        require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
+        launch(call, max_blocks);
+    };
+    register_kernels<std::int64_t>(m, run, py::arg("max_blocks") = most_blocks);
+    register_columns<std::int64_t>(m, run, py::arg("max_blocks") = most_blocks);
     m.def("source_run",
           [](std::int64_t begin, std::int64_t end, std::int64_t size) { return pair(source_run(begin, end, size)); });
     m.def("row_length", &row_length);

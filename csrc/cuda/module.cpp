@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launch.hpp"
-#include "register.hpp"
+#include "register_columns.hpp"
 
 namespace quadrat::cuda {
 namespace {
@@ -72,12 +72,11 @@ PYBIND11_MODULE(_cuda, m, pybind11::mod_gil_not_used()) {
     m.doc() = "quadrat's CUDA kernels. Raw device addresses in, nothing owned, nothing waited for.";
     m.def("description", &description);
     m.def("device_count", &device_count);
-    register_kernels<int, std::uintptr_t>(
-        m,
-        [](const auto& call, int device, std::uintptr_t stream) {
-            const py::gil_scoped_release nogil;  // a launch waits while the stream's queue is full
-            const DeviceGuard guard(device);
-            require_success(launch(call, reinterpret_cast<cudaStream_t>(stream)));
-        },
-        py::arg("device"), py::arg("stream"));
+    const auto run = [](const auto& call, int device, std::uintptr_t stream) {
+        const py::gil_scoped_release nogil;  // a launch waits while the stream's queue is full
+        const DeviceGuard guard(device);
+        require_success(launch(call, reinterpret_cast<cudaStream_t>(stream)));
+    };
+    register_kernels<int, std::uintptr_t>(m, run, py::arg("device"), py::arg("stream"));
+    register_columns<int, std::uintptr_t>(m, run, py::arg("device"), py::arg("stream"));
 }

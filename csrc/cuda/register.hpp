@@ -104,230 +104,126 @@ void register_philox(py::module_& m, Launch launch, const Names&... names) {
         py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("offsets"), py::arg("rows"),
         py::arg("width"), py::arg("left"), py::arg("flat"), py::arg("words"), py::arg("set"), py::arg("set_size"),
         py::arg("ids"), py::arg("labels"), py::arg("out_size"), names...);
-    // Tokens of `inner` elements: the number of bytes of `count` of them, checked to leave room for addresses.
-    inline void require_tokens(std::int64_t count, std::int64_t inner, std::size_t item) {
-        require_item(item);
-        require(inner >= 0, "inner must not be negative");
-        static_cast<void>(padded_size(count, inner));
-    }
+}
 
-    inline int column_count(const py::sequence& columns) {
-        require(py::len(columns) <= most_columns, "a launch takes 16 columns");
-        return static_cast<int>(py::len(columns));
-    }
-
-    // (values, values_size, offsets, width, left, item, inner, value, fill, out)
-    inline PadColumn pad_column_of(const py::tuple& row, std::int64_t rows) {
-        require(row.size() == 10, "a column has ten numbers");
-        const auto number = [&](std::size_t i) { return row[i].cast<std::int64_t>(); };
-        const auto bits = [&](std::size_t i) { return row[i].cast<std::uint64_t>(); };
-        const auto item = row[5].cast<std::size_t>();
-        const std::int64_t values_size = number(1), width = number(3), inner = number(6);
-        require(values_size >= 0, "a size is negative");
-        require_tokens(values_size, inner, item);
-        require_tokens(padded_size(rows, width), inner, item);
-        const auto values = bits(0);
-        require(values != 0 || values_size == 0, "an address is null");
-        return {pointer<const void>(values, item, 0),
-                values_size,
-                offsets_pointer(bits(2), rows),
-                width,
-                inner,
-                item,
-                side_of(row[4].cast<bool>()),
-                bits(7),
-                bits(8),
-                pointer<void>(bits(9), item, rows * width * inner)};
-    }
-
-    // (source, values, values_size, inner, item, value, fill, out)
-    inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::int64_t out_size) {
-        require(row.size() == 8, "a column has eight numbers");
-        const auto number = [&](std::size_t i) { return row[i].cast<std::int64_t>(); };
-        const auto bits = [&](std::size_t i) { return row[i].cast<std::uint64_t>(); };
-        require(number(0) >= 0 && number(0) <= static_cast<int>(FlatSource::bounds), "no such source");
-        const auto source = static_cast<FlatSource>(number(0));
-        const auto item = row[4].cast<std::size_t>();
-        const std::int64_t values_size = number(2), inner = number(3);
-        require(values_size >= 0, "a size is negative");
-        require_tokens(values_size, inner, item);
-        require_tokens(out_size, inner, item);
-        const bool copies = source == FlatSource::values || source == FlatSource::separated;
-        require(copies || inner == 1, "inner must be 1");
-        require(source != FlatSource::positions || item == 8, "positions have 8 bytes");
-        require(source != FlatSource::sequences || item == 4, "sequences have 4 bytes");
-        require(source != FlatSource::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
-        const std::int64_t size = source == FlatSource::bounds ? rows + 1 : out_size * inner;
-        return {source,      pointer<const void>(bits(1), item, copies ? values_size * inner : 0),
-                values_size, inner,
-                item,        bits(5),
-                bits(6),     pointer<void>(bits(7), item, size)};
-    }
-
-    // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
-    template <typename... Extra, typename Launch, typename... Names>
-    void register_kernels(py::module_ & m, Launch launch, const Names&... names) {
-        m.def(
-            "copy_rows",
-            [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                     std::uintptr_t start, std::int64_t width, bool left, std::size_t item, std::uintptr_t out,
-                     std::int64_t out_size, Extra... extra) {
-                require_item(item);
-                require(values_size >= 0 && out_size >= 0, "a size is negative");
-                require(padded_size(rows, width) <= out_size || start != 0,
-                        "rows * width elements do not fit the output");
-                launch(CopyRows{pointer<const void>(values, item, values_size), values_size,
-                                offsets_pointer(offsets, rows), rows,
-                                pointer<const std::int64_t>(start, sizeof(std::int64_t), 0), width, side_of(left), item,
-                                pointer<void>(out, item, out_size), out_size},
-                       extra...);
-            },
-            py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("start"),
-            py::arg("width"), py::arg("left"), py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
-        m.def(
-            "fill_gaps",
-            [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
-                     std::uint64_t value, std::uintptr_t out, Extra... extra) {
-                require_item(item);
-                launch(FillGaps{offsets_pointer(offsets, rows), rows, width, side_of(left), item, value,
-                                pointer<void>(out, item, padded_size(rows, width))},
-                       extra...);
-            },
-            py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("value"),
-            py::arg("out"), names...);
-        m.def(
-            "attention_mask",
-            [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
-                     std::uint64_t one, std::uintptr_t out, Extra... extra) {
-                require_item(item);
-                launch(AttentionMask{offsets_pointer(offsets, rows), rows, width, side_of(left), item, one,
-                                     pointer<void>(out, item, padded_size(rows, width))},
-                       extra...);
-            },
-            py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("one"),
-            py::arg("out"), names...);
-        m.def(
-            "pad_columns",
-            [launch](const py::sequence& columns, std::int64_t rows, Extra... extra) {
-                require(rows >= 0, "rows must not be negative");
-                PadColumns call;
-                call.rows = rows;
-                call.count = column_count(columns);
-                for (int i = 0; i < call.count; ++i) {
-                    call.columns[i] = pad_column_of(py::tuple(columns[static_cast<std::size_t>(i)]), rows);
-                }
-                launch(call, extra...);
-            },
-            py::arg("columns"), py::arg("rows"), names...);
-        m.def(
-            "flatten_columns",
-            [launch](const py::sequence& columns, std::uintptr_t offsets, std::int64_t rows, std::int64_t out_size,
-                     Extra... extra) {
-                FlattenColumns call;
-                call.offsets = offsets_pointer(offsets, rows + 1);
-                call.rows = rows;
-                call.out_size = flat_size(rows, out_size);
-                call.count = column_count(columns);
-                for (int i = 0; i < call.count; ++i) {
-                    call.columns[i] = flat_column_of(py::tuple(columns[static_cast<std::size_t>(i)]), rows, out_size);
-                }
-                launch(call, extra...);
-            },
-            py::arg("columns"), py::arg("offsets"), py::arg("rows"), py::arg("out_size"), names...);
-        m.def(
-            "unpad",
-            [launch](std::uintptr_t padded, std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left,
-                     std::size_t item, std::int64_t inner, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
-                const std::int64_t tokens = padded_size(rows, width);
-                require_tokens(tokens, inner, item);
-                require_tokens(flat_size(rows, out_size), inner, item);
-                launch(Unpad{pointer<const void>(padded, item, tokens * inner), offsets_pointer(offsets, rows), rows,
-                             width, inner, item, side_of(left), pointer<void>(out, item, out_size * inner), out_size},
-                       extra...);
-            },
-            py::arg("padded"), py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"),
-            py::arg("inner"), py::arg("out"), py::arg("out_size"), names...);
-        m.def(
-            "position_ids",
-            [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t first, std::uintptr_t out,
-                     std::int64_t out_size, Extra... extra) {
-                auto* const target = pointer<std::int64_t>(out, sizeof(std::int64_t), flat_size(rows, out_size));
-                launch(PositionIds{offsets_pointer(offsets, rows), rows, first, target, out_size}, extra...);
-            },
-            py::arg("offsets"), py::arg("rows"), py::arg("start"), py::arg("out"), py::arg("out_size"), names...);
-        m.def(
-            "seq_idx",
-            [launch](std::uintptr_t offsets, std::int64_t rows, std::uintptr_t out, std::int64_t out_size,
-                     Extra... extra) {
-                auto* const target = pointer<std::int32_t>(out, sizeof(std::int32_t), flat_size(rows, out_size));
-                launch(SeqIdx{offsets_pointer(offsets, rows), rows, target, out_size}, extra...);
-            },
-            py::arg("offsets"), py::arg("rows"), py::arg("out"), py::arg("out_size"), names...);
-        m.def(
-            "cu_seqlens",
-            [launch](std::uintptr_t offsets, std::int64_t rows, std::size_t item, std::uintptr_t out, Extra... extra) {
-                require(item == 4 || item == 8, "item must be 4 or 8 bytes");
-                require(rows >= 0 && rows < std::numeric_limits<std::int64_t>::max(), "rows must not be negative");
-                launch(
-                    CuSeqlens{offsets_pointer(offsets, rows + 1), rows + 1, item, pointer<void>(out, item, rows + 1)},
-                    extra...);
-            },
-            py::arg("offsets"), py::arg("rows"), py::arg("item"), py::arg("out"), names...);
-        m.def(
-            "separate_rows",
-            [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
-                     std::int64_t out_size, Extra... extra) {
-                require_item(item);
-                require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
-                launch(SeparateRows{offsets_pointer(start, rows), rows, item, value, pointer<void>(out, item, out_size),
-                                    out_size},
-                       extra...);
-            },
-            py::arg("start"), py::arg("rows"), py::arg("item"), py::arg("value"), py::arg("out"), py::arg("out_size"),
-            names...);
-        m.def(
-            "causal_labels",
-            [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels,
-                     Extra... extra) {
-                launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
-                                    array<std::int64_t>(labels, count)},
-                       extra...);
-            },
-            py::arg("ids"), py::arg("count"), py::arg("pad_id"), py::arg("labels"), names...);
-        m.def(
-            "special_tokens",
-            [launch](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size,
-                     std::uintptr_t out, Extra... extra) {
-                launch(SpecialTokens{array<const std::int64_t>(ids, padded_size(1, count)), count,
-                                     array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
-                                     array<std::uint8_t>(out, count)},
-                       extra...);
-            },
-            py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"), names...);
-        m.def(
-            "word_starts",
-            [launch](std::uintptr_t offsets, std::uintptr_t special, std::int64_t rows, std::int64_t width,
-                     std::uintptr_t words, Extra... extra) {
-                require(width <= std::numeric_limits<std::int64_t>::max() / 2, "rows * width is too large");
-                static_cast<void>(padded_size(rows, 2 * width));  // two offsets a token
-                const std::int64_t count = padded_size(rows, width);
-                launch(WordStarts{array<const std::int64_t>(offsets, count), array<const std::uint8_t>(special, count),
-                                  rows, width, array<std::uint8_t>(words, count)},
-                       extra...);
-            },
-            py::arg("offsets"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
-        m.def(
-            "word_starts_of_ids",
-            [launch](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t rows, std::int64_t width,
-                     std::uintptr_t words, Extra... extra) {
-                const std::int64_t count = padded_size(rows, width);
-                launch(WordStartsOfIds{array<const std::int64_t>(word_ids, count),
-                                       array<const std::uint8_t>(special, count), rows, width,
-                                       array<std::uint8_t>(words, count)},
-                       extra...);
-            },
-            py::arg("word_ids"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
-        register_philox<Extra...>(m, launch, names...);
-    }
+// launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
+template <typename... Extra, typename Launch, typename... Names>
+void register_kernels(py::module_& m, Launch launch, const Names&... names) {
+    m.def(
+        "copy_rows",
+        [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
+                 std::uintptr_t start, std::int64_t width, bool left, std::size_t item, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            require_item(item);
+            require(values_size >= 0 && out_size >= 0, "a size is negative");
+            require(padded_size(rows, width) <= out_size || start != 0, "rows * width elements do not fit the output");
+            launch(CopyRows{pointer<const void>(values, item, values_size), values_size, offsets_pointer(offsets, rows),
+                            rows, pointer<const std::int64_t>(start, sizeof(std::int64_t), 0), width, side_of(left),
+                            item, pointer<void>(out, item, out_size), out_size},
+                   extra...);
+        },
+        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("start"),
+        py::arg("width"), py::arg("left"), py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "fill_gaps",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
+                 std::uint64_t value, std::uintptr_t out, Extra... extra) {
+            require_item(item);
+            launch(FillGaps{offsets_pointer(offsets, rows), rows, width, side_of(left), item, value,
+                            pointer<void>(out, item, padded_size(rows, width))},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("value"),
+        py::arg("out"), names...);
+    m.def(
+        "attention_mask",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
+                 std::uint64_t one, std::uintptr_t out, Extra... extra) {
+            require_item(item);
+            launch(AttentionMask{offsets_pointer(offsets, rows), rows, width, side_of(left), item, one,
+                                 pointer<void>(out, item, padded_size(rows, width))},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("one"),
+        py::arg("out"), names...);
+    m.def(
+        "position_ids",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t first, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            auto* const target = pointer<std::int64_t>(out, sizeof(std::int64_t), flat_size(rows, out_size));
+            launch(PositionIds{offsets_pointer(offsets, rows), rows, first, target, out_size}, extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("start"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "seq_idx",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
+            auto* const target = pointer<std::int32_t>(out, sizeof(std::int32_t), flat_size(rows, out_size));
+            launch(SeqIdx{offsets_pointer(offsets, rows), rows, target, out_size}, extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("out"), py::arg("out_size"), names...);
+    m.def(
+        "cu_seqlens",
+        [launch](std::uintptr_t offsets, std::int64_t rows, std::size_t item, std::uintptr_t out, Extra... extra) {
+            require(item == 4 || item == 8, "item must be 4 or 8 bytes");
+            require(rows >= 0 && rows < std::numeric_limits<std::int64_t>::max(), "rows must not be negative");
+            launch(CuSeqlens{offsets_pointer(offsets, rows + 1), rows + 1, item, pointer<void>(out, item, rows + 1)},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("rows"), py::arg("item"), py::arg("out"), names...);
+    m.def(
+        "separate_rows",
+        [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
+                 std::int64_t out_size, Extra... extra) {
+            require_item(item);
+            require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
+            launch(SeparateRows{offsets_pointer(start, rows), rows, item, value, pointer<void>(out, item, out_size),
+                                out_size},
+                   extra...);
+        },
+        py::arg("start"), py::arg("rows"), py::arg("item"), py::arg("value"), py::arg("out"), py::arg("out_size"),
+        names...);
+    m.def(
+        "causal_labels",
+        [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
+            launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,
+                                array<std::int64_t>(labels, count)},
+                   extra...);
+        },
+        py::arg("ids"), py::arg("count"), py::arg("pad_id"), py::arg("labels"), names...);
+    m.def(
+        "special_tokens",
+        [launch](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out,
+                 Extra... extra) {
+            launch(SpecialTokens{array<const std::int64_t>(ids, padded_size(1, count)), count,
+                                 array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
+                                 array<std::uint8_t>(out, count)},
+                   extra...);
+        },
+        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"), names...);
+    m.def(
+        "word_starts",
+        [launch](std::uintptr_t offsets, std::uintptr_t special, std::int64_t rows, std::int64_t width,
+                 std::uintptr_t words, Extra... extra) {
+            require(width <= std::numeric_limits<std::int64_t>::max() / 2, "rows * width is too large");
+            static_cast<void>(padded_size(rows, 2 * width));  // two offsets a token
+            const std::int64_t count = padded_size(rows, width);
+            launch(WordStarts{array<const std::int64_t>(offsets, count), array<const std::uint8_t>(special, count),
+                              rows, width, array<std::uint8_t>(words, count)},
+                   extra...);
+        },
+        py::arg("offsets"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
+    m.def(
+        "word_starts_of_ids",
+        [launch](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t rows, std::int64_t width,
+                 std::uintptr_t words, Extra... extra) {
+            const std::int64_t count = padded_size(rows, width);
+            launch(
+                WordStartsOfIds{array<const std::int64_t>(word_ids, count), array<const std::uint8_t>(special, count),
+                                rows, width, array<std::uint8_t>(words, count)},
+                extra...);
+        },
+        py::arg("word_ids"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
+    register_philox<Extra...>(m, launch, names...);
+}
 
 }  // namespace quadrat::cuda

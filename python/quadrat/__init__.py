@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quadrat.ops.mask import attention_mask
     from quadrat.ops.mask_tokens import mask_tokens
     from quadrat.ops.pad import pad
+    from quadrat.ops.unpad import unpad
     from quadrat.ragged import Ragged
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "pad",
     "patch_transformers",
     "show_config",
+    "unpad",
 ]
 
 _HOMES = {
@@ -79,6 +81,7 @@ _HOMES = {
     "pad": "quadrat.ops.pad",
     "patch_transformers": "quadrat.collators.patch",
     "show_config": "quadrat.config",
+    "unpad": "quadrat.ops.unpad",
 }
 
 

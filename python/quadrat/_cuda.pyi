@@ -37,8 +37,8 @@ def attention_mask(
 ) -> None: ...
 
 # Columns (values, values_size, offsets, width, left, item, inner, value, fill, out), 16 at most, of the same number of
-# rows; tokens have `inner` elements, value and fill are the bits of one. values=0: `value` stands where data would, as 1
-# does in an attention mask. out: `[rows, width, inner]`; every element is written.
+# rows; tokens have `inner` elements, value and fill are the bits of one. values=0: `value` stands where data would, as
+# 1 does in an attention mask. out: `[rows, width, inner]`; every element is written.
 def pad_columns(
     columns: Sequence[tuple[int, int, int, int, bool, int, int, int, int, int]], rows: int, device: int, stream: int
 ) -> None: ...

@@ -288,6 +288,55 @@ def bits_of(value: Any, kind: int) -> int:
     return int.from_bytes(np.array(value, _DTYPES[kind]).tobytes(), sys.byteorder)
 
 
+def on_gpu(value: object) -> bool:
+    """Whether `value` is a tensor in the memory of a CUDA device."""
+    return is_tensor(value) and value.device.type == "cuda"  # type: ignore[attr-defined]
+
+
+def compiling() -> bool:
+    """Whether torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def launch(kernel: str, tensor: torch.Tensor, *arguments: Any) -> None:
+    """Queue a kernel of `quadrat._cuda` on the stream that torch works on, on the device of `tensor`.
+
+    Raises:
+        RuntimeError: where quadrat was built without CUDA kernels, or CUDA fails.
+    """
+    getattr(cuda_kernels(), kernel)(*arguments, *stream_of(tensor.device))
+
+
+# Numbers no kernel computes with are moved as integers of their size.
+_CARRIED = ("float16", "bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def carrier_of(values: Any) -> Any:
+    """The integer dtype that stands in for that of `values` where the kernels have no name for it; None where they do.
+
+    Raises:
+        TypeError: when no kernel can move such elements.
+    """
+    dtype = values.dtype
+    name = str(dtype).removeprefix("torch.")
+    if name in KINDS:
+        return None
+    if name not in _CARRIED:
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
+    integer = f"int{8 * int(dtype.itemsize)}"
+    return _torch[KINDS.index(integer)] if is_tensor(values) else np.dtype(integer)
+
+
+def carried(value: float | int | bool, values: Any) -> int:
+    """The bits of a number as one element of the dtype of `values`, as a signed integer of its size."""
+    if is_tensor(values):
+        import torch
+
+        return int(torch.tensor(value, dtype=values.dtype).view(carrier_of(values)).item())
+    return int(np.array(value, values.dtype).view(carrier_of(values)))
+
+
 def item_size(kind: int) -> int:
     """The bytes of one element."""
     return _DTYPES[kind].itemsize

@@ -5,13 +5,34 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import FLOAT64, INT64, Framework, address_of, empty, framework_of, interop, is_tensor, kind_of
+from quadrat._memory import (
+    FLOAT64,
+    INT64,
+    Framework,
+    address_of,
+    carrier_of,
+    compiling,
+    empty,
+    framework_of,
+    interop,
+    is_tensor,
+    kind_of,
+    on_gpu,
+)
 from quadrat.ingest import ROWS, explain, inferred_kind
+
+
+class Facts(NamedTuple):
+    """What the functions have to know of the offsets of a `Ragged`: its bounds, and the longest row and its length."""
+
+    first: int
+    last: int
+    longest: tuple[int, int]
 
 
 class Ragged:
@@ -20,15 +41,16 @@ class Ragged:
     Row `i` is `values[offsets[i]:offsets[i + 1]]`.
 
     Args:
-        values: NumPy array or CPU torch tensor, `[total, ...]`.
-        offsets: `[rows + 1]` integers of the same library, rising from 0 to at most `total`.
+        values: NumPy array or torch tensor, `[total, ...]`.
+        offsets: `[rows + 1]` integers of the same library and on the same device, rising from 0 to at most `total`. On
+            a GPU that is not checked, which would mean to wait for it: there rows are cut where they leave the values.
 
     Raises:
         TypeError: when `values` or `offsets` are not arrays of one library, or their dtypes are not known.
-        ValueError: when `offsets` decrease, are empty, or run past the values.
+        ValueError: when `offsets` decrease, are empty, or run past the values, or the devices differ.
     """
 
-    __slots__ = ("offsets", "values")
+    __slots__ = ("_facts", "offsets", "values")
 
     def __init__(self, values: Any, offsets: Any) -> None:
         """See the class."""
@@ -38,13 +60,22 @@ class Ragged:
                     f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} "
                     f"and {type(offsets).__name__}"
                 )
-            if is_tensor(array) and array.device.type != "cpu":
-                raise ValueError(f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU")
+            if is_tensor(array) and not (
+                array.device == values.device and (array.device.type == "cpu" or on_gpu(array))
+            ):
+                raise ValueError(
+                    f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU or on one GPU"
+                )
         if values.ndim < 1:
             raise ValueError("values must have at least one dimension")
-        kind_of(values.dtype)
+        carrier_of(values)
         if "int" not in str(offsets.dtype) or offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError("offsets must be integers of one dimension, one more than there are rows")
+        self.values = values
+        self.offsets = offsets
+        self._facts: Facts | None = None
+        if on_gpu(offsets) or compiling():
+            return
         bounds = _as_int64(offsets)
         falls = np.flatnonzero(bounds[1:] < bounds[:-1])
         if bounds[0] < 0 or bounds[-1] > len(values) or falls.size:
@@ -53,8 +84,6 @@ class Ragged:
                 f"offsets must rise from 0 and stay within the {len(values)} values; they run from {int(bounds[0])} to "
                 f"{int(bounds[-1])}{where}"
             )
-        self.values = values
-        self.offsets = offsets
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None) -> Ragged:
@@ -81,9 +110,63 @@ class Ragged:
         np.cumsum(view, out=view)
         return cls(values, offsets)
 
+    @classmethod
+    def of_lengths(cls, values: Any, lengths: Any) -> Ragged:
+        """Rows of these lengths, one after the other in `values`; `lengths` are integers, anywhere."""
+        if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
+            import torch
+
+            offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
+            torch.cumsum(lengths, 0, out=offsets[1:])
+            return cls(values, offsets.to(values.device))
+        bounds = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(np.asarray(lengths), out=bounds[1:])
+        if not is_tensor(values):
+            return cls(values, bounds)
+        import torch
+
+        made = cls(values, torch.from_numpy(bounds).to(values.device, non_blocking=True))
+        made._facts = _facts_of(bounds)
+        return made
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
+        """The same rows as tensors on `device`; what is there already is not copied."""
+        values, offsets = self.values, self.offsets
+        if not is_tensor(values):
+            import torch
+
+            values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
+        facts = self._facts if on_gpu(offsets) else self.facts
+        moved = Ragged(
+            values.to(device, non_blocking=non_blocking),
+            offsets.to(device, non_blocking=non_blocking and not offsets.is_cuda),
+        )
+        moved._facts = facts
+        return moved
+
+    @property
+    def facts(self) -> Facts:
+        """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        if self._facts is None:
+            if not on_gpu(self.offsets):
+                self._facts = _facts_of(_as_int64(self.offsets))
+            elif len(self) == 0:
+                bound = int(self.offsets[0])
+                self._facts = Facts(bound, bound, (0, 0))
+            else:
+                import torch
+
+                lengths = self.lengths
+                row = lengths.argmax()
+                found = torch.stack([self.offsets[0], self.offsets[-1], row, lengths[row]]).tolist()
+                self._facts = Facts(found[0], found[1], (found[2], found[3]))
+        return self._facts
+
     @property
     def lengths(self) -> Any:
         """`[rows]` lengths, in tokens, int64."""
+        if on_gpu(self.offsets):
+            return (self.offsets[1:] - self.offsets[:-1]).long()
         lengths = np.diff(_as_int64(self.offsets))
         if not is_tensor(self.offsets):
             return lengths
@@ -113,9 +196,10 @@ class Ragged:
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
-        """Rows, tokens and dtype."""
+        """Rows, tokens and dtype, and the GPU where they are on one."""
         tokens = int(self.offsets[-1]) - int(self.offsets[0])
-        return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype})"
+        place = f", {self.values.device}" if on_gpu(self.values) else ""
+        return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
 
     def to_lists(self) -> list[list[Any]]:
         """The rows as Python lists."""
@@ -215,6 +299,12 @@ class RowSource:
         if failure is not None:
             error = {3: TypeError, 4: OverflowError, 5: TypeError}.get(failure[0], ValueError)
             raise error(explain(failure))
+
+
+def _facts_of(bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Facts:
+    lengths = np.diff(bounds)
+    row = int(lengths.argmax()) if len(lengths) else 0
+    return Facts(int(bounds[0]), int(bounds[-1]), (row, int(lengths[row]) if len(lengths) else 0))
 
 
 def _is_row(value: Any) -> bool:

@@ -6,14 +6,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat._memory import INT32, INT64, KINDS, Framework, address_of, empty, framework_of, kind_of
+from quadrat._memory import (
+    INT32,
+    INT64,
+    KINDS,
+    Framework,
+    address_of,
+    carried,
+    carrier_of,
+    empty,
+    framework_of,
+    kind_of,
+)
 from quadrat.ingest import OUT_OF_RANGE
-from quadrat.ops.pad import fill_value, padded_length
+from quadrat.ops._device import bits_of_padding, rows_on_gpu
+from quadrat.ops._device import flatten as device_flatten
+from quadrat.ops.pad import fill_value, padded_length, require_own_dtype
 from quadrat.ragged import Ragged, RowSource
 
 
 class Flattened(NamedTuple):
-    """Rows one after the other, as attention without padding takes them; NumPy arrays or CPU torch tensors.
+    """Rows one after the other, as attention without padding takes them; NumPy arrays or torch tensors.
 
     Attributes:
         values: `[total, ...]`, the rows' numbers.
@@ -42,8 +55,8 @@ def flatten(
     """Join rows to one sequence, and say where they begin.
 
     Args:
-        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D CPU torch tensors) of one kind of
-            number.
+        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
+            Tensors may be on a GPU; that waits for the offsets of a `Ragged`, unless they came from the CPU.
         position_ids_start: the position of the first token of each row.
         multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
             `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` go on counting from the
@@ -60,14 +73,51 @@ def flatten(
         OverflowError: when a number or `padding_value` does not fit the dtype, a position int64, the total int32.
         ValueError: when an option is unknown.
     """
+    if (ragged := rows_on_gpu(rows)) is not None:
+        require_own_dtype(ragged, dtype, return_tensors)
+        return _flatten_on_gpu(ragged, position_ids_start, multiple_of, fill_value(padding_value, None))
+    return flatten_here(
+        rows,
+        None,
+        position_ids_start=position_ids_start,
+        multiple_of=multiple_of,
+        padding_value=padding_value,
+        dtype=dtype,
+        return_tensors=return_tensors,
+    )
+
+
+def flatten_here(
+    rows: Ragged | Sequence[Any],
+    total: int | None,
+    *,
+    position_ids_start: int = 0,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> Flattened:
+    """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `multiple_of`."""
+    if isinstance(rows, Ragged) and (carrier := carrier_of(rows.values)) is not None:
+        require_own_dtype(rows, dtype, return_tensors)
+        flat = flatten_here(
+            Ragged(rows.values.view(carrier), rows.offsets),
+            total,
+            position_ids_start=position_ids_start,
+            multiple_of=multiple_of,
+            padding_value=carried(fill_value(padding_value, None), rows.values),
+        )
+        return flat._replace(values=flat.values.view(rows.values.dtype))
     source = RowSource.of(rows)
     framework = framework_of(return_tensors, source.framework)
     kind = source.kind if dtype is None else kind_of(dtype)
     tokens = int(source.lengths.sum())
-    total = padded_length((0, tokens), None, multiple_of)
+    if total is None:
+        total = padded_length((0, tokens), None, multiple_of)
+    elif total < tokens:
+        raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
     fill = fill_value(padding_value, kind)
-    if not -(2**63) <= position_ids_start < 2**63:
-        raise OverflowError(f"position_ids_start={position_ids_start} is beyond int64")
+    _require_int64(position_ids_start)
     values, address = empty(framework, (total, *source.trailing), kind)
     source.require(source.columns.flatten(0, address, kind, source.total))
     if _core.fill_tail(address, kind, source.total, total * source.inner, fill) is not None:
@@ -83,3 +133,20 @@ def flatten(
     if failure is not None and failure[0] == OUT_OF_RANGE:
         raise OverflowError(f"{tokens} tokens are more than the int32 cu_seqlens count")
     return Flattened(values, position_ids, seq_idx, cu_seqlens, source.longest[1])
+
+
+def _require_int64(start: int) -> None:
+    if not -(2**63) <= start < 2**63:
+        raise OverflowError(f"position_ids_start={start} is beyond int64")
+
+
+def _flatten_on_gpu(ragged: Ragged, start: int, multiple_of: int | None, padding_value: Any) -> Flattened:
+    first, last, (_, longest) = ragged.facts
+    total = padded_length((0, last - first), None, multiple_of)
+    _require_int64(start)
+    if start + total - 1 >= 2**63:
+        raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
+    if last - first >= 2**31:
+        raise OverflowError(f"{last - first} tokens are more than the int32 cu_seqlens count")
+    fill = bits_of_padding(padding_value, ragged.values)
+    return Flattened(*device_flatten(ragged.values, ragged.offsets, total, start=start, fill=fill), longest)

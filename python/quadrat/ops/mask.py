@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import INT64, Framework, address_of, empty, framework_of, is_tensor, kind_of
+from quadrat._memory import (
+    INT64,
+    Framework,
+    address_of,
+    empty,
+    framework_of,
+    is_tensor,
+    kind_of,
+    on_gpu,
+    torch_dtype,
+)
+from quadrat.ops._device import attention_mask as device_mask
+from quadrat.ops._device import rows_on_gpu
 from quadrat.ops.pad import Side, is_left, padded_length
 from quadrat.ragged import Ragged, RowSource
 
@@ -35,12 +47,17 @@ def attention_mask(
         return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
 
     Returns:
-        `[rows, length]`, a NumPy array or CPU torch tensor.
+        `[rows, length]`, a NumPy array or torch tensor, on the GPU where the rows or lengths are there.
 
     Raises:
         TypeError: when `rows` are neither rows nor lengths.
-        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown.
+        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU longer
+            rows are cut, unless it is known without waiting how long they are.
     """
+    if (on_device := _offsets_on_gpu(rows)) is not None:
+        return _on_gpu(
+            *on_device, side=side, length=length, multiple_of=multiple_of, dtype=dtype, return_tensors=return_tensors
+        )
     offsets, default = _offsets(rows)
     framework = framework_of(return_tensors, default)
     kind = INT64 if dtype is None else kind_of(dtype)
@@ -67,6 +84,15 @@ def _offsets(rows: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]
         source = RowSource.of(rows)
         lengths, framework = np.empty(len(source), np.int64), source.framework
         source.columns.lengths(0, address_of(lengths))
+    return offsets_of_lengths(lengths)[0], framework  # type: ignore[return-value]  # mypy widens the literals
+
+
+def offsets_of_lengths(lengths: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]:
+    """`[rows + 1]` offsets of rows of these lengths, and the library they came in. Raises TypeError and ValueError."""
+    framework: Framework = "pt" if is_tensor(lengths) else "np"
+    lengths = np.asarray(lengths.cpu() if is_tensor(lengths) else lengths)
+    if not lengths.size:
+        lengths = lengths.astype(np.int64)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
         raise TypeError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.ndim}")
     if lengths.size and int(lengths.min()) < 0:
@@ -77,4 +103,26 @@ def _offsets(rows: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]
         )
     offsets = np.zeros(lengths.size + 1, np.int64)
     np.cumsum(lengths.astype(np.int64), out=offsets[1:])
-    return offsets, framework  # type: ignore[return-value]  # mypy widens the conditional literals
+    return offsets, framework
+
+
+def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
+    """Offsets on a GPU, and the length of the longest row if it is known; None for rows on the CPU."""
+    if (ragged := rows_on_gpu(rows)) is not None:
+        return ragged.offsets, None if ragged._facts is None else ragged.facts.longest[1]
+    if not on_gpu(rows):
+        return None
+    if rows.dim() != 1 or rows.dtype.is_floating_point:
+        raise TypeError(f"lengths must be integers of one dimension, not {rows.dtype} of {rows.dim()}")
+    return Ragged.of_lengths(rows, rows).offsets, None
+
+
+def _on_gpu(offsets: Any, longest: int | None, **options: Any) -> Any:
+    if framework_of(options["return_tensors"], "pt") == "np":
+        raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
+    length, dtype = options["length"], options["dtype"]
+    if length is None and longest is None:
+        longest = Ragged(offsets, offsets).facts.longest[1]
+    width = padded_length((0, longest or 0), length, options["multiple_of"])
+    kind = INT64 if dtype is None else kind_of(dtype)
+    return device_mask(offsets, width, torch_dtype(kind), left=is_left(options["side"]))

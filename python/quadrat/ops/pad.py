@@ -8,7 +8,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat._memory import BOOL, KINDS, Framework, empty, framework_of, kind_of
+from quadrat._memory import (
+    BOOL,
+    KINDS,
+    Framework,
+    carried,
+    carrier_of,
+    compiling,
+    empty,
+    framework_of,
+    is_tensor,
+    kind_of,
+)
+from quadrat.ops._device import bits_of_padding, rows_on_gpu
+from quadrat.ops._device import pad as device_pad
 from quadrat.ragged import Ragged, RowSource
 
 Side = Literal["right", "left"]
@@ -27,23 +40,64 @@ def pad(
     """Pad rows to one length.
 
     Args:
-        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D CPU torch tensors) of one kind of
-            number.
+        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
+            Tensors may be on a GPU, and then are padded there, on the current stream.
         side: where the padding goes, "right" or "left".
-        length: the padded length, in tokens; by default that of the longest row.
+        length: the padded length, in tokens; by default that of the longest row. On a GPU, finding that out means to
+            wait for the offsets, unless they came from the CPU.
         multiple_of: round the padded length up to a multiple of this.
         padding_value: what fills the gaps; it must fit the dtype.
         dtype: of the result, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
 
     Returns:
-        `[rows, length, ...]`, a NumPy array or CPU torch tensor; `...` are the trailing dimensions of a `Ragged`.
+        `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of a `Ragged`.
 
     Raises:
         TypeError: when a row is no row of numbers, or its kind does not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype.
-        ValueError: when a row is longer than `length`, or an option is unknown.
+        ValueError: when a row is longer than `length`, or an option is unknown. On a GPU longer rows are cut, unless it
+            is known without waiting how long they are.
     """
+    if isinstance(rows, Ragged) and tracked(rows.values):
+        # The operator knows its derivative, and torch.compile the operator.
+        require_own_dtype(rows, dtype, return_tensors)
+        width = padded_length(rows.facts.longest if length is None else (0, 0), length, multiple_of)
+        return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(side))
+    return pad_here(
+        rows,
+        side=side,
+        length=length,
+        multiple_of=multiple_of,
+        padding_value=padding_value,
+        dtype=dtype,
+        return_tensors=return_tensors,
+    )
+
+
+def pad_here(
+    rows: Ragged | Sequence[Any],
+    *,
+    side: str = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> Any:
+    """`pad` without a gradient: see there."""
+    if (ragged := rows_on_gpu(rows)) is not None:
+        require_own_dtype(ragged, dtype, return_tensors)
+        known = length is None or ragged._facts is not None
+        width = padded_length(ragged.facts.longest if known else (0, 0), length, multiple_of)
+        fill = bits_of_padding(fill_value(padding_value, None), ragged.values)
+        return device_pad(ragged.values, ragged.offsets, width, left=is_left(side), fill=fill)
+    if isinstance(rows, Ragged) and (carrier := carrier_of(rows.values)) is not None:
+        require_own_dtype(rows, dtype, return_tensors)
+        stand_in = Ragged(rows.values.view(carrier), rows.offsets)
+        fill = carried(fill_value(padding_value, None), rows.values)
+        out = pad_here(stand_in, side=side, length=length, multiple_of=multiple_of, padding_value=fill)
+        return out.view(rows.values.dtype)
     source = RowSource.of(rows)
     framework = framework_of(return_tensors, source.framework)
     kind = source.kind if dtype is None else kind_of(dtype)
@@ -58,7 +112,37 @@ def pad(
     return out
 
 
-def fill_value(value: Any, kind: int) -> Any:
+def tracked(array: Any) -> bool:
+    """Whether torch keeps track of what is done to an array, for its gradient or to compile it."""
+    if not is_tensor(array) or not (array.requires_grad or compiling()):
+        return False
+    import torch
+
+    return compiling() or torch.is_grad_enabled()
+
+
+def operators() -> Any:
+    """`torch.ops.quadrat`, registered. Raises ImportError for a torch that is too old."""
+    import torch
+
+    import quadrat.ops.library  # noqa: F401 - registers them
+
+    return torch.ops.quadrat
+
+
+def require_own_dtype(rows: Ragged, dtype: Any, return_tensors: Framework | None) -> None:
+    """Checks that nothing is to be converted. Raises TypeError and ValueError."""
+    if dtype is not None and dtype != rows.values.dtype:
+        raise TypeError(
+            f"{rows.values.dtype} on {getattr(rows.values, 'device', 'the CPU')} is not converted to {dtype}: convert "
+            "the values first"
+        )
+    own: Framework = "pt" if is_tensor(rows.values) else "np"
+    if framework_of(return_tensors, own) != own:
+        raise ValueError(f"{type(rows.values).__name__}s of {rows.values.dtype} stay in their library")
+
+
+def fill_value(value: Any, kind: int | None) -> Any:
     """The padding value as a plain Python number; 0 and 1 serve as bools too."""
     if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
         return bool(value)

@@ -1,0 +1,162 @@
+"""quadrat's functions as operators of torch: `torch.ops.quadrat.pad`, `unpad`, `flatten` and `mask_tokens`.
+
+Importing this module registers them, for the CPU and for CUDA, with what `torch.compile` has to know of their results,
+and with the derivatives of `pad` and `unpad`, each of which is the other. It needs torch 2.4 or later.
+
+Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from quadrat.ops import _device
+from quadrat.ops.flatten import flatten_here
+from quadrat.ops.mask_tokens import mask_tokens
+from quadrat.ops.pad import fill_value, pad_here
+from quadrat.ops.unpad import unpad_here
+from quadrat.ragged import Ragged
+
+if not hasattr(torch.library, "register_autograd"):
+    raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")
+
+_library: Any = torch.library.Library("quadrat", "DEF")  # type: ignore[no-untyped-call]
+
+
+def _define(schema: str, function: Any, fake: Any) -> None:
+    name = "quadrat::" + schema.partition("(")[0]
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    for key in ("CPU", "CUDA"):
+        _library.impl(schema.partition("(")[0], function, key)
+    torch.library.register_fake(name, fake, lib=_library)
+
+
+def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
+    if values.is_cuda:
+        fill = _device.bits_of_padding(fill_value(padding_value, None), values)
+        return _device.pad(values, offsets, length, left=left, fill=fill)
+    rows = Ragged(values.detach(), offsets)
+    return pad_here(rows, side="left" if left else "right", length=length, padding_value=padding_value)
+
+
+def _fake_pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
+    del padding_value, left
+    return values.new_empty((offsets.shape[0] - 1, length, *values.shape[1:]))
+
+
+def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
+    if padded.is_cuda:
+        return _device.unpad(padded, offsets, total, left=left)
+    return unpad_here(padded.detach(), offsets, total, left)
+
+
+def _fake_unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
+    del offsets, left
+    return padded.new_empty((total, *padded.shape[2:]))
+
+
+def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
+    if values.is_cuda:
+        fill = _device.bits_of_padding(fill_value(padding_value, None), values)
+        return _device.flatten(values, offsets, total, start=start, fill=fill)
+    rows = Ragged(values.detach(), offsets)
+    return tuple(flatten_here(rows, total, position_ids_start=start, padding_value=padding_value)[:4])
+
+
+def _fake_flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
+    del start, padding_value
+    return (
+        values.new_empty((total, *values.shape[1:])),
+        values.new_empty(total, dtype=torch.int64),
+        values.new_empty(total, dtype=torch.int32),
+        values.new_empty(offsets.shape[0], dtype=torch.int32),
+    )
+
+
+def _mask_tokens(  # noqa: PLR0917 - the operator has them all by position
+    input_ids: Any,
+    mask_token_id: int,
+    vocab_size: int,
+    mlm_probability: float = 0.15,
+    mask_replace_prob: float = 0.8,
+    random_replace_prob: float = 0.1,
+    seed: int = 0,
+    epoch: int = 0,
+    special_ids: Any = (),
+    special_tokens_mask: Any = None,
+    row_keys: Any = None,
+    lengths: Any = None,
+    left: bool = False,
+) -> Any:
+    return tuple(
+        mask_tokens(
+            input_ids,
+            mask_token_id=mask_token_id,
+            vocab_size=vocab_size,
+            mlm_probability=mlm_probability,
+            mask_replace_prob=mask_replace_prob,
+            random_replace_prob=random_replace_prob,
+            rng="philox",
+            seed=seed % 2**64,
+            epoch=epoch,
+            special_ids=special_ids,
+            special_tokens_mask=special_tokens_mask,
+            row_keys=row_keys,
+            lengths=lengths,
+            side="left" if left else "right",
+        )
+    )
+
+
+def _fake_mask_tokens(input_ids: Any, *_: Any, **__: Any) -> Any:
+    return tuple(torch.empty(input_ids.shape, dtype=torch.int64, device=input_ids.device) for _ in range(2))
+
+
+def _keep_for_pad(ctx: Any, inputs: Any, output: Any) -> None:
+    values, offsets, _, _, ctx.left = inputs
+    ctx.total = values.shape[0]
+    ctx.save_for_backward(offsets)
+    del output
+
+
+def _derive_pad(ctx: Any, gradient: Any) -> Any:
+    (offsets,) = ctx.saved_tensors
+    return torch.ops.quadrat.unpad(gradient, offsets, ctx.total, ctx.left), None, None, None, None
+
+
+def _keep_for_unpad(ctx: Any, inputs: Any, output: Any) -> None:
+    padded, offsets, _, ctx.left = inputs
+    ctx.width = padded.shape[1]
+    ctx.save_for_backward(offsets)
+    del output
+
+
+def _derive_unpad(ctx: Any, gradient: Any) -> Any:
+    (offsets,) = ctx.saved_tensors
+    return torch.ops.quadrat.pad(gradient, offsets, ctx.width, 0, ctx.left), None, None, None
+
+
+_define(
+    "pad(Tensor values, Tensor offsets, SymInt length, Scalar padding_value=0, bool left=False) -> Tensor",
+    _pad,
+    _fake_pad,
+)
+_define("unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor", _unpad, _fake_unpad)
+_define(
+    "flatten(Tensor values, Tensor offsets, SymInt total, int start=0, Scalar padding_value=0) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+    _flatten,
+    _fake_flatten,
+)
+_define(
+    "mask_tokens(Tensor input_ids, int mask_token_id, int vocab_size, float mlm_probability=0.15, "
+    "float mask_replace_prob=0.8, float random_replace_prob=0.1, int seed=0, int epoch=0, int[] special_ids=[], "
+    "Tensor? special_tokens_mask=None, Tensor? row_keys=None, Tensor? lengths=None, bool left=False) "
+    "-> (Tensor, Tensor)",
+    _mask_tokens,
+    _fake_mask_tokens,
+)
+torch.library.register_autograd("quadrat::pad", _derive_pad, setup_context=_keep_for_pad, lib=_library)
+torch.library.register_autograd("quadrat::unpad", _derive_unpad, setup_context=_keep_for_unpad, lib=_library)

@@ -1,0 +1,148 @@
+"""torch.ops.quadrat: the operators pass torch's own checks, keep whole graphs and have the right derivatives."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import quadrat
+
+pytest.importorskip("quadrat.ops.library", reason="needs torch 2.4", exc_type=ImportError)
+ops = torch.ops.quadrat
+OFFSETS = torch.tensor([0, 2, 2, 5])
+SIDES = pytest.mark.parametrize("left", [False, True])
+
+
+def floats(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+CASES = {
+    "pad": (ops.pad.default, (floats(5, 3), OFFSETS, 4, 1.5, True)),
+    "pad ints": (ops.pad.default, (torch.arange(5), OFFSETS, 7)),
+    "pad bfloat16": (ops.pad.default, (floats(5, 2, dtype=torch.bfloat16), OFFSETS, 3)),
+    "unpad": (ops.unpad.default, (floats(3, 4, 2), OFFSETS, 5, True)),
+    "unpad bools": (ops.unpad.default, (torch.ones(3, 4, dtype=torch.bool), OFFSETS, 5)),
+    "flatten": (ops.flatten.default, (torch.arange(5), OFFSETS, 8, 1, 9)),
+    "mask_tokens": (ops.mask_tokens.default, (torch.arange(50).reshape(5, 10), 3, 99, 0.5)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_passes_the_checks_of_torch(case):
+    operator, arguments = CASES[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, while it traces
+        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
+
+
+@SIDES
+def test_gives_what_the_functions_give(left):
+    side = "left" if left else "right"
+    values = torch.arange(10).reshape(5, 2)
+    rows = quadrat.Ragged(values, OFFSETS)
+    padded = ops.pad(values, OFFSETS, 6, 9, left)
+    assert torch.equal(padded, quadrat.pad(rows, length=6, padding_value=9, side=side))
+    assert torch.equal(ops.unpad(padded, OFFSETS, 5, left), values)
+    assert torch.equal(ops.unpad(padded, OFFSETS + 1, 8, left)[1:6], values)
+    assert ops.unpad(padded, OFFSETS + 1, 8, left)[[0, 6, 7]].tolist() == [[0, 0]] * 3
+    for got, expected in zip(ops.flatten(values, OFFSETS, 8, 1, 9), quadrat.flatten(
+        rows, multiple_of=8, position_ids_start=1, padding_value=9
+    ), strict=False):  # fmt: skip
+        assert torch.equal(got, expected)
+    ids = torch.arange(60).reshape(4, 15)
+    arguments = {"mask_token_id": 3, "vocab_size": 99, "mlm_probability": 0.5, "seed": 2**64 - 5, "epoch": 2}
+    lengths = torch.tensor([15, 0, 7, 1])
+    expected = quadrat.mask_tokens(ids, rng="philox", lengths=lengths, side=side, special_ids=[7, 8], **arguments)
+    got = ops.mask_tokens(ids, 3, 99, 0.5, 0.8, 0.1, -5, 2, [7, 8], None, None, lengths, left)
+    assert torch.equal(got[0], expected.input_ids)
+    assert torch.equal(got[1], expected.labels)
+
+
+@SIDES
+def test_each_is_the_derivative_of_the_other(left):
+    values, padded = floats(5, 2), floats(3, 4, 2)
+    for function, argument in (
+        (lambda x: ops.pad(x, OFFSETS, 4, 0.5, left), values),
+        (lambda x: ops.unpad(x, OFFSETS, 5, left), padded),
+    ):
+        assert torch.autograd.gradcheck(function, argument)
+        assert torch.autograd.gradgradcheck(lambda x, function=function: function(x).square(), argument)
+
+
+@SIDES
+def test_the_functions_have_a_gradient(left):
+    side = "left" if left else "right"
+    values = floats(5, 2)
+    padded = quadrat.pad(quadrat.Ragged(values, OFFSETS), side=side, multiple_of=4, padding_value=3)
+    weights = torch.arange(24.0, dtype=torch.float64).reshape(3, 4, 2)
+    (padded * weights).sum().backward()
+    assert torch.equal(values.grad, quadrat.unpad(weights, lengths=[2, 0, 3], side=side).values)
+    padded = floats(3, 4, 2)
+    kept = quadrat.unpad(padded, lengths=torch.tensor([2, 0, 3]), side=side)
+    (kept.values * weights.reshape(-1, 2)[:5]).sum().backward()
+    back = quadrat.pad(quadrat.Ragged(weights.reshape(-1, 2)[:5], OFFSETS), length=4, side=side)
+    assert torch.equal(padded.grad, back)
+    with torch.no_grad():
+        assert not quadrat.pad(quadrat.Ragged(values, OFFSETS)).requires_grad
+
+
+def test_values_outside_the_rows_have_no_gradient():
+    values = floats(7)
+    ops.pad(values, OFFSETS + 1, 4).sum().backward()
+    assert values.grad.tolist() == [0, 1, 1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_models_keep_them(dynamic):
+    def model(values, offsets):
+        padded = ops.pad(torch.sin(values), offsets, 4, 0.0, True)
+        return ops.unpad(padded.cumsum(1), offsets, values.shape[0], True).square()
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for total in (5, 6):
+        values = floats(total, 2)
+        offsets = torch.tensor([0, 2, 2, total])
+        got, expected = compiled(values, offsets), model(values, offsets)
+        assert torch.equal(got, expected)
+        gradients = [torch.autograd.grad(result.sum(), values)[0] for result in (got, expected)]
+        assert torch.allclose(*gradients)
+
+
+def test_the_functions_compile_whole():
+    def model(values, offsets, lengths):
+        padded = quadrat.pad(quadrat.Ragged(values, offsets), length=4, padding_value=1)
+        return quadrat.unpad(padded * 2, lengths=lengths, total=5).values
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    values = floats(5, 2)
+    assert torch.equal(compiled(values, OFFSETS, OFFSETS.diff()), values * 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"),
+    [
+        (ValueError, lambda: ops.pad(torch.arange(5), OFFSETS, 2), "length=2 is below the longest row"),
+        (ValueError, lambda: ops.pad(torch.arange(5), torch.tensor([0, 9]), 9), "offsets must rise"),
+        (OverflowError, lambda: ops.pad(torch.arange(5, dtype=torch.int8), OFFSETS, 3, 300), "does not fit"),
+        (ValueError, lambda: ops.unpad(torch.zeros(3, 2), OFFSETS, 5), "row 2 is longer than the padded length"),
+        (ValueError, lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4), "row 2 is longer|starts outside"),
+        (ValueError, lambda: ops.flatten(torch.arange(5), OFFSETS, 4), "total=4 is below the 5 tokens"),
+    ],
+)
+def test_bad_arguments_are_named(error, call, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_what_is_made_under_a_fake_mode():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        values, offsets = torch.empty(5, 3, dtype=torch.bfloat16), torch.empty(4, dtype=torch.int64)
+        assert ops.pad(values, offsets, 7).shape == (3, 7, 3)
+        assert ops.unpad(torch.empty(3, 7, 2), offsets, 5).shape == (5, 2)
+        shapes = [(part.shape, part.dtype) for part in ops.flatten(values, offsets, 8)]
+        assert shapes == [((8, 3), torch.bfloat16), ((8,), torch.int64), ((8,), torch.int32), ((4,), torch.int32)]
+    assert np.array_equal(ops.pad(torch.arange(5), OFFSETS, 3)[0], [0, 1, 0])

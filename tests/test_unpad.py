@@ -1,0 +1,123 @@
+"""quadrat.unpad: what its docstring promises, in either library; the way back from quadrat.pad."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat import _core
+
+KINDS = _core.kinds
+LENGTHS = st.lists(st.integers(0, 12), max_size=8)
+TRAILING = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
+SIDES = st.sampled_from(["right", "left"])
+LIBRARIES = st.sampled_from(["np", "pt"])
+
+
+def array(values, library):
+    return torch.from_numpy(values) if library == "pt" else values
+
+
+def ragged(lengths, kind, trailing, library):
+    rng = np.random.default_rng(sum(lengths))
+    values = rng.integers(0, 2 if kind == "bool" else 100, (sum(lengths), *trailing)).astype(kind)
+    return quadrat.Ragged(array(values, library), array(np.cumsum([0, *lengths]), library))
+
+
+@given(LENGTHS, st.sampled_from(KINDS), TRAILING, LIBRARIES, SIDES, st.integers(0, 5), st.booleans())
+def test_takes_out_what_pad_puts_in(  # noqa: PLR0917
+    lengths, kind, trailing, library, side, extra, by_mask
+):
+    rows = ragged(lengths, kind, trailing, library)
+    width = max(lengths, default=0) + extra
+    padded = quadrat.pad(rows, side=side, length=width, padding_value=1)
+    mask = quadrat.attention_mask(rows, side=side, length=width)
+    back = quadrat.unpad(padded, mask=mask) if by_mask else quadrat.unpad(padded, lengths=rows.lengths, side=side)
+    assert type(back.values) is type(rows.values)
+    assert back.values.dtype == rows.values.dtype
+    assert np.array_equal(np.asarray(back.values), np.asarray(rows.values))
+    assert np.array_equal(np.asarray(back.offsets), np.asarray(rows.offsets))
+    assert str(back.offsets.dtype).endswith("int64")
+    assert not len(back.values) or not np.shares_memory(np.asarray(back.values), np.asarray(padded)), "a copy"
+
+
+@given(st.integers(0, 6), st.integers(0, 8), TRAILING, LIBRARIES, st.data())
+def test_a_mask_picks_tokens_anywhere(rows, width, trailing, library, data):
+    padded = np.arange(rows * width * int(np.prod(trailing))).reshape(rows, width, *trailing)
+    mask = np.array(data.draw(st.lists(st.integers(-1, 1), min_size=rows * width, max_size=rows * width)), np.int8)
+    mask = mask.reshape(rows, width)
+    back = quadrat.unpad(array(padded, library), mask=array(mask, library))
+    assert back.to_lists() == [row[keep != 0].tolist() for row, keep in zip(padded, mask, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_dtypes_that_are_only_moved(dtype, side):
+    rows = quadrat.Ragged(torch.arange(10).reshape(5, 2).to(dtype), torch.tensor([0, 2, 5]))
+    padded = quadrat.pad(rows, side=side, length=4, padding_value=-1.5)
+    assert padded.dtype == dtype
+    assert int((padded == -1.5).sum()) == 6
+    back = quadrat.unpad(padded, lengths=[2, 3], side=side)
+    assert back.values.dtype == dtype
+    assert torch.equal(back.values, rows.values)
+    flat = quadrat.flatten(rows, multiple_of=4, padding_value=2)
+    assert flat.values.dtype == dtype
+    assert torch.equal(flat.values[:5], rows.values)
+    assert (flat.values[5:] == 2).all()
+
+
+def test_half_precision_in_numpy():
+    rows = quadrat.Ragged(np.arange(5, dtype=np.float16), np.array([0, 2, 5]))
+    padded = quadrat.pad(rows, padding_value=0.5)
+    assert padded.dtype == np.float16
+    assert padded.tolist() == [[0, 1, 0.5], [2, 3, 4]]
+    assert quadrat.unpad(padded, lengths=[2, 3]).to_lists() == [[0, 1], [2, 3, 4]]
+
+
+def test_lengths_in_any_library():
+    padded = np.arange(6).reshape(2, 3)
+    for lengths in ([1, 2], (1, 2), np.array([1, 2], np.uint8), torch.tensor([1, 2], dtype=torch.int32)):
+        assert quadrat.unpad(padded, lengths=lengths).to_lists() == [[0], [3, 4]]
+        assert quadrat.unpad(torch.from_numpy(padded), lengths=lengths, total=3).to_lists() == [[0], [3, 4]]
+    assert quadrat.unpad(np.zeros((0, 3)), lengths=[]).to_lists() == []
+
+
+@given(st.booleans(), SIDES)
+def test_views_and_strides(transposed, side):
+    padded = np.arange(24).reshape(4, 6).T if transposed else np.arange(48).reshape(6, 8)[:, ::2]
+    lengths = [0, 1, 2, 3, 4, 4]
+    expected = [row[:n] if side == "right" else row[len(row) - n :] for row, n in zip(padded, lengths, strict=True)]
+    back = quadrat.unpad(padded, lengths=lengths, side=side)
+    assert back.to_lists() == [row.tolist() for row in expected]
+    shown = torch.from_numpy(padded.copy())
+    negated = torch._neg_view(shown)
+    assert quadrat.unpad(negated, lengths=lengths, side=side).to_lists() == [(-row).tolist() for row in expected]
+
+
+PADDED = np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "message"),
+    [
+        (ValueError, {"padded": PADDED}, "either lengths or a mask"),
+        (ValueError, {"padded": PADDED, "lengths": [1, 1], "mask": PADDED}, "either lengths or a mask"),
+        (ValueError, {"padded": PADDED, "lengths": [1]}, "2 rows and 1 lengths"),
+        (ValueError, {"padded": PADDED, "lengths": [1, 4]}, "row 1 is longer than the padded length: it has 4 tokens"),
+        (ValueError, {"padded": PADDED, "lengths": [1, -1]}, "row 1 has the negative length -1"),
+        (TypeError, {"padded": PADDED, "lengths": [1.5, 1.0]}, "lengths must be integers"),
+        (ValueError, {"padded": PADDED, "lengths": [1, 1], "side": "top"}, "side must be"),
+        (ValueError, {"padded": PADDED, "mask": PADDED[:1]}, "the mask must be"),
+        (TypeError, {"padded": PADDED, "mask": [[1, 1, 1]] * 2}, "the mask must be"),
+        (TypeError, {"padded": PADDED, "mask": torch.ones(2, 3)}, "the mask must be"),
+        (TypeError, {"padded": [[1, 2]], "lengths": [1]}, "padded must be"),
+        (ValueError, {"padded": np.zeros(3), "lengths": [1]}, "must have rows and tokens"),
+        (TypeError, {"padded": PADDED.astype(complex), "lengths": [1, 1]}, "complex128"),
+        (TypeError, {"padded": PADDED.astype(complex), "mask": PADDED}, "complex128"),
+    ],
+)
+def test_bad_arguments_are_named(error, arguments, message):
+    with pytest.raises(error, match=message):
+        quadrat.unpad(arguments.pop("padded"), **arguments)
