@@ -176,14 +176,20 @@ def test_batches_of_ray(cluster, name, kind):
         assert_same(expected, batch)
 
 
-def test_several_threads_of_ray(cluster):
+@pytest.mark.parametrize("name", ["padding", "masks by counter"])
+def test_several_threads_of_ray(cluster, name):
+    """What does not depend on the batches before is the same in any number of them."""
     rows = rows_of([3 + n * 7 % 11 for n in range(60)])
-    reference, collator = collators("padding")
-    names = columns_for("padding")
+    if name == "padding":
+        reference, collator = collators(name)
+    else:
+        reference, collator = (
+            quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), seed=3, rng="philox") for _ in range(2)
+        )
     batches = cluster.from_items(rows, override_num_blocks=2).iter_torch_batches(
-        batch_size=4, collate_fn=CollateFn(collator, names), prefetch_batches=3
+        batch_size=4, collate_fn=CollateFn(collator, columns_for(name)), prefetch_batches=3
     )
-    features = [{name: row[name] for name in names} for row in rows]
+    features = [{key: row[key] for key in columns_for(name)} for row in rows]
     expected = [reference(features[at : at + 4])["input_ids"].tolist() for at in range(0, len(features), 4)]
     got = [batch["input_ids"].tolist() for batch in batches]
     assert sorted(got) == sorted(expected)  # Ray does not promise their order
@@ -279,6 +285,12 @@ def test_arguments_that_are_wrong():
 
 def test_a_batch_that_is_not_a_mapping_passes():
     assert CollateFn(lambda table: table.num_rows)(table_of("list", rows_of([2, 3]))) == 2
+
+
+def test_a_deferred_batch_is_made_for_ray():
+    rows = [{key: row[key] for key in columns_for("padding")} for row in rows_of([2, 3])]
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True)
+    assert_same(collators("padding")[0](rows), CollateFn(collator)(pa.Table.from_pylist(rows)))
 
 
 def test_pickles():

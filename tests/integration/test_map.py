@@ -35,6 +35,15 @@ def test_a_seeded_generator_that_went_on_has_another_hash():
     assert Hasher.hash(collator) != before
 
 
+def test_masks_by_counter_hash_as_seed_and_epoch():
+    collator, twin = (make(quadrat, "DataCollatorForLanguageModeling", rng="philox") for _ in range(2))
+    before = Hasher.hash(collator)
+    collator(batch("DataCollatorForLanguageModeling"))
+    assert Hasher.hash(collator) == before == Hasher.hash(twin)
+    collator.set_epoch(1)
+    assert Hasher.hash(collator) != before
+
+
 def test_map_finds_what_it_made(tmp_path):
     rows = batch("DataCollatorWithPadding")
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "rows")

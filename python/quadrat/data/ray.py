@@ -27,12 +27,13 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
 
         dataset.iter_torch_batches(batch_size=32, collate_fn=CollateFn(DataCollatorWithPadding(tokenizer)))
 
-    The batch is a plain dict of what the collator makes, which Ray moves to the device if all of it is tensors.
+    The batch is a plain dict of what the collator makes, which Ray moves to the device if all of it is tensors; with
+    `deferred=True` it is made on the CPU all the same, because Ray looks into it.
     Columns of tokens may have been lists or one-dimensional NumPy arrays, of one length or of many. Tensors of more
     dimensions, a column of images, reach the collator as nested lists.
 
     Ray calls it from as many threads as `prefetch_batches` says, and it lets one at a time through to the collator.
-    With more than one thread, random masks depend on which batch comes first.
+    With more than one thread, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
 
     Args:
         collator: one of quadrat's collators, or any callable that takes a `pyarrow.Table`.
