@@ -62,7 +62,7 @@ def run(folder: Any, *, workers: int = 0, stop: int | None = None, resume: bool 
         args=TrainingArguments(
             str(folder), num_train_epochs=2, per_device_train_batch_size=BATCH, dataloader_num_workers=workers,
             dataloader_persistent_workers=workers > 0, dataloader_pin_memory=False, report_to="none",
-            save_strategy="steps", save_steps=1, save_total_limit=1, disable_tqdm=True, use_cpu=True,
+            save_strategy="steps", save_steps=stop or 1000, disable_tqdm=True, use_cpu=True,
         ),
         train_dataset=dataset(),
         data_collator=collator,
