@@ -1,0 +1,151 @@
+"""The functions and operators on tensors of a GPU, against the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
+torch = pytest.importorskip("torch", reason="needs torch")
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
+]
+
+import quadrat  # noqa: E402
+from support.on_device import check_flatten, check_mask, check_pad, check_unpad, ragged_rows  # noqa: E402
+
+
+def to_gpu(rows: Any) -> Any:
+    return rows.to("cuda")
+
+
+def bare(rows: Any) -> Any:
+    """On the GPU, and nothing known of the offsets."""
+    return quadrat.Ragged(rows.values.to("cuda"), rows.offsets.to("cuda"))
+
+
+def done() -> None:
+    pass
+
+
+places = pytest.mark.parametrize("move", [to_gpu, bare])
+
+
+@places
+@pytest.mark.parametrize("check", [check_pad, check_mask, check_flatten, check_unpad])
+@given(rows=ragged_rows(), data=st.data())
+def test_as_on_the_cpu(check: Any, move: Any, rows: Any, data: Any) -> None:
+    check(rows, data, move, done)
+
+
+OFFSETS = torch.tensor([0, 2, 2, 5])
+
+
+def on_gpu(*shape: int, dtype: Any = torch.float64) -> Any:
+    return torch.randn(*shape, dtype=dtype, device="cuda").requires_grad_()
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("name", ["pad", "unpad", "flatten", "mask_tokens"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own, while it traces
+def test_operators_pass_the_checks_of_torch(name: str, left: bool) -> None:
+    import quadrat.ops.library  # noqa: F401
+
+    offsets = OFFSETS.to("cuda")
+    arguments = {
+        "pad": (on_gpu(5, 3), offsets, 4, 1.5, left),
+        "unpad": (on_gpu(3, 4, 2), offsets, 5, left),
+        "flatten": (torch.arange(5, device="cuda"), offsets, 8, int(left), 9),
+        "mask_tokens": (torch.arange(50, device="cuda").reshape(5, 10), 3, 99, 0.5),
+    }
+    operator = getattr(torch.ops.quadrat, name).default
+    assert set(torch.library.opcheck(operator, arguments[name]).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_each_is_the_derivative_of_the_other(left: bool) -> None:
+    import quadrat.ops.library  # noqa: F401
+
+    ops, offsets = torch.ops.quadrat, OFFSETS.to("cuda")
+    assert torch.autograd.gradcheck(lambda x: ops.pad(x, offsets, 4, 0.5, left), on_gpu(5, 2))
+    assert torch.autograd.gradcheck(lambda x: ops.unpad(x, offsets, 5, left), on_gpu(3, 4, 2))
+    # What is cut has no part in the result.
+    values = on_gpu(7)
+    ops.pad(values, offsets + 1, 2, 0, left).sum().backward()
+    assert values.grad.tolist() == [0, 1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_compiled_models_keep_them() -> None:
+    def model(values: Any, offsets: Any) -> Any:
+        padded = quadrat.pad(quadrat.Ragged(torch.sin(values), offsets), length=4, side="left")
+        return quadrat.unpad(padded.cumsum(1), lengths=offsets.diff(), side="left", total=5).values
+
+    values, offsets = on_gpu(5, 2), OFFSETS.to("cuda")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    got, expected = compiled(values, offsets), model(values, offsets)
+    assert torch.equal(got, expected)
+    gradients = [torch.autograd.grad(result.square().sum(), values)[0] for result in (got, expected)]
+    assert torch.allclose(*gradients)
+
+
+def test_graphs_capture_them() -> None:
+    """Nothing waits, and memory comes from torch's allocator alone."""
+    import quadrat.ops.library
+
+    offsets, values = OFFSETS.to("cuda"), torch.arange(1, 6, device="cuda")
+
+    def batch() -> Any:
+        padded = quadrat.pad(quadrat.Ragged(values, offsets), length=4, side="left")
+        mask = quadrat.attention_mask(quadrat.Ragged(values, offsets), length=4, side="left")
+        back = quadrat.unpad(padded, lengths=offsets.diff(), side="left", total=5).values
+        flat = torch.ops.quadrat.flatten(values, offsets, 8, 0, 9)
+        return padded, mask, back, *flat
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        batch()  # loads the kernels, which a capture does not allow
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        outputs = batch()
+    offsets.copy_(torch.tensor([0, 1, 4, 5]))  # other rows, the same graph
+    graph.replay()
+    padded, mask, back, flat, positions, sequences, bounds = (output.tolist() for output in outputs)
+    assert padded == [[0, 0, 0, 1], [0, 2, 3, 4], [0, 0, 0, 5]]
+    assert mask == [[0, 0, 0, 1], [0, 1, 1, 1], [0, 0, 0, 1]]
+    assert back == [1, 2, 3, 4, 5]
+    assert flat == [1, 2, 3, 4, 5, 9, 9, 9]
+    assert positions == [0, 0, 1, 2, 0, 1, 2, 3]
+    assert sequences == [0, 1, 1, 1, 2, -1, -1, -1]
+    assert bounds == [0, 1, 4, 5]
+
+
+def test_they_run_on_the_current_stream_and_device() -> None:
+    values = torch.arange(1 << 20, device="cuda")
+    rows = quadrat.Ragged(values, torch.tensor([0, 1 << 19, 1 << 20], device="cuda"))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # whoever does not queue behind it reads what was there before
+        values.add_(1)
+        padded = quadrat.pad(rows, length=1 << 19)
+    stream.synchronize()
+    assert torch.equal(padded.reshape(-1), torch.arange(1, (1 << 20) + 1, device="cuda"))
+
+
+def test_more_than_2_to_the_32_elements() -> None:
+    rows, width = 3, 2**31 - 5
+    if torch.cuda.mem_get_info()[0] < 3 * rows * width:
+        pytest.skip("needs 20 GB of free GPU memory")
+    values = torch.arange(256, device="cuda").to(torch.uint8).repeat(2**25)[: 3 * width - 3]
+    offsets = torch.tensor([0, width, 2 * width, 3 * width - 3], device="cuda")
+    padded = quadrat.pad(quadrat.Ragged(values, offsets), length=width, padding_value=7)
+    assert torch.equal(padded.reshape(-1)[: 3 * width - 3], values)
+    assert padded[2, -4:].tolist() == [(3 * width - 4) % 256, 7, 7, 7]
+    back = quadrat.unpad(padded, lengths=offsets.diff(), total=3 * width - 3)
+    assert torch.equal(back.values, values)

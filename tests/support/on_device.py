@@ -1,0 +1,99 @@
+"""Checks that a function gives on a device what it gives on the CPU."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import torch
+
+import quadrat
+
+DTYPES = [torch.bool, torch.uint8, torch.int16, torch.bfloat16, torch.int32, torch.float32, torch.int64, torch.float64]
+LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257, 700]), max_size=8)
+
+
+@st.composite
+def ragged_rows(draw):
+    """A `Ragged` of CPU tensors, maybe a slice of another."""
+    lengths, trailing = draw(LENGTHS), draw(st.sampled_from([(), (), (1,), (3,), (2, 8), (0,)]))
+    before = draw(st.integers(0, 5))
+    offsets = before + np.cumsum([0, *lengths])
+    size = (int(offsets[-1]) + draw(st.integers(0, 3)), *trailing)
+    dtype = draw(st.sampled_from(DTYPES))
+    values = torch.randint(0, 100, size, generator=torch.Generator().manual_seed(len(lengths))).to(dtype)
+    return quadrat.Ragged(values, torch.from_numpy(offsets).to(draw(st.sampled_from([torch.int32, torch.int64]))))
+
+
+def options(draw, rows):
+    longest = rows.facts.longest[1]
+    return {
+        "side": draw(st.sampled_from(["right", "left"])),
+        "length": draw(st.none() | st.just(longest + 3)),
+        "multiple_of": draw(st.sampled_from([None, 1, 8])),
+    }
+
+
+def check_pad(rows, data, to_gpu, done):
+    how = options(data.draw, rows)
+    how["padding_value"] = data.draw(st.sampled_from([0, 1, True]))
+    expected = quadrat.pad(rows, **how)
+    try:
+        got = quadrat.pad(to_gpu(rows), **how)
+    finally:
+        done()
+    assert got.dtype == expected.dtype
+    assert torch.equal(got.cpu(), expected)
+
+
+def check_mask(rows, data, to_gpu, done):
+    how = options(data.draw, rows)
+    how["dtype"] = data.draw(st.sampled_from([None, torch.bool, torch.int32, torch.float32, torch.uint8]))
+    lengths = data.draw(st.booleans())
+    expected = quadrat.attention_mask(rows, **how)
+    try:
+        moved = to_gpu(rows)
+        got = quadrat.attention_mask(moved.lengths if lengths else moved, **how)
+    finally:
+        done()
+    assert got.dtype == expected.dtype
+    assert torch.equal(got.cpu(), expected)
+
+
+def check_flatten(rows, data, to_gpu, done):
+    how = {
+        "multiple_of": data.draw(st.sampled_from([None, 1, 8, 100])) if sum(rows.lengths.tolist()) else None,
+        "position_ids_start": data.draw(st.integers(-3, 3)),
+        "padding_value": data.draw(st.sampled_from([0, 1])),
+    }
+    expected = quadrat.flatten(rows, **how)
+    try:
+        got = quadrat.flatten(to_gpu(rows), **how)
+    finally:
+        done()
+    assert got.max_length == expected.max_length
+    for mine, other in zip(got[:4], expected[:4], strict=True):
+        assert mine.dtype == other.dtype
+        assert torch.equal(mine.cpu(), other)
+
+
+def check_unpad(rows, data, to_gpu, done):
+    side, extra = data.draw(st.sampled_from(["right", "left"])), data.draw(st.integers(0, 5))
+    how = data.draw(st.sampled_from(["lengths", "list", "mask"]))
+    width = rows.facts.longest[1] + extra
+    padded = quadrat.pad(rows, side=side, length=width, padding_value=1)
+    mask = quadrat.attention_mask(rows, side=side, length=width)
+    lengths = rows.lengths
+    try:
+        moved = to_gpu(quadrat.Ragged(padded, torch.tensor([0]))).values
+        if how == "mask":
+            back = quadrat.unpad(moved, mask=mask.to(moved.device))
+        else:
+            given = lengths.tolist() if how == "list" else lengths.to(moved.device)
+            back = quadrat.unpad(moved, lengths=given, side=side)
+        facts = back.facts
+    finally:
+        done()
+    first, last, longest = rows.facts
+    assert torch.equal(back.values.cpu(), rows.values[first:last])
+    assert torch.equal(back.offsets.cpu(), rows.offsets.long() - first)
+    assert facts == (0, last - first, longest)
