@@ -222,6 +222,25 @@ struct PhiloxMask {
     std::int64_t out_size;
 };
 
+// Rows of ids as in CopyRows, to ids, labels and mask, [rows, width]; mask may be nullptr. Special ids, those whose bit
+// in `set` is 1, are not masked.
+struct PadMasked {
+    PhiloxMasking how;
+    const std::uint64_t* row_keys;  // [rows]
+    const std::int64_t* values;
+    std::int64_t values_size;
+    const std::int64_t* offsets;  // [rows + 1]
+    std::int64_t rows;
+    std::int64_t width;
+    Side side;
+    const std::uint64_t* set;
+    std::int64_t set_size;
+    std::int64_t fill;
+    std::int64_t* ids;
+    std::int64_t* labels;
+    std::int64_t* mask;
+};
+
 // word_ids, special, words: [rows, width].
 struct WordStartsOfIds {
     const std::int64_t* word_ids;

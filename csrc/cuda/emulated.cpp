@@ -11,6 +11,7 @@
 #include "fill_gaps.cuh"
 #include "flatten_columns.cuh"
 #include "pad_columns.cuh"
+#include "pad_masked.cuh"
 #include "philox_mask.cuh"
 #include "position_ids.cuh"
 #include "register_columns.hpp"
@@ -75,6 +76,8 @@ void launch(const RowKeys& call, std::int64_t max_blocks) {
     std::fill_n(call.out, call.rows, std::uint64_t{0});
     start(row_keys, call, max_blocks);
 }
+
+void launch(const PadMasked& call, std::int64_t max_blocks) { start(pad_masked, call, max_blocks); }
 
 void launch(const PhiloxMask& call, std::int64_t max_blocks) { start(philox_mask, call, max_blocks); }
 

@@ -6,6 +6,46 @@
 
 namespace quadrat::cuda {
 
+// The rows lie side by side in the values, too: they are one.
+__device__ inline void flatten_values(const FlattenColumns& call, const FlatColumn& column, const Paint& plain,
+                                      std::int64_t block) {
+    const std::int64_t token = column.inner * static_cast<std::int64_t>(column.item);  // bytes
+    const Address values = address_of(column.values);
+    write_rows(
+        column.pieces, block,
+        {plain.item, plain.fill, values, values + static_cast<Address>(column.values_size * token)},
+        [&](std::int64_t) {
+            const Run run = source_run(call.offsets[0], call.offsets[call.rows], column.values_size);
+            Region region = padded_region(column.out, 0, run.length, call.out_size, Side::right, token);
+            region.source = values + static_cast<Address>(run.first * token);
+            return region;
+        },
+        [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
+}
+
+__device__ inline void flatten_separated(const FlattenColumns& call, const FlatColumn& column, const Paint& plain,
+                                         std::int64_t block) {
+    const std::int64_t token = column.inner * static_cast<std::int64_t>(column.item);  // bytes
+    const Address values = address_of(column.values);
+    write_long_rows(
+        column.pieces, block,
+        {plain.item, plain.fill, values, values + static_cast<Address>(column.values_size * token)},
+        [&](std::int64_t row) {
+            Region region = flat_region(call.offsets, row, call.rows, column.out, call.out_size, token);
+            const Run source = source_run(call.offsets[row], call.offsets[row + 1], column.values_size);
+            region.source = values + static_cast<Address>(source.first * token);
+            // Hostile offsets may have more tokens than there are values.
+            const Address most = region.data_begin + static_cast<Address>(source.length * token);
+            region.data_end = region.data_end < most ? region.data_end : most;
+            if (region.data_begin < region.data_end) {
+                region.data_begin += static_cast<Address>(token);
+                region.source += static_cast<Address>(token);
+            }
+            return region;
+        },
+        [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
+}
+
 __device__ inline void flatten_column(const FlattenColumns& call, const FlatColumn& column, std::int64_t block) {
     const Paint plain{static_cast<int>(column.item), repeated(column.fill, static_cast<int>(column.item)), 0,
                       ~Address{0}};
@@ -34,27 +74,10 @@ __device__ inline void flatten_column(const FlattenColumns& call, const FlatColu
                 static_cast<std::uint64_t*>(column.out)[i] = place;
             }
         }
+    } else if (column.source == FlatSource::values) {
+        flatten_values(call, column, plain, block);
     } else {
-        const std::int64_t token = column.inner * static_cast<std::int64_t>(column.item);  // bytes
-        const Address values = address_of(column.values);
-        const bool separated = column.source == FlatSource::separated;
-        write_long_rows(
-            column.pieces, block,
-            {plain.item, plain.fill, values, values + static_cast<Address>(column.values_size * token)},
-            [&](std::int64_t row) {
-                Region region = flat_region(call.offsets, row, call.rows, column.out, call.out_size, token);
-                const Run source = source_run(call.offsets[row], call.offsets[row + 1], column.values_size);
-                region.source = values + static_cast<Address>(source.first * token);
-                // Hostile offsets may have more tokens than there are values.
-                const Address most = region.data_begin + static_cast<Address>(source.length * token);
-                region.data_end = region.data_end < most ? region.data_end : most;
-                if (separated && region.data_begin < region.data_end) {
-                    region.data_begin += static_cast<Address>(token);
-                    region.source += static_cast<Address>(token);
-                }
-                return region;
-            },
-            [](std::int64_t, const Region&, const Piece& piece) { return Values{piece.from}; });
+        flatten_separated(call, column, plain, block);
     }
 }
 

@@ -21,6 +21,7 @@ cudaError_t launch(const SeparateRows& call, cudaStream_t stream);
 cudaError_t launch(const CausalLabels& call, cudaStream_t stream);
 cudaError_t launch(const SpecialTokens& call, cudaStream_t stream);
 cudaError_t launch(const RowKeys& call, cudaStream_t stream);
+cudaError_t launch(const PadMasked& call, cudaStream_t stream);
 cudaError_t launch(const PhiloxMask& call, cudaStream_t stream);
 cudaError_t launch(const WordStarts& call, cudaStream_t stream);
 cudaError_t launch(const WordStartsOfIds& call, cudaStream_t stream);

@@ -72,6 +72,27 @@ inline PhiloxMasking masking_of(std::uint64_t seed, std::uint32_t epoch, double 
 template <typename... Extra, typename Launch, typename... Names>
 void register_philox(py::module_& m, Launch launch, const Names&... names) {
     m.def(
+        "pad_masked",
+        [launch](std::uint64_t seed, std::uint32_t epoch, double p, double mask, double random, std::int64_t mask_id,
+                 std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
+                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::uintptr_t set,
+                 std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
+                 std::uintptr_t attention_mask, Extra... extra) {
+            const std::int64_t size = padded_size(rows, width);
+            launch(PadMasked{masking_of(seed, epoch, p, mask, random, mask_id, vocab_size),
+                             array<const std::uint64_t>(row_keys, rows),
+                             array<const std::int64_t>(values, padded_size(1, values_size)), values_size,
+                             offsets_pointer(offsets, rows), rows, width, side_of(left),
+                             array<const std::uint64_t>(set, padded_size(1, set_size)), set_size, fill,
+                             array<std::int64_t>(ids, size), array<std::int64_t>(labels, size),
+                             array<std::int64_t>(attention_mask, 0)},
+                   extra...);
+        },
+        py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
+        py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("values"), py::arg("values_size"),
+        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("set"), py::arg("set_size"),
+        py::arg("fill"), py::arg("ids"), py::arg("labels"), py::arg("attention_mask"), names...);
+    m.def(
         "row_keys",
         [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
                  std::int64_t width, bool left, bool flat, std::uintptr_t out, Extra... extra) {

@@ -139,6 +139,8 @@ inline std::int64_t plan(FlattenColumns& call, int most_log = piece_log) {
         FlatColumn& column = call.columns[i];
         if (column.source == FlatSource::bounds) {
             column.pieces.blocks = call.rows / piece_threads + 1;
+        } else if (call.rows > 0 && column.source == FlatSource::values) {
+            column.pieces = padded_pieces(1, call.out_size, token_bytes(column), most_log);
         } else if (call.rows > 0) {
             column.pieces = flat_pieces(call.rows, call.out_size, token_bytes(column), most_log);
         }
@@ -153,6 +155,7 @@ inline std::int64_t typical_width(const SeparateRows&) { return 1; }
 inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
 inline std::int64_t typical_width(const SpecialTokens& call) { return call.count; }
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
+inline std::int64_t typical_width(const PadMasked& call) { return call.width / 4; }
 inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
 
 template <typename Call>

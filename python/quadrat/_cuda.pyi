@@ -140,3 +140,30 @@ def philox_mask(
     device: int,
     stream: int,
 ) -> None: ...
+
+# Rows of int64 ids, as in copy_rows, to ids, labels and attention_mask, `[rows, width]` int64, the last of them 0 for
+# none; `fill` for ids, -100 for labels where there are no tokens. The rest is as in philox_mask.
+def pad_masked(
+    seed: int,
+    epoch: int,
+    mlm_probability: float,
+    mask: float,
+    random: float,
+    mask_id: int,
+    vocab_size: int,
+    row_keys: int,
+    values: int,
+    values_size: int,
+    offsets: int,
+    rows: int,
+    width: int,
+    left: bool,
+    set: int,
+    set_size: int,
+    fill: int,
+    ids: int,
+    labels: int,
+    attention_mask: int,
+    device: int,
+    stream: int,
+) -> None: ...

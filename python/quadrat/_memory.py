@@ -279,6 +279,8 @@ def stream_of(device: torch.device) -> tuple[int, int]:
     """The number of a CUDA device, and the handle of the stream that torch works on there."""
     import torch
 
+    if device.index is not None and (handle := getattr(torch._C, "_cuda_getCurrentRawStream", None)) is not None:
+        return device.index, handle(device.index)  # without an object for the stream, which costs more than a launch
     stream = torch.cuda.current_stream(device)
     return stream.device_index, stream.cuda_stream
 
@@ -318,14 +320,18 @@ def carrier_of(values: Any) -> Any:
     Raises:
         TypeError: when no kernel can move such elements.
     """
-    dtype = values.dtype
+    return _carrier(values.dtype)
+
+
+@functools.cache
+def _carrier(dtype: Any) -> Any:
     name = str(dtype).removeprefix("torch.")
     if name in KINDS:
         return None
     if name not in _CARRIED:
         raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
     integer = f"int{8 * int(dtype.itemsize)}"
-    return _torch[KINDS.index(integer)] if is_tensor(values) else np.dtype(integer)
+    return np.dtype(integer) if isinstance(dtype, np.dtype) else _torch[KINDS.index(integer)]
 
 
 def carried(value: float | int | bool, values: Any) -> int:

@@ -68,13 +68,15 @@ class Ragged:
                 )
         if values.ndim < 1:
             raise ValueError("values must have at least one dimension")
-        carrier_of(values)
+        traced = compiling()
+        if not traced:
+            carrier_of(values)
         if "int" not in str(offsets.dtype) or offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError("offsets must be integers of one dimension, one more than there are rows")
         self.values = values
         self.offsets = offsets
         self._facts: Facts | None = None
-        if on_gpu(offsets) or compiling():
+        if traced or on_gpu(offsets):
             return
         bounds = _as_int64(offsets)
         falls = np.flatnonzero(bounds[1:] < bounds[:-1])

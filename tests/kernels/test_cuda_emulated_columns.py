@@ -298,3 +298,40 @@ def test_a_launch_takes_no_more_columns():
 def test_flat_columns_no_kernel_can_take(column, message):
     with pytest.raises(ValueError, match=message):
         emulated.flatten_columns([column], 64, 2, 4)
+
+
+@given(LENGTHS, st.integers(0, 5), st.integers(0, 40), SIDES, BLOCKS, st.booleans(), BITS, st.floats(0, 1))
+def test_pad_masked(guarded, lengths, before, extra, side, blocks, with_mask, seed, probability):  # noqa: PLR0917
+    """What the kernels do one after the other."""
+    offsets = before + np.cumsum([0, *lengths], dtype=np.int64)
+    rows, width, left, fill = len(lengths), max(lengths, default=0) + extra, side == "left", 17
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 300, int(offsets[-1]) + 2)
+    keys, members = rng.integers(0, 2**64 - 1, rows, np.uint64), rng.integers(0, 2**64 - 1, 3, np.uint64)
+    how = (seed, 3, probability, 0.5, 0.3, 11, 250)
+    expected = [guarded("int64", rows * width) for _ in range(3)]
+    column = (address(values), len(values), address(offsets), width, left, 8, 1, 1, fill, expected[0].address)
+    emulated.pad_columns([column, (0, 0, *column[2:8], 0, expected[2].address)], rows)
+    masked = (*how, address(keys), address(offsets), rows, width, left, False, 0, address(members), 3)
+    emulated.philox_mask(*masked, expected[0].address, expected[1].address, rows * width)
+    outs = [guarded("int64", rows * width) for _ in range(3)]
+    places = [out.address for out in outs[: 2 + with_mask]] + [0] * (not with_mask)
+    source = (address(keys), address(values), len(values), address(offsets), rows, width, left, address(members), 3)
+    emulated.pad_masked(*how, *source, fill, *places, blocks)
+    for out, other in list(zip(outs, expected, strict=True))[: 2 + with_mask]:
+        assert np.array_equal(out.array, other.array)
+    assert all(out.intact() for out in outs)
+    assert with_mask or outs[2].untouched()
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), SIDES, BLOCKS)
+def test_pad_masked_with_hostile_offsets(guarded, offsets, size, width, side, blocks):  # noqa: PLR0917
+    source, rows = np.array(offsets, np.int64), len(offsets) - 1
+    values, keys = np.full(size, 5), np.zeros(rows, np.uint64)
+    outs = [guarded("int64", rows * width) for _ in range(3)]
+    emulated.pad_masked(
+        0, 0, 0.5, 0.5, 0.5, 5, 1, address(keys), address(values), size, address(source), rows, width, side == "left",
+        0, 0, 7, *(out.address for out in outs), blocks,
+    )  # fmt: skip
+    assert all(out.intact() for out in outs)
+    assert set(outs[0].array.tolist()) <= {0, 5, 7}

@@ -30,6 +30,7 @@ HOST_ONLY = {
 AT_ONCE = {
     "flatten_columns": ["copy_rows", "separate_rows", "position_ids", "seq_idx", "cu_seqlens"],
     "pad_columns": ["copy_rows", "fill_gaps", "attention_mask"],
+    "pad_masked": ["copy_rows", "fill_gaps", "attention_mask", "philox_mask"],
 }
 
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all

@@ -6,6 +6,7 @@ not fit are cut there, where the CPU raises an error.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from quadrat import _core
 from quadrat._memory import (
     BOOL,
+    INT64,
     KINDS,
     address_of,
     carried,
@@ -22,6 +24,7 @@ from quadrat._memory import (
     kind_of,
     launch,
     on_gpu,
+    torch_dtype,
 )
 from quadrat.ragged import Ragged
 
@@ -112,13 +115,22 @@ def pad_columns(columns: Sequence[Column]) -> None:
         launch("pad_columns", columns[0].out, arguments[first : first + MOST_COLUMNS], rows)
 
 
+@functools.cache
+def _int64() -> torch.dtype:
+    return torch_dtype(INT64)
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers, contiguous, and stored as they are."""
+    if tensor.is_contiguous() and not (tensor.requires_grad or tensor.is_neg() or tensor.is_conj()):
+        return tensor
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def int64(offsets: torch.Tensor) -> torch.Tensor:
     """Offsets as the kernels read them."""
+    if offsets.dtype == _int64() and offsets.is_contiguous():
+        return offsets
     return offsets.detach().long().contiguous()
 
 
@@ -128,6 +140,34 @@ def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, 
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     pad_columns([Column(values, offsets, width, left, fill, out)])
     return out
+
+
+class Masking(NamedTuple):
+    """How `pad_masked` masks: see `quadrat.mask_tokens`, whose `rng="philox"` it is.
+
+    Attributes:
+        numbers: seed, epoch, the probabilities of masking, of the mask token and of a random one, the mask token, the
+            size of the vocabulary.
+        row_keys: `[rows]` int64.
+        special: the ids never masked, as a bit each, int64; or None.
+    """
+
+    numbers: tuple[int, int, float, float, float, int, int]
+    row_keys: torch.Tensor
+    special: torch.Tensor | None
+
+
+def pad_masked(column: Column, labels: torch.Tensor, mask: torch.Tensor | None, masking: Masking) -> None:
+    """Fill the outputs of masked language modelling, `[rows, width]` int64 like `column.out`, in one launch."""
+    values, offsets, width, left, fill, out = column
+    numbers, keys, special = masking
+    if values is None:
+        raise ValueError("there are no ids to mask")
+    launch(
+        "pad_masked", out, *numbers, address_of(keys), address_of(values), len(values), address_of(offsets), len(out),
+        width, left, *((0, 0) if special is None else (address_of(special), len(special))),
+        fill - (fill >> 63 << 64), address_of(out), address_of(labels), 0 if mask is None else address_of(mask),
+    )  # fmt: skip
 
 
 def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, left: bool) -> torch.Tensor:
