@@ -82,7 +82,11 @@ public:
     }
 
     void allocate_on(const Interop& interop) {
-        Allocation made = allocate(interop, Framework::torch, {size_}, Kind::uint8);
+        BatchMemory memory(interop, Framework::torch);
+        if (memory.shares()) {
+            memory.expect({{size_}, Kind::uint8});
+        }
+        Allocation made = memory.take({{size_}, Kind::uint8});
         tensor = std::move(made.array);
         data_ = static_cast<char*>(made.data);
     }
