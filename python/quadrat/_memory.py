@@ -285,6 +285,7 @@ def stream_of(device: torch.device) -> tuple[int, int]:
     return stream.device_index, stream.cuda_stream
 
 
+@functools.lru_cache(maxsize=256, typed=True)
 def bits_of(value: Any, kind: int) -> int:
     """The bits of a number as one element of `kind`, as an unsigned integer."""
     return int.from_bytes(np.array(value, _DTYPES[kind]).tobytes(), sys.byteorder)

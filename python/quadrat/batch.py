@@ -6,22 +6,20 @@ import functools
 import importlib
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from quadrat import _core
 from quadrat._memory import (
     INT64,
     KINDS,
     address_of,
-    bits_of,
     interop,
     is_tensor,
-    item_size,
     kind_of,
     stream_of,
-    torch_dtype,
 )
-from quadrat.ingest import BOUNDS, HOLD, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
+from quadrat._plan import NO_PLACE, Place, Plan, ignoring, make, view
+from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
 
 if TYPE_CHECKING:
     import torch
@@ -29,35 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("quadrat")
 
 _ALIGNMENT = 64  # bytes, as in csrc/bindings/defer.cpp
-_NOWHERE = -1
-
-_Steps = tuple[tuple[str, int, int, int], ...]
-
-
-class Place(NamedTuple):
-    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/defer.hpp has it."""
-
-    offsets: int  # of the rows, int64 [rows + 1], or -1
-    values: int  # of the rows, or -1; without offsets they are the output
-    total: int  # values, in elements; or the length of the longest row; or the id that causal labels ignore
-    fill: Any  # of the gaps
-    shape: tuple[int, ...]  # of the output
-    start: int  # where the rows start in the output, int64 [rows], or -1
-
-
-_NO_PLACE = Place(_NOWHERE, _NOWHERE, 0, None, (), _NOWHERE)
-
-
-class Plan(NamedTuple):
-    """What the outputs are, and what they are made of."""
-
-    steps: _Steps  # as for `_core.Columns.run`, or for `_core.flatten_batch`
-    layout: tuple[Place, ...]  # a place for each step
-    rows: int
-    options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
-    flat: bool  # whether it is the latter
-    wrapped: bool  # whether the batch is a `BatchEncoding`
-    ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
 class DeferredBatch(Mapping[str, Any]):
@@ -84,10 +53,10 @@ class DeferredBatch(Mapping[str, Any]):
             if kind is None:
                 self._held[name] = value
                 steps.append((name, 0, HOLD, 0))
-                layout.append(_NO_PLACE)
+                layout.append(NO_PLACE)
                 continue
             steps.append((name, 0, STACK, kind))
-            layout.append(_NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
+            layout.append(NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
             parts.append((size, value))
             size += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
         buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
@@ -218,7 +187,7 @@ class DeferredBatch(Mapping[str, Any]):
         for step, place in zip(plan.steps, plan.layout, strict=True):
             output, source, action, kind = step
             if place.offsets < 0 and place.values >= 0:
-                made[output] = _view(self._buffer, place, kind).clone()
+                made[output] = view(self._buffer, place, kind).clone()
             elif plan.flat and action == LONGEST:
                 made[output] = place.total
             elif not plan.flat and action == HOLD:
@@ -235,7 +204,7 @@ class DeferredBatch(Mapping[str, Any]):
         if steps:
             run: Any = _core.flatten_batch if plan.flat else _core.Columns.run
             made |= run(columns.columns, tuple(steps), fills, interop(), True, *plan.options)
-        return _ignored(plan, made)
+        return ignoring(plan, made)
 
 
 class _Packed:
@@ -254,104 +223,6 @@ class _Packed:
             values, size = (0, 1 << 60) if place.values < 0 else (self._address + place.values, place.total)
             self.columns.add_ragged(values, kind, size, self._address + place.offsets, self._rows, 1)
         return self._known[where]
-
-
-def make(plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> dict[str, Any]:
-    """The outputs of a plan, made where the buffer is.
-
-    Args:
-        plan: what to make.
-        buffer: a copy of the bytes, on the device, aligned to 64 bytes.
-        kernels: the functions of `quadrat._cuda`, or others that take the same addresses.
-        where: their last arguments: device and stream.
-    """
-    import torch
-
-    maker = _Maker(plan, buffer, kernels, where)
-    made: dict[str, Any] = {}
-    ids: dict[int, Any] = {}
-    for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
-        if place.offsets < 0 and place.values >= 0:
-            made[name] = _view(buffer, place, kind)
-        elif not place.shape:
-            made[name] = place.total if plan.flat and action == LONGEST else None
-        else:
-            out = made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
-            if plan.flat:
-                maker.flat(action, kind, place, out)
-            elif action == LABELS:
-                kernels.causal_labels(address_of(ids[source]), out.numel(), place.total, address_of(out), *where)
-            else:
-                maker.padded(action, kind, place, out)
-        if not plan.flat and action in (PAD, STACK) and kind == INT64:
-            ids[source] = made[name]
-    return _ignored(plan, made)
-
-
-class _Maker:
-    """Outputs by one kernel after the other."""
-
-    def __init__(self, plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> None:
-        self._plan, self._buffer, self._kernels, self._where = plan, buffer, kernels, where
-        self._base = address_of(buffer)
-
-    def padded(self, action: int, kind: int, place: Place, out: torch.Tensor) -> None:
-        rows, width = place.shape
-        left, item = self._plan.options[2], item_size(kind)
-        offsets, target = self._base + place.offsets, address_of(out)
-        if action == MASK:
-            one = bits_of(1, kind)
-            self._kernels.attention_mask(offsets, rows, width, left, item, one, target, *self._where)
-            return
-        values = self._base + place.values
-        self._kernels.copy_rows(
-            values, place.total, offsets, rows, 0, width, left, item, target, rows * width, *self._where
-        )
-        if place.total < rows * width:
-            fill = bits_of(place.fill, kind)
-            self._kernels.fill_gaps(offsets, rows, width, left, item, fill, target, *self._where)
-
-    def flat(self, action: int, kind: int, place: Place, out: torch.Tensor) -> None:
-        rows, size = self._plan.rows, out.numel()
-        _, separator, start = self._plan.options
-        offsets, target = self._base + place.offsets, address_of(out)
-        if action == POSITIONS:
-            self._kernels.position_ids(offsets, rows, start, target, size, *self._where)
-        elif action == SEQUENCES:
-            self._kernels.seq_idx(offsets, rows, target, size, *self._where)
-        elif action == BOUNDS:
-            self._kernels.cu_seqlens(offsets, rows, item_size(kind), target, *self._where)
-        elif action == SHIFT:
-            starts, item, values = self._base + place.start, item_size(kind), self._base + place.values
-            self._tail(place, out)
-            self._kernels.copy_rows(
-                values, place.total, offsets, rows, starts, 0, False, item, target, size, *self._where
-            )
-            self._kernels.separate_rows(starts, rows, item, bits_of(separator, kind), target, size, *self._where)
-        else:
-            self._tail(place, out)
-            out[0, : place.total] = _elements(self._buffer, place, kind)
-
-    def _tail(self, place: Place, out: torch.Tensor) -> None:
-        # What the rows cover is written after; with empty rows among them their end is not known here.
-        if place.fill is not None:
-            multiple = self._plan.options[0]
-            out[0, max(0, out.numel() - multiple) :] = place.fill
-
-
-def _elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
-    end = place.values + place.total * item_size(kind)
-    return buffer[place.values : end].view(torch_dtype(kind))
-
-
-def _view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
-    return _elements(buffer, place, kind).view(place.shape)
-
-
-def _ignored(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
-    if plan.ignored is not None and "labels" in made:
-        made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)
-    return made
 
 
 def _part(plan: Plan, name: str) -> Plan:

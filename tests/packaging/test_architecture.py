@@ -41,7 +41,7 @@ LAYERS = [
     ("ingest",),
     ("ragged",),
     ("rows",),
-    ("batch", "ops"),
+    ("_plan", "batch", "ops"),
     ("collators",),
     ("data",),
 ]

@@ -1,0 +1,168 @@
+"""What the outputs of a deferred batch are made of, and how a device makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quadrat._memory import INT64, address_of, bits_of, item_size, torch_dtype
+from quadrat.ingest import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
+
+if TYPE_CHECKING:
+    import torch
+
+NOWHERE = -1
+_MOST_COLUMNS = 16  # of a launch
+
+Steps = tuple[tuple[str, int, int, int], ...]
+
+
+class Place(NamedTuple):
+    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/defer.hpp has it."""
+
+    offsets: int  # of the rows, int64 [rows + 1], or -1
+    values: int  # of the rows, or -1; without offsets they are the output
+    total: int  # values, in elements; or the length of the longest row; or the id that causal labels ignore
+    fill: Any  # of the gaps
+    shape: tuple[int, ...]  # of the output
+    start: int  # where the rows start in the output, int64 [rows], or -1
+
+
+NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
+
+
+class Plan(NamedTuple):
+    """What the outputs are, and what they are made of."""
+
+    steps: Steps  # as for `_core.Columns.run`, or for `_core.flatten_batch`
+    layout: tuple[Place, ...]  # a place for each step
+    rows: int
+    options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
+    flat: bool  # whether it is the latter
+    wrapped: bool  # whether the batch is a `BatchEncoding`
+    ignored: int | None = None  # an id that becomes -100 in `labels`
+
+
+def make(plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> dict[str, Any]:
+    """The outputs of a plan, made where the buffer is, in one launch for all that are padded.
+
+    Args:
+        plan: what to make.
+        buffer: a copy of the bytes, on the device, aligned to 64 bytes.
+        kernels: the functions of `quadrat._cuda`, or others that take the same addresses.
+        where: their last arguments: device and stream.
+    """
+    import torch
+
+    maker = (_Flat if plan.flat else _Padded)(plan, buffer, kernels, where)
+    made: dict[str, Any] = {}
+    for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
+        if place.offsets < 0 and place.values >= 0:
+            made[name] = view(buffer, place, kind)
+        elif not place.shape:
+            made[name] = place.total if plan.flat and action == LONGEST else None
+        else:
+            made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
+        maker.add(source, action, kind, place, made[name])
+    maker.launch()
+    return ignoring(plan, made)
+
+
+class _Maker:
+    """Collects the columns of a launch."""
+
+    def __init__(self, plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> None:
+        self.plan, self.buffer, self.kernels, self.where = plan, buffer, kernels, where
+        self.base = address_of(buffer)
+
+
+class _Padded(_Maker):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._columns: list[tuple[int, int, int, int, bool, int, int, int, int, int]] = []
+        self._ids: dict[int, Any] = {}  # by column
+        self._labels: list[tuple[int, int, int, int]] = []
+
+    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+        if action in (PAD, STACK) and kind == INT64:
+            self._ids[source] = out
+        if action == LABELS and place.values < 0:
+            self._labels.append((address_of(self._ids[source]), out.numel(), place.total, address_of(out)))
+        elif place.offsets >= 0 and out.numel() > 0:
+            mask = action == MASK
+            values = (0, 0) if mask else (self.base + place.values, place.total)
+            one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
+            shape = self.base + place.offsets, place.shape[1], self.plan.options[2], item_size(kind), 1
+            self._columns.append((*values, *shape, one, fill, address_of(out)))
+
+    def launch(self) -> None:
+        for first in range(0, len(self._columns), _MOST_COLUMNS):
+            columns = self._columns[first : first + _MOST_COLUMNS]
+            self.kernels.pad_columns(columns, self.plan.rows, *self.where)
+        for ids, count, pad_id, labels in self._labels:
+            self.kernels.causal_labels(ids, count, pad_id, labels, *self.where)
+
+
+# What each action is to flatten_columns.
+_SOURCES = {JOIN: 0, SHIFT: 1, POSITIONS: 2, SEQUENCES: 3, BOUNDS: 4}
+
+
+class _Flat(_Maker):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._columns: dict[int, list[tuple[int, int, int, int, int, int, int, int]]] = {}  # by their offsets
+        self._sizes: dict[int, int] = {}
+
+    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+        if place.offsets < 0 or out.numel() == 0:
+            return
+        _, separator, start = self.plan.options
+        value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
+        if action == SHIFT:
+            first = bits_of(separator, kind)
+            if place.start != place.offsets or (place.fill is not None and fill != first):
+                self._shift(place, kind, first, out)
+                return
+            fill = first
+        elif action == POSITIONS:
+            value = bits_of(start, kind)
+        elif action == SEQUENCES:
+            fill = bits_of(-1, kind)
+        if action != BOUNDS:
+            self._sizes[place.offsets] = out.numel()
+        values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
+        column = _SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out)
+        self._columns.setdefault(place.offsets, []).append(column)
+
+    def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
+        """Where an empty row takes a place, or what pads the labels is not what separates them."""
+        if place.fill is not None:
+            multiple = self.plan.options[0]
+            out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
+        values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
+        rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
+        self.kernels.copy_rows(values, place.total, offsets, rows, starts, 0, False, item, *target, *self.where)
+        self.kernels.separate_rows(starts, rows, item, first, *target, *self.where)
+
+    def launch(self) -> None:
+        for offsets, columns in self._columns.items():
+            for first in range(0, len(columns), _MOST_COLUMNS):
+                some, size = columns[first : first + _MOST_COLUMNS], self._sizes.get(offsets, 0)
+                self.kernels.flatten_columns(some, self.base + offsets, self.plan.rows, size, *self.where)
+
+
+def elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    """The values of a place, one after the other: memory of the buffer."""
+    end = place.values + place.total * item_size(kind)
+    return buffer[place.values : end].view(torch_dtype(kind))
+
+
+def view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    """An output that lies in the buffer as it is."""
+    return elements(buffer, place, kind).view(place.shape)
+
+
+def ignoring(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
+    """The outputs, once labels ignore what they are to ignore."""
+    if plan.ignored is not None and "labels" in made:
+        made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)
+    return made

@@ -1,0 +1,72 @@
+"""A deferred batch in all the ways it can become tensors, against the batch itself."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+from collections.abc import Callable, Mapping
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+
+import quadrat
+from quadrat import _emulated, _plan
+from support.compare import assert_same_batch, assert_same_value, frozen, generator_states, outcome
+
+
+def on_emulated_device(deferred: quadrat.DeferredBatch, kernels: Any = _emulated, where: tuple[int, ...] = ()) -> Any:
+    """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
+    buffer = deferred._buffer.clone()
+    return deferred._wrapped(_plan.make(deferred._plan, buffer, kernels, where) | deferred._held)
+
+
+def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:
+    """As between processes."""
+    file = io.BytesIO()
+    ForkingPickler(file, pickle.HIGHEST_PROTOCOL).dump(deferred)
+    return pickle.loads(file.getvalue())
+
+
+def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
+    """That a deferred batch becomes `expected`, however it gets there."""
+    assert type(deferred) is quadrat.DeferredBatch
+    assert_same_batch(expected, on_emulated_device(deferred))
+    assert list(deferred) == list(expected.keys())
+    for name, value in reversed(list(expected.items())):
+        assert name in deferred
+        assert_same_value(name, value, deferred[name])
+        assert deferred[name] is deferred[name]
+    for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.DeferredBatch(expected)):
+        assert len(one) == len(expected)
+        for _ in range(2):
+            assert_same_batch(expected, one.to("cpu"))
+
+
+def seed_all() -> None:
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+
+
+def assert_deferred(make: Callable[..., Any], features: Any, *, calls: int = 2) -> None:
+    """The same batches or errors with and without `deferred`, the same generators, and features left alone."""
+    collator, deferring = make(), make(deferred=True)
+    given = copy.deepcopy(features)
+    for _ in range(calls):
+        seed_all()
+        expected_kind, expected = outcome(collator, copy.deepcopy(features))
+        after, before = generator_states(), frozen(given)
+        seed_all()
+        kind, got = outcome(deferring, given)
+        assert generator_states() == after
+        assert frozen(given) == before, "features were changed"
+        assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
+        if kind == "raised":
+            assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
+            assert str(got) == str(expected)
+        else:
+            assert_becomes(got, expected)
