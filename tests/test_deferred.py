@@ -1,0 +1,144 @@
+"""deferred=True: the batch that the collator gives without it, wherever and however it becomes one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+from support import samples
+from support.columns import FORMS, columns
+from support.deferred import assert_becomes, assert_deferred
+from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
+from support.strategies import features, make_tokenizer, row_columns, tokenizers
+
+words_of_another_tokenizer = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
+
+PADDING = st.fixed_dictionaries(
+    {
+        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
+        "max_length": st.sampled_from([None, None, None, 4, 9]),
+        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
+        "pad_values": st.sampled_from([None] * 3 + [{"extra": -3}, {"extra": 0.5}, {"extra": True}, {"extra": 2**70}]),
+    }
+)
+LABELS = st.sampled_from(["labels", "label"])
+PAD_LABEL = st.sampled_from([-100] * 4 + [0, 2**40, 2**63, None])
+
+
+def maker(cls: Any, *arguments: Any, **options: Any) -> Any:
+    return lambda **more: cls(*arguments, **copy.deepcopy(options), **more)
+
+
+@given(tokenizers(), features(), PADDING)
+def test_padding(tokenizer, batch, options):
+    assert_deferred(maker(quadrat.DataCollatorWithPadding, tokenizer, **options), batch)
+
+
+@given(tokenizers(), LABELS.flatmap(lambda name: features(labels=name)), PADDING, PAD_LABEL)
+def test_token_classification(tokenizer, batch, options, pad_label):
+    make = maker(quadrat.DataCollatorForTokenClassification, tokenizer, label_pad_token_id=pad_label, **options)
+    assert_deferred(make, batch)
+
+
+class Decoder:
+    def prepare_decoder_input_ids_from_labels(self, labels: Any) -> Any:
+        return torch.cat([labels.new_zeros(len(labels), 1), labels], dim=1)[:, :-1].masked_fill(labels == -100, 0)
+
+
+@given(st.data(), tokenizers(), PADDING, PAD_LABEL, st.sampled_from([None, None, Decoder(), object()]))
+def test_seq2seq(data, tokenizer, options, pad_label, model):
+    batch = data.draw(features())
+    if data.draw(st.integers(0, 4)):
+        sizes = data.draw(st.lists(st.integers(0, 9), min_size=len(batch), max_size=len(batch)))
+        rows = data.draw(row_columns(sizes, data.draw(st.sampled_from(["list", "list", "array", "tensor"])), "int"))
+        batch = [{**feature, "labels": row} for feature, row in zip(batch, rows, strict=True)]
+    make = maker(quadrat.DataCollatorForSeq2Seq, tokenizer, model=model, label_pad_token_id=pad_label, **options)
+    assert_deferred(make, batch)
+
+
+MASKING = st.fixed_dictionaries(
+    {
+        "mlm": st.booleans(),
+        "mlm_probability": st.sampled_from([0.15, 0.5, 1]),
+        "replacement": st.sampled_from([(0.8, 0.1), (1.0, 0.0), (0.0, 1.0)]),
+        "pad_to_multiple_of": st.sampled_from([None, None, 4]),
+        "pad_values": st.sampled_from([None, None, {"extra": 1}]),
+        "mask_padding": st.sampled_from(["token", "token", "length"]),
+        "seed": st.sampled_from([None, 0, 3]),
+    }
+)
+FLAGS = {
+    "return_position_ids": st.booleans(),
+    "return_flash_attn_kwargs": st.booleans(),
+    "return_seq_idx": st.booleans(),
+}
+FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True), **FLAGS, "position_ids_start": st.just(2)})
+
+
+@given(masking_tokenizers(), masking_features(), MASKING, FREE)
+def test_language_modeling(tokenizer, batch, options, free):
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, twins=False), batch)
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=5), MASKING, FREE)
+def test_language_modeling_of_what_it_knows(padding_side, lengths, options, free):
+    """No hand-overs, whole words included."""
+    tokenizer = make_masking_tokenizer(padding_side=padding_side)
+    whole = options["mlm"] and len(lengths) % 2 == 0
+    rows = [{"input_ids": list(range(7, 7 + n)), "word_ids": [i // 2 for i in range(n)]} for n in lengths]
+    rows = rows if whole else [{"input_ids": row["input_ids"]} for row in rows]
+    options = {**options, **free, "whole_word_mask": whole}
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, twins=False), rows, calls=3)
+
+
+FLATTENING = st.fixed_dictionaries(
+    {},
+    optional={
+        **FLAGS,
+        "separator_id": st.sampled_from([-100, 7, 2**40, 2**63, None]),
+        "position_ids_start": st.sampled_from([0, 2, -3]),
+        "pad_to_multiple_of": st.sampled_from([1, 4, 64]),
+        "pad_values": st.sampled_from([{"token_type_ids": 3}, {"input_ids": 9, "token_type_ids": 0.5}]),
+        "scalar_labels": st.booleans(),
+    },
+)
+
+
+@given(features() | features(labels="labels"), FLATTENING)
+def test_flattening(batch, options):
+    assert_deferred(maker(quadrat.DataCollatorWithFlattening, **options), batch)
+
+
+@given(features(equal=True))
+def test_default(batch):
+    assert_deferred(quadrat.DefaultDataCollator, batch)
+
+
+@words_of_another_tokenizer
+@pytest.mark.parametrize("form", [None, "dict", "tuples", "BatchEncoding"])
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_every_collator(name, form):
+    batch: Any = samples.batch(name)
+    if form is not None:
+        batch = FORMS[form](None, {key: [feature[key] for feature in batch] for key in batch[0]})
+    assert_deferred(lambda **more: samples.make(quadrat, name, **more), batch, calls=3)
+
+
+@pytest.mark.parametrize("form", ["sliced", "polars", "nested"])
+@given(st.data(), columns(odd=False))
+def test_columns(form, data, lists):
+    tokenizer = make_tokenizer()
+    batch = FORMS[form](data.draw, lists)
+    collator, deferring = (quadrat.DataCollatorWithPadding(tokenizer, deferred=one) for one in (False, True))
+    try:
+        expected = collator(batch)
+    except ValueError:
+        return
+    assert_becomes(deferring(batch), expected)
