@@ -23,6 +23,7 @@ from rich.table import Table
 from torch.utils.data import DataLoader
 
 import quadrat
+from arrow_cases import shuffled
 from cases import MIN_LENGTH, ROWS, Collate, Feature, encode, token_ids, tokenizer
 from measure import check_same, machine, quiet, rounded, seed, terminal
 from report import RESULTS, conditions, times_as
@@ -71,8 +72,27 @@ def masked() -> Workload:
     return workload("mlm", "masked language modelling, a list of features", "DataCollatorForLanguageModeling", rows)
 
 
+def from_arrow(name: str, description: str, collator: str, *, special: bool = False) -> Workload:
+    """A datasets.Dataset in random order against an ArrowDataset over it."""
+    rows, _ = shuffled(special=special)
+    plain = rows.select(range(ROWS * BATCHES))
+    reference, ours = getattr(transformers, collator)(tokenizer()), getattr(quadrat, collator)(tokenizer())
+    return Workload(name, description, plain, quadrat.ArrowDataset(plain), reference, ours)
+
+
+def padding_arrow() -> Workload:
+    return from_arrow("padding_arrow", "padding, datasets.Dataset and ArrowDataset", "DataCollatorWithPadding")
+
+
+def masked_arrow() -> Workload:
+    description = "masked language modelling, datasets.Dataset and ArrowDataset"
+    return from_arrow("mlm_arrow", description, "DataCollatorForLanguageModeling", special=True)
+
+
 # To add a workload, write a function that returns a `Workload`, and list it here.
-BUILDERS: dict[str, Callable[[], Workload]] = {build.__name__: build for build in (padding, masked)}
+BUILDERS: dict[str, Callable[[], Workload]] = {
+    build.__name__: build for build in (padding, masked, padding_arrow, masked_arrow)
+}
 
 
 def loader(rows: Any, collate: Collate, workers: int) -> Any:
