@@ -91,17 +91,32 @@ def pad_lists() -> Case:
     return padding("pad_lists", "padding, Python lists", [encode(index) for index in pick()], 150)
 
 
+def as_numpy(feature: Feature) -> Feature:
+    """The same row with an array in place of each list, as `Dataset.with_format("numpy")` gives it."""
+    return {key: np.array(value, dtype=np.int64) for key, value in feature.items()}
+
+
+def as_torch(feature: Feature) -> Feature:
+    """The same row with a tensor in place of each list, as `Dataset.with_format("torch")` gives it."""
+    return {key: torch.tensor(value, dtype=torch.int64) for key, value in feature.items()}
+
+
 def pad_numpy() -> Case:
-    features = [encode(index, return_tensors="np") for index in pick()]
-    features = [{key: value[0].astype(np.int64) for key, value in feature.items()} for feature in features]
-    return padding("pad_numpy", "padding, NumPy arrays", features)
+    return padding("pad_numpy", "padding, NumPy arrays", [as_numpy(encode(index)) for index in pick()], 250)
 
 
 def pad_torch() -> Case:
-    features = [
-        {key: torch.tensor(value, dtype=torch.int64) for key, value in encode(index).items()} for index in pick()
-    ]
-    return padding("pad_torch", "padding, torch tensors", features)
+    return padding("pad_torch", "padding, torch tensors", [as_torch(encode(index)) for index in pick()], 200)
+
+
+def pad_numpy_label() -> Case:
+    features = [{**as_numpy(encode(index)), "label": np.int64(corpus().labels[index])} for index in pick()]
+    return padding("pad_numpy_label", "padding, NumPy arrays with a NumPy number", features)
+
+
+def pad_torch_label() -> Case:
+    features = [{**as_torch(encode(index)), "label": torch.tensor(int(corpus().labels[index]))} for index in pick()]
+    return padding("pad_torch_label", "padding, torch tensors with a tensor of no dimension", features)
 
 
 def token_classification() -> Case:
@@ -143,5 +158,14 @@ def single_short_row() -> Case:
 
 BUILDERS: dict[str, Callable[[], Case]] = {
     build.__name__: build
-    for build in (pad_lists, pad_numpy, pad_torch, token_classification, default_collator, single_short_row)
+    for build in (
+        pad_lists,
+        pad_numpy,
+        pad_torch,
+        pad_numpy_label,
+        pad_torch_label,
+        token_classification,
+        default_collator,
+        single_short_row,
+    )
 }

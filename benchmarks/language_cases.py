@@ -6,7 +6,7 @@ from typing import Any
 import transformers
 
 import quadrat
-from cases import MAX_LENGTH, ROWS, Case, Feature, encode, pick, tokenizer
+from cases import MAX_LENGTH, ROWS, Case, Feature, as_numpy, as_torch, encode, pick, tokenizer
 
 LENGTHS = (64, 128, 256, 512)
 
@@ -37,6 +37,17 @@ def masked_numpy() -> Case:
     )
 
 
+def masked_numpy_rows() -> Case:
+    features = [as_numpy(encode(index, return_special_tokens_mask=True)) for index in pick()]
+    return Case(
+        "mlm_numpy_rows",
+        "masked language modelling, NumPy arrays in",
+        *pair("DataCollatorForLanguageModeling"),
+        features,
+        90,
+    )
+
+
 def causal() -> Case:
     features = [encode(index) for index in pick()]
     return Case("clm", "causal language modelling", *pair("DataCollatorForLanguageModeling", mlm=False), features, 120)
@@ -57,6 +68,18 @@ def flattening() -> Case:
     return Case(
         "flatten",
         "flattening",
+        transformers.DataCollatorWithFlattening(),
+        quadrat.DataCollatorWithFlattening(),
+        features,
+        50,
+    )
+
+
+def flattening_torch_rows() -> Case:
+    features = [as_torch({"input_ids": encode(index)["input_ids"]}) for index in pick()]
+    return Case(
+        "flatten_torch_rows",
+        "flattening, torch tensors in",
         transformers.DataCollatorWithFlattening(),
         quadrat.DataCollatorWithFlattening(),
         features,
@@ -134,9 +157,11 @@ def builders() -> list[Callable[[], Case]]:
         masked,
         masked_derived,
         masked_numpy,
+        masked_numpy_rows,
         causal,
         seq2seq,
         flattening,
+        flattening_torch_rows,
         flattening_everything,
         whole_words,
         whole_words_short,
