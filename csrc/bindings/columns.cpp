@@ -108,6 +108,22 @@ Status copy_column(const Column& column, Span<const std::int64_t> start, Kind ki
     return copy_rows(rows, start, kind, out, out_size);
 }
 
+Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
+    if (row.data == nullptr) {
+        return decode_numbers(&owner, 1, row.kind, kind, out);
+    }
+    if (kind == Kind::float32 && (row.kind == Kind::int64 || row.kind == Kind::uint64)) {
+        // Whether by way of float64 or not, the same comes out: of those that float64 holds.
+        constexpr std::int64_t most = std::int64_t{1} << 53;
+        const std::int64_t value = *static_cast<const std::int64_t*>(row.data);
+        if (value < -most || value > most) {
+            return {Code::out_of_range};
+        }
+    }
+    constexpr std::int64_t first = 0;
+    return copy_rows({&row, 1}, {&first, 1}, kind, out, 1);
+}
+
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
 }  // namespace
@@ -182,15 +198,12 @@ Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* o
 
 Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     const Column& column = at(index);
-    if (!only(column, form_number)) {
+    if (!only(column, form_number | form_scalar | form_tensor_number)) {
         return {Code::wrong_type};
     }
     for (std::size_t i = 0; i < column.rows.size(); ++i) {
-        PyObject* const item = column.owners[i].ptr();
         char* const target = static_cast<char*>(out) + i * item_size(kind);
-        constexpr std::int64_t first = 0;
-        Status status = column.rows[i].data != nullptr ? copy_rows({&column.rows[i], 1}, {&first, 1}, kind, target, 1)
-                                                       : decode_numbers(&item, 1, column.rows[i].kind, kind, target);
+        Status status = write_number(column.owners[i].ptr(), column.rows[i], kind, target);
         if (!status) {
             status.row = static_cast<std::int64_t>(i);
             return status;

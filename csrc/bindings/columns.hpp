@@ -22,10 +22,12 @@ namespace py = pybind11;
 enum Form : std::uint32_t {
     form_list = 1,
     form_tuple = 2,
-    form_array = 4,   // numpy.ndarray of one dimension
-    form_tensor = 8,  // torch.Tensor of one dimension in host memory
-    form_number = 16,
+    form_array = 4,    // numpy.ndarray of one dimension
+    form_tensor = 8,   // torch.Tensor of one dimension in host memory
+    form_number = 16,  // of Python
     form_other = 32,
+    form_scalar = 64,          // a number of NumPy's
+    form_tensor_number = 128,  // torch.Tensor of no dimension
 };
 
 // What a step of Columns::run does with its column. Mirrored in python/quadrat/ingest.py.

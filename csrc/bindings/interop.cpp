@@ -5,7 +5,8 @@
 namespace quadrat {
 
 Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
-                 py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared)
+                 py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared,
+                 const py::tuple& scalars)
     : ndarray_(std::move(ndarray)),
       wrapper_(std::move(wrapper)),
       tensor_(std::move(tensor)),
@@ -13,6 +14,10 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
       make_tensor_(std::move(make_tensor)),
       in_worker_(std::move(in_worker)),
       make_shared_(std::move(make_shared)) {
+    for (const py::handle item : scalars) {
+        const auto scalar = py::reinterpret_borrow<py::tuple>(item);
+        scalars_.emplace_back(scalar[0], scalar[1].cast<Kind>());
+    }
     if (exchange.is_none()) {
         return;
     }
@@ -31,9 +36,10 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
 void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
-                      py::object>(),
+                      py::object, const py::tuple&>(),
              py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
-             py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none())
+             py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none(),
+             py::arg("scalars") = py::tuple())
         .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
         .def_property_readonly("has_exchange", &Interop::has_exchange);
 }

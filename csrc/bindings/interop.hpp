@@ -3,7 +3,11 @@
 
 #include <pybind11/pybind11.h>
 
+#include <utility>
+#include <vector>
+
 #include "dlpack.hpp"
+#include "kind_caster.hpp"
 
 namespace quadrat {
 
@@ -17,14 +21,25 @@ public:
     // make_tensor(shape, kind) gives (tensor, address).
     // in_worker() says whether this process is a DataLoader's worker; it is asked only where set_may_be_worker has said
     // that it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
-    // tensor for each view (kind, first element, shape) of it.
+    // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
+    // kind).
     Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
-            py::object make_tensor, py::object in_worker, py::object make_shared);
+            py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars);
 
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
     bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
     bool has_exchange() const { return exchange_ != nullptr; }
+    // Whether an object is a number of NumPy's, by its exact type, and its kind.
+    bool scalar_kind(PyObject* object, Kind* out) const {
+        for (const auto& [type, kind] : scalars_) {
+            if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.ptr()) {
+                *out = kind;
+                return true;
+            }
+        }
+        return false;
+    }
     // Whether tensors of a batch are to be in shared memory.
     bool shares() const { return may_be_worker_ && in_worker_().cast<bool>(); }
     bool may_be_worker() const { return may_be_worker_; }
@@ -38,6 +53,7 @@ public:
 private:
     // None is nobody's type, so it serves as "not there".
     py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
+    std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
     bool may_be_worker_ = false;
 };

@@ -18,6 +18,9 @@ void prefetch(const void* address) {
 #endif
 }
 
+// What the processor's own prefetcher needs to see before it goes on by itself.
+constexpr int lines_ahead = 4;
+
 }  // namespace
 
 PyObject* lookup(PyObject* mapping, PyObject* name) {
@@ -66,7 +69,9 @@ bool Walk::gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, st
             if (!value) {
                 return false;
             }
-            prefetch(reinterpret_cast<const char*>(value.ptr()) + 32);
+            const char* const object = reinterpret_cast<const char*>(value.ptr());
+            prefetch(object);
+            prefetch(object + 63);  // an object of more than a line, or across two
             values->push_back(std::move(value));
         }
     }
@@ -74,7 +79,11 @@ bool Walk::gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, st
         if (PyList_CheckExact(value.ptr())) {
             prefetch(reinterpret_cast<const PyListObject*>(value.ptr())->ob_item);
         } else if (interop_.is_ndarray(value.ptr())) {
-            prefetch(py::reinterpret_borrow<py::array>(value).shape());
+            const auto* const array = py::detail::array_proxy(value.ptr());
+            prefetch(array->dimensions);
+            for (int line = 0; line < lines_ahead; ++line) {
+                prefetch(array->data + 64 * line);
+            }
         }
     }
     return true;

@@ -30,6 +30,7 @@ class Interop:
         in_worker: Callable[[], bool] | None = None,
         make_shared: Callable[[int, tuple[tuple[int, int, tuple[int, ...]], ...]], tuple[tuple[Any, ...], int]]
         | None = None,
+        scalars: tuple[tuple[type, int], ...] = (),
     ) -> None: ...
     may_be_worker: bool
     @property

@@ -251,7 +251,17 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
 
         wrapper = BatchEncoding
     return _interops.add(
-        _core.Interop(np.ndarray, wrapper, tensor, exchange, describe_tensor, _make_tensor, _in_worker, _make_shared)
+        _core.Interop(
+            np.ndarray,
+            wrapper,
+            tensor,
+            exchange,
+            describe_tensor,
+            _make_tensor,
+            _in_worker,
+            _make_shared,
+            tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
+        )
     )
 
 
@@ -355,7 +365,9 @@ def torch_dtype(kind: int) -> torch.dtype:
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
-    """(address, length, stride in bytes, kind) of a one-dimensional CPU tensor; None for any other.
+    """(address, length, stride in bytes, kind) of a CPU tensor of one dimension, or of none: then the length is -1.
+
+    None for any other.
 
     Serves torch versions without the DLPack exchange API.
     """
@@ -364,7 +376,7 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     if (
         tensor.layout != torch.strided
         or tensor.device.type != "cpu"
-        or tensor.dim() != 1
+        or tensor.dim() > 1
         or tensor.requires_grad
         or tensor.is_neg()
     ):
@@ -372,4 +384,6 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     kind = _torch.kind(tensor.dtype)
     if kind is None:
         return None
+    if tensor.dim() == 0:
+        return tensor.data_ptr(), -1, tensor.element_size(), kind
     return tensor.data_ptr(), tensor.shape[0], tensor.stride(0) * tensor.element_size(), kind

@@ -9,10 +9,11 @@ from quadrat import _core
 from quadrat._memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
 
 # The forms a row can have: bits, as in csrc/bindings/columns.hpp.
-LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER = 1, 2, 4, 8, 16, 32
+LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER = 1, 2, 4, 8, 16, 32, 64, 128
 PYTHON_ROWS = LIST | TUPLE
 MEMORY_ROWS = ARRAY | TENSOR
 ROWS = PYTHON_ROWS | MEMORY_ROWS
+SINGLE_NUMBERS = NUMBER | SCALAR | TENSOR_NUMBER
 
 # Sets of kinds, as bits. uint64 is no part of INTS: its values may not fit the int64 that every integer becomes.
 BOOLS = 1 << BOOL
@@ -20,6 +21,8 @@ PYTHON_INTS = 1 << INT64
 PYTHON_FLOATS = 1 << FLOAT64
 INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
 FLOATS = 1 << FLOAT32 | 1 << FLOAT64
+# One kind that every torch has a dtype for.
+KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
 
 # What a writer of `_core.Columns` reports: (code, row, position), codes as in csrc/kernels/status.hpp.
 Failure = tuple[int, int, int]

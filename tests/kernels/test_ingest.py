@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from transformers import BatchEncoding
 
-from quadrat import _core, ingest
+from quadrat import _core, _memory, ingest
 
 KINDS = _core.kinds
 INT64 = KINDS.index("int64")
@@ -130,8 +130,8 @@ def test_notices_a_list_that_changed_its_length(interops, guarded, lengths, row,
 
 FORMS = {ingest.LIST: list, ingest.TUPLE: tuple, ingest.ARRAY: np.array, ingest.TENSOR: torch.tensor}
 OTHERS = [
-    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.float64(1), np.array(1), np.zeros(2, np.float16),
-    np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1), torch.zeros(()),
+    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.float16(1), np.longdouble(1), np.array(1),
+    np.zeros(2, np.float16),    np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1),
     torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.zeros(2, dtype=torch.complex64),
     torch.tensor([1 + 2j]).conj().imag, torch.tensor([], requires_grad=True), Number(1), range(3),
@@ -158,6 +158,44 @@ def test_describes_what_it_saw(interops, way, rows, main):
     assert first == (*columns.describe(0)[:3], len(set(lengths)) <= 1, aligned[0], extremes[0] >= width)
     assert second[3:] == (True, aligned[1], (1 if rows else 0) >= width)
     assert second.forms == (ingest.NUMBER if rows else 0)
+
+
+NUMPY_NUMBERS = [np.dtype(name).type for name in KINDS]
+TORCH_NUMBERS = [name for name in KINDS if hasattr(torch, name)]
+
+
+@pytest.mark.parametrize("way", ["exchange", "fallback"])
+@pytest.mark.parametrize("name", TORCH_NUMBERS)
+def test_tensors_of_no_dimension(interops, guarded, way, name):
+    column = [torch.tensor(value, dtype=getattr(torch, name)) for value in (0, 1, 1, 0)]
+    columns = columns_of(column, interops[way])
+    assert columns.describe(0) == (ingest.TENSOR_NUMBER, ingest.TENSOR_NUMBER, 1 << KINDS.index(name), 1, 1, 4)
+    batch = columns.run((("x", 0, ingest.NUMBERS, KINDS.index(name)),), {}, _memory.interop(), True, 0, 1, False)
+    assert torch.equal(batch["x"], torch.stack(column))
+
+
+@pytest.mark.parametrize("scalar", NUMPY_NUMBERS)
+def test_numbers_of_numpy(scalar):
+    values = (
+        [0, 1]
+        if scalar is np.bool_
+        else [0, 1, 100, np.nextafter(scalar(0), scalar(1)) if "float" in scalar.__name__ else 7]
+    )
+    column = [scalar(value) for value in values]
+    kind = KINDS.index(np.dtype(scalar).name)
+    columns = columns_of(column, _memory.interop())
+    assert columns.describe(0) == (ingest.SCALAR, ingest.SCALAR, 1 << kind, 1, 1, len(column))
+    batch = columns.run((("x", 0, ingest.NUMBERS, kind),), {}, _memory.interop(), False, 0, 1, False)
+    assert batch["x"].tobytes() == np.array(column).tobytes()
+
+
+def test_numbers_that_float32_may_round_twice():
+    """The reference goes by way of float64 or not: told apart by none that float64 holds."""
+    steps = (("x", 0, ingest.NUMBERS, KINDS.index("float32")),)
+    for value, fits in ((2**53, True), (-(2**53), True), (2**53 + 1, False), (-(2**53) - 1, False)):
+        columns = columns_of([np.int64(value)], _memory.interop())
+        batch = columns.run(steps, {}, _memory.interop(), False, 0, 1, False)
+        assert isinstance(batch, dict) == fits
 
 
 @pytest.mark.parametrize("way", ["exchange", "fallback"])

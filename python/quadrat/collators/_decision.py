@@ -5,7 +5,11 @@ A decision depends on a short signature only, so it is taken once per kind of ba
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
+
+import numpy as np
+from transformers.utils.generic import to_py_obj
 
 from quadrat._memory import BOOL, INT64, Framework
 from quadrat.collators.base import HandOver
@@ -13,6 +17,7 @@ from quadrat.collators.further import further_kind
 from quadrat.ingest import (
     HOLD,
     INTS,
+    KEPT_KINDS,
     LABELS,
     LIST,
     MASK,
@@ -25,7 +30,10 @@ from quadrat.ingest import (
     PYTHON_INTS,
     PYTHON_ROWS,
     ROWS,
+    SCALAR,
+    SINGLE_NUMBERS,
     STACK,
+    TENSOR_NUMBER,
     ColumnShape,
     column_shapes,
     inferred_kind,
@@ -125,7 +133,7 @@ def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnS
     index = names.index(label.name)
     shape = shapes[index]
     if label.action == NUMBERS:
-        if shape.forms != NUMBER or shape.kinds != PYTHON_INTS:
+        if shape.forms & ~SINGLE_NUMBERS or shape.kinds != PYTHON_INTS:
             raise HandOver(f"column '{label.name}' is not made of ints")
         return label.output, index, NUMBERS, INT64
     known = LIST if label.lists and shape.first_form == LIST else ROWS
@@ -156,6 +164,12 @@ def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> De
     return Decision(tuple(steps), {step[0]: situation.names[step[1]] for step in steps if step[2] == HOLD}, None)
 
 
+@functools.cache
+def _keeps_numpy_numbers() -> bool:
+    """Whether NumPy's numbers stay what they are where the reference makes Python objects of arrays; not on 4.57."""
+    return not isinstance(to_py_obj([np.int32(1)])[0], int)
+
+
 def _is_padded(name: str, makes_mask: bool) -> bool:
     return name in ("token_type_ids", "special_tokens_mask") or (makes_mask and name == "attention_mask")
 
@@ -174,6 +188,11 @@ def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) 
     kind = inferred_kind(shape.kinds, situation.float_kind)
     if kind is not None and shape.forms == NUMBER:
         return NUMBERS, kind
+    if kind is not None and arrays and shape.forms == TENSOR_NUMBER:  # become Python numbers first
+        return NUMBERS, kind
+    if kind is not None and shape.forms == SCALAR and shape.kinds in KEPT_KINDS:
+        keeps = not arrays or _keeps_numpy_numbers()
+        return NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
     if kind is not None and shape.equal and not shape.forms & ~(ROWS if arrays else PYTHON_ROWS):
         return STACK, kind
     if name == "attention_mask" and shape.forms & OTHER:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import transformers
 
 from quadrat import _core
 from quadrat._memory import (
     FLOAT32,
     INT64,
-    KINDS,
     Framework,
     NotOnCpu,
     default_float_kind,
@@ -28,15 +28,21 @@ from quadrat.collators.recall import CALL, Remembering
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
+    FLOATS,
     HOLD,
+    INTS,
+    KEPT_KINDS,
     NUMBER,
     NUMBERS,
     OTHER,
     PYTHON_FLOATS,
     PYTHON_INTS,
     PYTHON_ROWS,
+    SCALAR,
+    SINGLE_NUMBERS,
     STACK,
     TENSOR,
+    TENSOR_NUMBER,
     ColumnShape,
     collect,
     column_shapes,
@@ -50,9 +56,6 @@ _reference = transformers.default_data_collator  # kept from import time: patch_
 _Steps = tuple[tuple[str, int, int, int], ...]
 _LABELS = ("label", "label_ids")
 _NAME = "default_data_collator"
-_STACKED_AS_THEY_ARE = frozenset(
-    1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64")
-)
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
@@ -202,7 +205,7 @@ def _decide(situation: _Situation) -> _Decision:
             held[name] = situation.names[index]
             steps.append((name, index, HOLD, 0))
         else:
-            steps.append((name, index, NUMBERS if shapes[index].forms == NUMBER else STACK, kind))
+            steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
     return tuple(steps), held
 
 
@@ -210,15 +213,19 @@ def _kind(shape: ColumnShape, situation: _Situation) -> int | None:
     """The kind the reference makes of a column; None where its own code had better decide."""
     if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
         return inferred_kind(shape.kinds, situation.float_kind)
-    if shape.forms == ARRAY or (shape.forms == TENSOR and situation.framework == "pt"):  # stacked as they are
-        return _only_kind(shape.kinds)
-    return None
+    stacked = (ARRAY, SCALAR, *((TENSOR, TENSOR_NUMBER) if situation.framework == "pt" else ()))
+    return _only_kind(shape.kinds) if shape.forms in stacked else None
 
 
 def _label_kind(shape: ColumnShape, name: str, situation: _Situation) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
     if name == "label_ids" and shape.forms == (TENSOR if situation.framework == "pt" else ARRAY):
         return _only_kind(shape.kinds)
+    if name == "label" and shape.forms == SCALAR:
+        whole = not shape.kinds & ~INTS and _knows_numpy_ints(situation.framework)
+        return INT64 if whole else FLOAT32 if shape.kinds in KEPT_KINDS else None
+    if name == "label" and shape.forms == TENSOR_NUMBER and situation.framework == "pt":
+        return INT64 if not shape.kinds & ~(INTS | BOOLS) else FLOAT32 if not shape.kinds & ~FLOATS else None
     if shape.forms & ~(NUMBER if name == "label" else PYTHON_ROWS):
         return None
     if shape.kinds in (PYTHON_INTS, BOOLS):  # a bool is an int to the reference
@@ -226,9 +233,15 @@ def _label_kind(shape: ColumnShape, name: str, situation: _Situation) -> int | N
     return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
 
 
+@functools.cache
+def _knows_numpy_ints(framework: Framework) -> bool:
+    """Whether NumPy's integers are ints to the reference as labels; not on 4.57."""
+    return "int" in str(_reference([{"label": np.int32(1)}], framework)["labels"].dtype)
+
+
 def _only_kind(kinds: int) -> int | None:
     """The kind when there is just one, and one that every torch has a dtype for."""
-    return kinds.bit_length() - 1 if kinds in _STACKED_AS_THEY_ARE else None
+    return kinds.bit_length() - 1 if kinds in KEPT_KINDS else None
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
