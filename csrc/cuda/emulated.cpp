@@ -50,7 +50,9 @@ void launch(const FillGaps& call, std::int64_t max_blocks) { start_pieces(fill_g
 
 void launch(const AttentionMask& call, std::int64_t max_blocks) { start_pieces(attention_mask, call, max_blocks); }
 
-void launch(const PadColumns& call, std::int64_t max_blocks) { start_pieces(pad_columns, call, max_blocks); }
+void launch(const PadColumns& call, std::int64_t max_blocks) {
+    start_pieces(pad_columns<most_columns>, call, max_blocks);
+}
 
 void launch(const FlattenColumns& call, std::int64_t max_blocks) { start_pieces(flatten_columns, call, max_blocks); }
 

@@ -103,13 +103,7 @@ def pad_columns(columns: Sequence[Column]) -> None:
         source = (0, 0) if values is None else (address_of(values), len(values))
         if values is not None and not values.numel():
             source = (address_of(offsets), 0)  # no address would mean a mask; nothing is read there
-        one = (
-            1
-            if values is None and not out.dtype.is_floating_point
-            else bits_of_padding(1, out)
-            if values is None
-            else 0
-        )
+        one = bits_of_padding(True, out) if values is None else 0
         arguments.append((*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out)))
     for first in range(0, len(arguments), MOST_COLUMNS):
         launch("pad_columns", columns[0].out, arguments[first : first + MOST_COLUMNS], rows)
