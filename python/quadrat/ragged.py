@@ -115,20 +115,9 @@ class Ragged:
     @classmethod
     def of_lengths(cls, values: Any, lengths: Any) -> Ragged:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers, anywhere."""
-        if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
-            import torch
-
-            offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
-            torch.cumsum(lengths, 0, out=offsets[1:])
-            return cls(values, offsets.to(values.device))
-        bounds = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(np.asarray(lengths), out=bounds[1:])
-        if not is_tensor(values):
-            return cls(values, bounds)
-        import torch
-
-        made = cls(values, torch.from_numpy(bounds).to(values.device, non_blocking=True))
-        made._facts = _facts_of(bounds)
+        offsets, facts = offsets_like(values, lengths)
+        made = cls(values, offsets)
+        made._facts = facts
         return made
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
@@ -301,6 +290,26 @@ class RowSource:
         if failure is not None:
             error = {3: TypeError, 4: OverflowError, 5: TypeError}.get(failure[0], ValueError)
             raise error(explain(failure))
+
+
+def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
+    """Offsets of rows of these lengths, int64, in the library of `values` and on its device; and what is known of them.
+
+    Lengths on a GPU stay there, and nothing is known.
+    """
+    if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
+        import torch
+
+        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
+        torch.cumsum(lengths, 0, out=offsets[1:])
+        return offsets.to(values.device), None
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(np.asarray(lengths), out=bounds[1:])
+    if not is_tensor(values):
+        return bounds, _facts_of(bounds)
+    import torch
+
+    return torch.from_numpy(bounds).to(values.device, non_blocking=True), _facts_of(bounds)
 
 
 def _facts_of(bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Facts:

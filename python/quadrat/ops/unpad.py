@@ -13,7 +13,7 @@ from quadrat.ingest import explain
 from quadrat.ops import _device
 from quadrat.ops.mask import offsets_of_lengths
 from quadrat.ops.pad import Side, is_left, operators, tracked
-from quadrat.ragged import Ragged
+from quadrat.ragged import Ragged, offsets_like
 
 
 def unpad(
@@ -65,10 +65,10 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
                 f"row {int(lengths.argmax())} is longer than the padded length: it has {longest} tokens, where "
                 f"{padded.shape[1]} fit"
             )
-    # The values come last: of the place they will have, the offsets are all that is known before.
-    rows = Ragged.of_lengths(padded.new_empty(total) if is_tensor(padded) else np.empty(total, np.int8), lengths)
+    offsets, facts = offsets_like(padded, lengths)
     take = operators().unpad if tracked(padded) else unpad_here
-    rows.values = take(padded, rows.offsets, total, left)
+    rows = Ragged(take(padded, offsets, total, left), offsets)
+    rows._facts = facts
     return rows
 
 
