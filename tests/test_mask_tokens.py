@@ -164,7 +164,7 @@ def device(monkeypatch):
         philox_mask = staticmethod(lambda *arguments: emulated.philox_mask(*arguments[:-2], 65535))
 
     monkeypatch.setattr("quadrat.ops._philox.cuda_kernels", lambda: Kernels)
-    monkeypatch.setattr("quadrat.ops._philox.device_and_stream", lambda tensor: (0, 0))
+    monkeypatch.setattr("quadrat.ops._philox.stream_of", lambda device: (0, 0))
 
     def use(on_device):
         places = mask_tokens_module._mask_on_gpu if on_device else mask_tokens_module.mask_places
