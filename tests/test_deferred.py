@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import copy
+import logging
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from accelerate.utils import find_batch_size, send_to_device
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import BatchEncoding
 
 import quadrat
+from quadrat import batch as deferred_module
 from support import samples
 from support.columns import FORMS, columns
-from support.deferred import assert_becomes, assert_deferred
+from support.compare import assert_same_batch
+from support.deferred import assert_becomes, assert_deferred, on_emulated_device, seed_all, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
 
@@ -142,3 +149,124 @@ def test_columns(form, data, lists):
     except ValueError:
         return
     assert_becomes(deferring(batch), expected)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=5), st.sampled_from([None, "idx"]), st.booleans())
+def test_masks_by_counter(lengths, row_key, padding_free):
+    rows = [{"input_ids": list(range(7, 7 + n)), **({"idx": n} if row_key else {})} for n in lengths]
+    options = {"rng": "philox", "row_key": row_key, "padding_free": padding_free, "mlm_probability": 0.5}
+    assert_deferred(maker(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), **options), rows, calls=3)
+
+
+ROWS = [{"input_ids": [7, 8, 9], "label": 1}, {"input_ids": [7], "label": 0}]
+
+
+def deferred(**options: Any) -> quadrat.DeferredBatch:
+    return quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True, **options)(copy.deepcopy(ROWS))
+
+
+def test_is_a_mapping():
+    batch = deferred()
+    assert list(batch) == list(batch.keys()) == ["input_ids", "attention_mask", "labels"]
+    assert "labels" in batch
+    assert "label" not in batch
+    assert batch["labels"].tolist() == [1, 0]
+    assert batch.get("token_type_ids") is None
+    assert [name for name, _ in batch.items()] == list(batch)
+    with pytest.raises(KeyError, match="label"):
+        batch["label"]
+    assert find_batch_size(batch) == 2
+    assert (batch.device.type, batch.nbytes, batch.is_pinned()) == ("cpu", batch._buffer.nbytes, False)
+    assert repr(batch) == (
+        "DeferredBatch(input_ids [2, 3] int64, attention_mask [2, 3] int64, labels [2] int64; 192 bytes)"
+    )
+
+
+def test_what_travels():
+    """Tokens, lengths and labels; no padding, and nothing that the lengths tell."""
+    long = [{"input_ids": [7] * 512}, *[{"input_ids": [7] * 8}] * 31]
+    batch = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm=False, deferred=True)(long)
+    tokens = 8 * (512 + 31 * 8)
+    assert tokens < batch.nbytes <= tokens + 8 * 33 + 2 * 64
+    padded = sum(value.nbytes for value in batch.to("cpu").values())
+    assert padded == 3 * 8 * 32 * 512
+
+
+def test_each_batch_is_made_anew():
+    batch = deferred()
+    first = batch.to("cpu")
+    first["input_ids"].zero_()
+    first["labels"].zero_()
+    assert_same_batch(quadrat.DataCollatorWithPadding(make_tokenizer())(ROWS), batch.to("cpu"))
+
+
+@pytest.mark.parametrize("name", samples.CLASSES)
+@words_of_another_tokenizer
+def test_torch_tensors_only(name):
+    collator = samples.make(quadrat, name, deferred=True, return_tensors="np")
+    with pytest.raises(ValueError, match="deferred=True makes torch tensors: return_tensors must be 'pt', not 'np'"):
+        collator(samples.batch(name))
+
+
+def test_switched_on_and_off():
+    """A recipe is for what was asked when it was made."""
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    for setting in (False, True, True, False, True):
+        collator.deferred = setting
+        assert isinstance(collator(ROWS), quadrat.DeferredBatch if setting else BatchEncoding)
+
+
+def test_of_tensors():
+    tensors = {
+        "ids": torch.arange(6).view(2, 3),
+        "half": torch.ones(2, 3, dtype=torch.float16),
+        "turned": torch.arange(6).view(3, 2).T,
+        "flag": torch.tensor([True, False]),
+        "none": None,
+        "number": torch.tensor(2.5),
+        "empty": torch.empty(2, 0),
+        "length": 3,
+    }
+    batch = quadrat.DeferredBatch(tensors)
+    assert_becomes(batch, tensors)
+    assert_same_batch(tensors, sent(batch).to("cpu"))
+    assert type(send_to_device(batch, "cpu")) is dict
+
+
+def test_other_devices_get_the_tensors(monkeypatch, caplog):
+    batch = deferred()
+    moved = batch.to("meta")
+    assert type(moved) is BatchEncoding
+    assert {name: (value.shape, value.dtype) for name, value in moved.items()} == {
+        name: (value.shape, value.dtype) for name, value in batch.to("cpu").items()
+    }
+    monkeypatch.setitem(sys.modules, "quadrat._cuda", None)
+    deferred_module._cuda_kernels.cache_clear()
+    with caplog.at_level(logging.WARNING, "quadrat"):
+        assert deferred_module._cuda_kernels() is None
+        assert deferred_module._cuda_kernels() is None
+    assert [record.message for record in caplog.records] == [
+        "quadrat was built without CUDA: deferred batches are padded on the CPU and then copied"
+    ]
+    deferred_module._cuda_kernels.cache_clear()
+
+
+def test_many_columns():
+    """More than go into one launch."""
+    names = [f"extra{i}" for i in range(40)]
+    rows = [{"input_ids": [7] * n, **{name: [i] * n for i, name in enumerate(names)}} for n in (3, 1)]
+    pad_values = dict.fromkeys(names, -1)
+    batch = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=pad_values, deferred=True)(rows)
+    assert_same_batch(batch.to("cpu"), on_emulated_device(batch))
+    flat = quadrat.DataCollatorWithFlattening(pad_values=pad_values, pad_to_multiple_of=8, deferred=True)(rows)
+    assert_same_batch(flat.to("cpu"), on_emulated_device(flat))
+
+
+def test_seeds_are_not_shared():
+    """Masks are drawn when the batch is collated, not when it is made."""
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm_probability=0.5, deferred=True)
+    seed_all()
+    batch = collator([{"input_ids": list(np.arange(7, 60))}] * 4)
+    state = torch.get_rng_state()
+    assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])
+    assert torch.equal(torch.get_rng_state(), state)

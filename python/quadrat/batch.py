@@ -146,7 +146,7 @@ class DeferredBatch(Mapping[str, Any]):
 
     def __len__(self) -> int:
         """The number of columns."""
-        return len(self._plan.steps)
+        return len(self._names)
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a column of this name; none is made for it."""
@@ -154,11 +154,13 @@ class DeferredBatch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """The columns with their shapes and dtypes, and what they take."""
-        columns = ", ".join(
-            f"{name} {list(place.shape)} {KINDS[kind]}" if place.shape else name
+        columns = {
+            name: f"{name} {list(place.shape)} {KINDS[kind]}" if place.shape else name
             for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True)
+        }
+        return (
+            f"DeferredBatch({', '.join(columns.values())}; {self.nbytes} bytes{', pinned' if self.is_pinned() else ''})"
         )
-        return f"DeferredBatch({columns}; {self.nbytes} bytes{', pinned' if self.is_pinned() else ''})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""
@@ -166,7 +168,7 @@ class DeferredBatch(Mapping[str, Any]):
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(step[0] for step in self._plan.steps)
+        return tuple(dict.fromkeys(step[0] for step in self._plan.steps))  # a later step overwrites an earlier one
 
     def _wrapped(self, made: dict[str, Any]) -> Any:
         data = {name: made[name] for name in self._names}
@@ -227,7 +229,7 @@ class _Packed:
 
 def _part(plan: Plan, name: str) -> Plan:
     """The plan of one output, and of the ids that it comes from."""
-    wanted = next(step for step in plan.steps if step[0] == name)
+    wanted = next(step for step in reversed(plan.steps) if step[0] == name)
     comes_from_ids = not plan.flat and wanted[2] == LABELS
     kept = [
         i

@@ -1,0 +1,126 @@
+"""Deferred batches where they are used: DataLoader workers, accelerate, Trainer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.utils import find_batch_size, send_to_device
+from torch.utils.data import DataLoader
+from transformers import (
+    BatchEncoding,
+    BertConfig,
+    BertForSequenceClassification,
+    BertLMHeadModel,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+import quadrat
+from support.compare import assert_same_batch
+from support.masking import make_masking_tokenizer
+from support.strategies import make_tokenizer
+
+
+def rows(count=48):
+    random = np.random.default_rng(0)
+    made = []
+    for _ in range(count):
+        ids = random.integers(7, 400, random.integers(4, 20)).tolist()
+        made.append({"input_ids": ids, "attention_mask": [1] * len(ids), "label": int(random.integers(0, 3))})
+    return made
+
+
+def collators(name="DataCollatorWithPadding", **options):
+    return [getattr(quadrat, name)(make_tokenizer(), deferred=one, **options) for one in (False, True)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers(method):
+    features = rows()
+    collator, deferring = collators()
+    loader = DataLoader(features, batch_size=8, collate_fn=deferring, num_workers=2, multiprocessing_context=method)
+    for first, batch in zip(range(0, 48, 8), loader, strict=True):
+        assert type(batch) is quadrat.DeferredBatch
+        assert batch._buffer.is_shared()
+        assert_same_batch(collator(features[first : first + 8]), batch.to("cpu"))
+
+
+def test_accelerate_moves_it_as_a_whole():
+    features = rows(8)
+    collator, deferring = collators()
+    batch = deferring(features)
+    assert find_batch_size(batch) == 8
+    assert_same_batch(collator(features), send_to_device(batch, torch.device("cpu"), non_blocking=True))
+    (prepared,) = (Accelerator(cpu=True).prepare(DataLoader(features, batch_size=8, collate_fn=deferring)),)
+    (moved,) = prepared
+    assert_same_batch(collator(features), moved)
+
+
+class Losses(Trainer):
+    """Keeps each step's loss, unrounded, and what kind of batch it came from."""
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        result = super().compute_loss(model, inputs, *args, **kwargs)
+        loss = result[0] if isinstance(result, tuple) else result
+        self.__dict__.setdefault("losses", []).append(loss.item())
+        assert not isinstance(inputs, quadrat.DeferredBatch)
+        return result
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("language", [False, True])
+def test_same_losses(workers, language, tmp_path):
+    """With unused columns, evaluation and accumulated gradients, whose losses are scaled by the labels counted."""
+
+    def losses(deferred):
+        set_seed(0)
+        config = BertConfig(
+            vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+            num_labels=3, is_decoder=language,
+        )  # fmt: skip
+        dataset = [{**row, "unused": 1} for row in rows()]
+        if language:
+            dataset = [{"input_ids": row["input_ids"]} for row in rows()]
+            collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm=False, deferred=deferred)
+        else:
+            collator = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=deferred)
+        trainer = Losses(
+            model=(BertLMHeadModel if language else BertForSequenceClassification)(config),
+            args=TrainingArguments(
+                str(tmp_path), max_steps=4, per_device_train_batch_size=4, gradient_accumulation_steps=2,
+                dataloader_num_workers=workers, dataloader_pin_memory=False, report_to="none", save_strategy="no",
+                disable_tqdm=True, use_cpu=True,
+            ),
+            train_dataset=dataset,
+            eval_dataset=dataset[:8],
+            data_collator=collator,
+        )  # fmt: skip
+        trainer.train()
+        assert len(trainer.losses) == 8
+        return [*trainer.losses, trainer.evaluate()["eval_loss"]]
+
+    assert losses(deferred=True) == losses(deferred=False)
+
+
+def test_a_trainer_that_moves_batches_by_itself(tmp_path):
+    """Where nobody calls `to`, a mapping is taken apart: it comes out whole, and feeds a model."""
+    config = BertConfig(
+        vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    trainer = Trainer(model=BertForSequenceClassification(config), args=arguments)
+    collator, deferring = collators()
+    features = [{**row, "label": row["label"] % 2} for row in rows(4)]
+    prepared = trainer._prepare_inputs(deferring(features))
+    assert_same_batch(dict(collator(features)), dict(prepared))
+    assert trainer.model(**prepared).logits.shape == (4, 2)
+    _, count = trainer.get_batch_samples(iter([deferring(features)]), 1, torch.device("cpu"))
+    _, expected = trainer.get_batch_samples(iter([collator(features)]), 1, torch.device("cpu"))
+    assert count == expected
+
+
+def test_default_collation_is_an_encoding():
+    assert type(collators()[1](rows(2)).to("cpu")) is BatchEncoding
