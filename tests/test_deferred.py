@@ -7,7 +7,6 @@ import logging
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from accelerate.utils import find_batch_size, send_to_device
@@ -266,7 +265,7 @@ def test_seeds_are_not_shared():
     """Masks are drawn when the batch is collated, not when it is made."""
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm_probability=0.5, deferred=True)
     seed_all()
-    batch = collator([{"input_ids": list(np.arange(7, 60))}] * 4)
+    batch = collator([{"input_ids": list(range(7, 60))}] * 4)
     state = torch.get_rng_state()
     assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])
     assert torch.equal(torch.get_rng_state(), state)

@@ -1,0 +1,118 @@
+"""Deferred batches on a GPU: what the collator makes on the CPU, made there."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
+torch = pytest.importorskip("torch", reason="needs torch")
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
+]
+
+import quadrat  # noqa: E402
+from support import samples  # noqa: E402
+from support.compare import assert_same_batch  # noqa: E402
+from support.strategies import make_tokenizer  # noqa: E402
+
+
+def seed_all() -> None:
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+
+
+def assert_arrives(batch: Any, expected: Any) -> None:
+    """That a batch becomes `expected` on the GPU, pinned or not, waited for or not, on whatever stream."""
+    other = torch.cuda.Stream()
+    for one in (batch, batch.pin_memory()):
+        for non_blocking in (False, True):
+            for stream in (torch.cuda.current_stream(), other):
+                with torch.cuda.stream(stream):
+                    made = one.to("cuda", non_blocking=non_blocking)
+                stream.synchronize()
+                for name, value in expected.items():
+                    if isinstance(value, torch.Tensor):
+                        assert made[name].device.type == "cuda", name
+                        made[name] = made[name].cpu()
+                assert_same_batch(expected, made)
+
+
+@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_every_collator(name: str) -> None:
+    collator, deferring = samples.make(quadrat, name), samples.make(quadrat, name, deferred=True)
+    for _ in range(2):
+        seed_all()
+        expected = collator(samples.batch(name))
+        seed_all()
+        assert_arrives(deferring(samples.batch(name)), expected)
+
+
+lengths = st.lists(st.integers(0, 70) | st.sampled_from([0, 1, 500]), min_size=1, max_size=40)
+sides = st.sampled_from(["right", "left"])
+
+
+@given(lengths, sides, st.sampled_from([None, 8, 64]), st.booleans())
+def test_padding(sizes: list[int], side: str, multiple: int | None, further: bool) -> None:
+    rows = [{"input_ids": list(range(3, 3 + n)), "token_type_ids": [n % 2] * n, "label": n} for n in sizes]
+    if further:
+        for row, n in zip(rows, sizes, strict=True):
+            row.update(weight=[n / 7] * n, flag=[bool(n % 3)] * (n % 5))
+    options = {"pad_to_multiple_of": multiple, "pad_values": {"weight": 0.5, "flag": True}}
+    tokenizer = make_tokenizer(padding_side=side)
+    collator, deferring = (quadrat.DataCollatorWithPadding(tokenizer, deferred=one, **options) for one in (False, True))
+    assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
+
+
+@given(lengths, st.sampled_from([None, 8, 64]), st.sampled_from([-100, 5]))
+def test_flattening(sizes: list[int], multiple: int | None, separator: int) -> None:
+    if multiple is not None:
+        sizes = [n or 1 for n in sizes]
+    rows = [{"input_ids": list(range(3, 3 + n)), "weight": [0.5] * n} for n in sizes]
+    options = {
+        "pad_to_multiple_of": multiple,
+        "pad_values": {"weight": 0.25},
+        "return_flash_attn_kwargs": True,
+        "return_seq_idx": True,
+        "separator_id": separator,
+    }
+    collator, deferring = (quadrat.DataCollatorWithFlattening(deferred=one, **options) for one in (False, True))
+    assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
+
+
+def test_a_pinned_loader() -> None:
+    rows = [{"input_ids": list(range(3, 3 + n))} for n in range(1, 65)]
+    collator, deferring = (quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=one) for one in (False, True))
+    loader = torch.utils.data.DataLoader(rows, 8, collate_fn=deferring, num_workers=2, pin_memory=True)
+    for first, batch in zip(range(0, 64, 8), loader, strict=True):
+        assert batch.is_pinned()
+        made = batch.to("cuda", non_blocking=True)
+        expected = collator(rows[first : first + 8])
+        assert all(torch.equal(made[name].cpu(), value) for name, value in expected.items())
+
+
+def test_one_copy_and_one_launch() -> None:
+    """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
+    rows = [{"input_ids": [5] * n, "token_type_ids": [0] * n} for n in (500, 3, 77)]
+    batch = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True)(rows).pin_memory()
+    batch.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile:
+        batch.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+    kinds = torch.autograd.DeviceType.CUDA
+    seen = [event.name for event in profile.events() if event.device_type == kinds]
+    assert len([name for name in seen if "Memcpy HtoD" in name]) == 1, seen
+    assert len([name for name in seen if "pad_columns" in name]) == 1, seen
+    assert len(seen) == 2, seen
