@@ -4,6 +4,7 @@ The times, the ratio and the target are of both collators called in turn; the ra
 """
 
 import argparse
+import importlib.util
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -22,10 +23,19 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-import arrow_cases
 import language_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
+
+
+def arrow_builders() -> dict[str, Any]:
+    """None where there is nothing to fetch from."""
+    if importlib.util.find_spec("datasets") is None:
+        return {}
+    import arrow_cases
+
+    return {build.__name__: build for build in arrow_cases.builders()}
+
 
 # The results of a suite are files of its name.
 SUITES: dict[str, dict[str, Any]] = (
@@ -34,7 +44,7 @@ SUITES: dict[str, dict[str, Any]] = (
     else {
         "pad": BUILDERS,
         "language": {build.__name__: build for build in language_cases.builders()},
-        "arrow": {build.__name__: build for build in arrow_cases.builders()},
+        "arrow": arrow_builders(),
     }
 )
 RESULTS = Path(__file__).parent / "results"
