@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("quadrat")
 
-_ALIGNMENT = 64  # bytes, as in csrc/bindings/defer.cpp
+# Both in bytes, as in csrc/bindings/defer_buffer.hpp. A small buffer is sent within the message to another process:
+# passing on a file descriptor of shared memory takes longer.
+_ALIGNMENT = 64
+_MOST_IN_MESSAGE = 1 << 19
 
 
 class DeferredBatch(Mapping[str, Any]):
@@ -164,7 +167,10 @@ class DeferredBatch(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""
-        return _restored, (self._buffer, tuple(self._plan), self._held)
+        buffer: Any = self._buffer
+        if 0 < buffer.nbytes <= _MOST_IN_MESSAGE:
+            buffer = buffer.numpy().tobytes()
+        return _restored, (buffer, tuple(self._plan), self._held)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -264,7 +270,11 @@ def _packable(value: Any) -> int | None:
         return None
 
 
-def _restored(buffer: torch.Tensor, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
+def _restored(buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
+    if isinstance(buffer, bytes):
+        import torch
+
+        buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
     steps, layout, *rest = plan
     return DeferredBatch._of(buffer, Plan(steps, tuple(Place(*place) for place in layout), *rest), held)
 

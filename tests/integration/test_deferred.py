@@ -37,6 +37,16 @@ def collators(name="DataCollatorWithPadding", **options):
     return [getattr(quadrat, name)(make_tokenizer(), deferred=one, **options) for one in (False, True)]
 
 
+def test_large_ones_lie_in_shared_memory():
+    """Small ones come with the message, which is faster."""
+    features = [{"input_ids": list(range(3, 3 + n))} for n in (9, 8, 70_000, 8)]
+    collator, deferring = collators()
+    loader = DataLoader(features, batch_size=2, collate_fn=deferring, num_workers=1)
+    for first, batch in zip((0, 2), loader, strict=True):
+        assert batch._buffer.is_shared() == (first == 2)
+        assert_same_batch(collator(features[first : first + 2]), batch.to("cpu"))
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers(method):
     features = rows()
@@ -44,7 +54,6 @@ def test_workers(method):
     loader = DataLoader(features, batch_size=8, collate_fn=deferring, num_workers=2, multiprocessing_context=method)
     for first, batch in zip(range(0, 48, 8), loader, strict=True):
         assert type(batch) is quadrat.DeferredBatch
-        assert batch._buffer.is_shared()
         assert_same_batch(collator(features[first : first + 8]), batch.to("cpu"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quadrat import _core, _generators, _memory, ingest
+from quadrat import _core, _generators, _memory, batch, ingest
 from quadrat.collators import _masking, recall
 
 ROOT = Path(__file__).parents[2]
@@ -226,6 +226,12 @@ def test_forms_actions_and_codes_are_the_same_in_python():
     assert len({ingest.explain((code, 3, 7)) for code in codes.values()}) == len(codes)
     for code in codes.values():
         assert ingest.explain((code, 3, 7)).startswith("row 3, position 7 ")
+
+
+def test_deferred_batches_are_laid_out_alike():
+    source = (BINDINGS / "defer_buffer.hpp").read_text()
+    assert int(re.search(r" alignment\s*=\s*(\d+);", source)[1]) == batch._ALIGNMENT
+    assert 1 << int(re.search(r" most_in_message\s*=\s*1 << (\d+);", source)[1]) == batch._MOST_IN_MESSAGE
 
 
 def test_facts_are_the_same_in_python():
