@@ -101,6 +101,7 @@ def test_a_pinned_loader() -> None:
         assert all(torch.equal(made[name].cpu(), value) for name, value in expected.items())
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 def test_one_copy_and_one_launch() -> None:
     """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
     rows = [{"input_ids": [5] * n, "token_type_ids": [0] * n} for n in (500, 3, 77)]

@@ -11,11 +11,19 @@ from transformers.data import data_collator
 
 import quadrat
 
-# Whatever quadrat exports from its collators under a name that transformers has too.
+
+def masks_words_as_4(cls: Any) -> bool:
+    """Whether a class named `DataCollatorForWholeWordMask` is that of 4.x, not the other one that early 5.x have."""
+    return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
+
+
+# Whatever quadrat exports from its collators under a name that transformers has too, for the same thing.
 ORIGINALS: dict[str, Any] = {
     name: getattr(data_collator, name)
     for name, home in quadrat._HOMES.items()
-    if home.startswith("quadrat.collators.") and hasattr(data_collator, name)
+    if home.startswith("quadrat.collators.")
+    and hasattr(data_collator, name)
+    and (name != "DataCollatorForWholeWordMask" or masks_words_as_4(data_collator.DataCollatorForWholeWordMask))
 }
 globals().update(ORIGINALS)
 
