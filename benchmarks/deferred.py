@@ -16,6 +16,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import transformers
@@ -33,6 +38,7 @@ VOCABULARY = 30_000
 WORKERS = (0, 2, 4, 8)
 BATCHES = 512
 WARM_UP = 50
+COLOURS = {"reference": "#c2c2c2", "quadrat": "#b9cde5", "deferred": "#3f74b5"}
 RESULTS = Path(__file__).parent / "results"
 
 Row = dict[str, list[int]]
@@ -183,6 +189,36 @@ def show(results: dict[str, Any]) -> None:
     console.print(f"bytes that travel: {results['bytes']}")
 
 
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Batches a second by number of workers, each collator a bar, on a logarithmic axis."""
+    panels = [("loading", "to the device"), ("embedding", "through an encoder")]
+    panels = [(name, title) for name, title in panels if results[name]]
+    figure, grid = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), layout="constrained", squeeze=False)
+    for axes, (name, title) in zip(grid[0], panels, strict=True):
+        found = results[name]
+        for position, (collator, colour) in enumerate(COLOURS.items()):
+            at = [index + (position - 1) * 0.27 for index in range(len(found))]
+            speeds = [one["batches_per_second"][collator] for one in found]
+            bars = axes.bar(at, speeds, width=0.25, color=colour, label=collator)
+            axes.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], fontsize=6, padding=1)
+        axes.set_yscale("log")
+        axes.set_ylim(1, 4 * max(max(one["batches_per_second"].values()) for one in found))
+        axes.set_xticks(range(len(found)), [str(one["workers"]) for one in found])
+        axes.set_xlabel("workers", fontsize=9)
+        axes.set_title(f"Batches a second {title}", loc="left", fontsize=10, weight="bold")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    grid[0][0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
+    figure.supxlabel(
+        f"{results['device']}, torch {results['torch']}, transformers {results['transformers']}; batches of "
+        f"{results['rows']} rows of up to {results['max_length']} tokens",
+        fontsize=7,
+        color="#7a7a7a",
+    )
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -216,6 +252,7 @@ def main() -> None:
             del sources  # and their workers
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "deferred.json").write_text(json.dumps(results, indent=2) + "\n")
+    plot(results, arguments.out / "deferred.png")
     show(results)
 
 
