@@ -16,6 +16,9 @@
 namespace quadrat {
 namespace {
 
+// Smaller arrays own their memory, as users of ndarray.resize expect; larger ones save more than that is worth.
+constexpr std::size_t smallest_shown = std::size_t{1} << 20;
+
 // What a tensor or array keeps alive: its block and, for a tensor, the shape the exchange struct points to.
 struct Owner {
     dlpack::ManagedTensor managed{};
@@ -156,7 +159,7 @@ Allocation allocate(const Interop& interop, Framework framework, std::vector<std
     Allocation result;
     if (framework == Framework::numpy) {
         const std::size_t bytes = byte_size(shape, kind);
-        py::array array = bytes < memory::smallest_cached || bytes > memory::largest_cached
+        py::array array = bytes < smallest_shown || bytes > memory::largest_cached
                               ? py::array(numpy_dtype(kind), std::move(shape))
                               : cached_array(std::move(shape), kind, bytes);
         result.data = array.mutable_data();

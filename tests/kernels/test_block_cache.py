@@ -30,6 +30,7 @@ def constant(name):
 
 SMALLEST, LARGEST, MOST = constant("smallest_cached"), constant("largest_cached"), constant("most_cached")
 PASSED_OVER = constant("most_passed_over")
+OWNED = 1 << 20  # smaller arrays own their memory: csrc/bindings/allocate.cpp
 SLOTS = 64  # as in csrc/memory/block_cache.cpp
 
 
@@ -100,17 +101,19 @@ def test_memory_is_used_again(interops, size, data):
     assert _core.cached_bytes() == 0
 
 
-@pytest.mark.parametrize("size", [1, SMALLEST - 1, SMALLEST, LARGEST, LARGEST + 1])
+@pytest.mark.parametrize("size", [1, SMALLEST, OWNED - 1, OWNED, LARGEST, LARGEST + 1])
 def test_large_arrays_live_on_blocks(interop, size):
     made, address = _core.allocate(interop, False, (size,), INT8)
     assert made.ctypes.data == address
     assert made.flags.carray
+    made_own = made.flags.owndata
     part = made[size // 2 :]
     del made
     part.fill(1)
     assert _core.cached_bytes() == 0, "a view keeps the block"
     del part
-    cached = SMALLEST <= size <= LARGEST
+    cached = OWNED <= size <= LARGEST
+    assert made_own == (not cached)
     assert _core.cached_bytes() == (size if cached else 0)
     _, again = tensor(interop, size)
     assert again == address or not cached
