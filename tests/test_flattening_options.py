@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import hypothesis.strategies as st
@@ -316,7 +317,8 @@ def test_padding_free_needs_its_columns(features, said):
 def test_labels_none():
     """For collators that make labels of their own."""
     plan = _flatten.Flattening("np", "none", further={"special_tokens_mask": 1}, pad_to_multiple_of=4)
-    batch = _flatten.flatten(object(), [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
+    collator = types.SimpleNamespace(deferred=False)
+    batch = _flatten.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
     assert {name: value.tolist() for name, value in batch.items()} == {
         "input_ids": [[1, 2, 3, 0]],
         "position_ids": [[0, 1, 2, 3]],

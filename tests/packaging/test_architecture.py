@@ -214,7 +214,7 @@ def test_forms_actions_and_codes_are_the_same_in_python():
     columns = BINDINGS / "columns.hpp"
     forms = {name.removeprefix("form_").upper(): value for name, value in enum(columns, "Form").items()}
     assert forms == {name: getattr(ingest, name) for name in forms}
-    assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER"}
+    assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER", "SCALAR", "TENSOR_NUMBER"}
     actions = {name.upper(): value for name, value in enum(columns, "Action").items()}
     assert actions == {name: getattr(ingest, name) for name in actions}
     assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD", "LABELS"}
