@@ -126,7 +126,10 @@ FlatColumn::Place FlatColumn::place(std::int64_t i) const {
 
 void FlatColumn::prefetch(const Place& place) const {
     const FlatArray& array = *place.array;
-    if (type_.layout == Layout::list && type_.offset_bytes != 0) {
+    if (type_.layout == Layout::number) {
+        prefetch_address(static_cast<const char*>(array.data) +
+                         (array.first + place.at) * static_cast<std::int64_t>(item_size(type_.kind)));
+    } else if (type_.layout == Layout::list && type_.offset_bytes != 0) {
         prefetch_address(static_cast<const char*>(array.offsets) + (array.first + place.at) * type_.offset_bytes);
     }
     if (array.validity != nullptr) {
@@ -153,7 +156,12 @@ bool FlatColumn::row(const Place& place, Row* out) const {
         return false;
     }
     *out = row_at(type_.item->kind, items.data, first, length);
-    prefetch_address(out->data);
+    // What the processor's own prefetcher needs to see before it goes on by itself.
+    constexpr std::int64_t ahead = 256;
+    const std::int64_t bytes = length * out->stride;
+    for (std::int64_t at = 0; at < bytes && at < ahead; at += 64) {
+        prefetch_address(static_cast<const char*>(out->data) + at);
+    }
     return true;
 }
 

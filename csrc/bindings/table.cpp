@@ -1,5 +1,6 @@
 #include "table.hpp"
 
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -132,17 +133,20 @@ TableRows::TableRows(std::shared_ptr<const Table> table, const py::object& keys,
                      const std::shared_ptr<const FlatColumn>& mapping)
     : table_(std::move(table)) {
     const std::int64_t size = mapping ? mapping->size() : table_->size();
-    const auto add = [&](std::int64_t key) {
-        const std::int64_t at = in_range(key, size);
-        rows_.push_back(mapping ? in_range(looked_up(*mapping, at), table_->size()) : at);
-    };
     if (keys.is_none()) {
-        rows_.reserve(static_cast<std::size_t>(size));
-        for (std::int64_t i = 0; i < size; ++i) {
-            add(i);
-        }
-        return;
+        rows_.resize(static_cast<std::size_t>(size));
+        std::iota(rows_.begin(), rows_.end(), std::int64_t{0});
+    } else {
+        read_keys(keys, size, mapping.get());
     }
+    if (mapping) {
+        for (std::int64_t& row : rows_) {
+            row = in_range(looked_up(*mapping, row), table_->size());
+        }
+    }
+}
+
+void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping) {
     const py::object fast = py::reinterpret_steal<py::object>(PySequence_Fast(keys.ptr(), "rows are given by numbers"));
     if (!fast) {
         throw py::error_already_set();
@@ -156,7 +160,10 @@ TableRows::TableRows(std::shared_ptr<const Table> table, const py::object& keys,
         if (key == -1 && PyErr_Occurred() != nullptr) {
             throw py::error_already_set();
         }
-        add(key);
+        rows_.push_back(in_range(key, size));
+        if (mapping != nullptr) {
+            mapping->prefetch(mapping->place(rows_.back()));
+        }
     }
 }
 

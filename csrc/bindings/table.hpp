@@ -66,6 +66,8 @@ public:
     void gather(std::int64_t first, std::int64_t count, const py::tuple& names, std::vector<py::object>* values) const;
 
 private:
+    // Appends the rows that `keys` name, of `size`.
+    void read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping);
     std::int64_t at(std::int64_t i) const;
 
     std::shared_ptr<const Table> table_;

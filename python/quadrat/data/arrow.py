@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import datasets
 
@@ -55,31 +55,34 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
         """The rows at `keys`, as `quadrat.rows.Rows`. Raises IndexError."""
-        if self._format_type == "custom":
-            return super().__getitems__(keys)
-        table, mapping = self._in_arrow()
-        return Rows(table, keys, mapping)
+        seen = self.__dict__.get("_quadrat_seen")
+        # By identity, one by one: a batch is fetched when the caches hold something else.
+        if (
+            seen is None
+            or seen[2] is not self._data
+            or seen[3] is not self._indices
+            or seen[4] is not self._format_columns
+            or seen[5] is not self._format_type
+            or seen[6] is not self._output_all_columns
+        ):
+            if self._format_type == "custom":
+                return super().__getitems__(keys)
+            seen = self._look()
+        return Rows(seen[0], keys, seen[1])
 
     def __getstate__(self) -> dict[str, Any]:
         """The dataset's own state: another process finds its memory anew."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
 
-    def _in_arrow(self) -> tuple[_core.Table, _core.FlatColumn | None]:
-        seen: _Seen | None = self.__dict__.get("_quadrat_seen")
-        now = (self._data, self._indices, self._format_columns, self._output_all_columns)
-        if seen is None or any(one is not other for one, other in zip(seen.of, now, strict=True)):
-            arrow = self._data.table
-            if self._format_columns is not None and not self._output_all_columns:
-                arrow = arrow.select([name for name in arrow.column_names if name in self._format_columns])
-            mapping = None if self._indices is None else _core.arrow_columns(self._indices.table)[1][0]
-            seen = self.__dict__["_quadrat_seen"] = _Seen(table_of_arrow(arrow), mapping, now)
-        return seen.table, seen.mapping
-
-
-class _Seen(NamedTuple):
-    table: _core.Table
-    mapping: _core.FlatColumn | None
-    of: tuple[Any, ...]  # what it was made from, by identity
+    def _look(self) -> tuple[Any, ...]:
+        """Table and mapping of the rows, and what they were made from."""
+        arrow = self._data.table
+        if self._format_columns is not None and not self._output_all_columns:
+            arrow = arrow.select([name for name in arrow.column_names if name in self._format_columns])
+        mapping = None if self._indices is None else _core.arrow_columns(self._indices.table)[1][0]
+        of = (self._data, self._indices, self._format_columns, self._format_type, self._output_all_columns)
+        seen = self.__dict__["_quadrat_seen"] = (table_of_arrow(arrow), mapping, *of)
+        return seen
 
 
 def _staying(method: Callable[..., Any]) -> Callable[..., Any]:
