@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tensor_parts.hpp"
+
 namespace quadrat {
 
 Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
@@ -33,6 +35,13 @@ Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, cons
     }
 }
 
+void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage) {
+    knows_tensors_ = is_tensor(tensor.ptr()) && Py_TYPE(tensor.ptr())->tp_basicsize >= 24 &&
+                     reinterpret_cast<std::uintptr_t>(next_part(tensor.ptr())) == implementation &&
+                     implementation != 0 &&
+                     reinterpret_cast<std::uintptr_t>(next_part(next_part(tensor.ptr()))) == storage && storage != 0;
+}
+
 void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
@@ -41,6 +50,8 @@ void register_interop(py::module_& m) {
              py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none(),
              py::arg("scalars") = py::tuple())
         .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
+        .def("learn_tensor", &Interop::learn_tensor, py::arg("tensor"), py::arg("implementation"), py::arg("storage"))
+        .def_property_readonly("knows_tensors", &Interop::knows_tensors)
         .def_property_readonly("has_exchange", &Interop::has_exchange);
 }
 

@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,11 @@ public:
     bool may_be_worker() const { return may_be_worker_; }
     void set_may_be_worker(bool value) { may_be_worker_ = value; }
 
+    // implementation, storage: the addresses torch gives for parts of `tensor`. Where they are found in it, tensors are
+    // looked into ahead, see tensor_parts.hpp.
+    void learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage);
+    bool knows_tensors() const { return knows_tensors_; }
+
     const dlpack::ExchangeApi* exchange() const { return exchange_; }
     const py::object& describe() const { return describe_; }
     const py::object& make_tensor() const { return make_tensor_; }
@@ -56,6 +62,7 @@ private:
     std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
     bool may_be_worker_ = false;
+    bool knows_tensors_ = false;
 };
 
 void register_interop(py::module_& m);

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "tensor_parts.hpp"
 #include "view.hpp"
 
 namespace quadrat {
@@ -16,6 +17,12 @@ void prefetch(const void* address) {
 #else
     static_cast<void>(address);
 #endif
+}
+
+void prefetch_lines(const char* first, int lines) {
+    for (int line = 0; first != nullptr && line < lines; ++line) {
+        prefetch(first + 64 * line);
+    }
 }
 
 // What the processor's own prefetcher needs to see before it goes on by itself.
@@ -39,6 +46,31 @@ PyObject* lookup(PyObject* mapping, PyObject* name) {
         PyErr_Clear();  // the reference raises this user's error again, in its own words
     }
     return found;
+}
+
+// Asks for what a view of each value reads, and for the first lines of its data.
+void Walk::look_ahead(const std::vector<py::object>& values) {
+    constexpr int implementation_lines = 4, storage_lines = 2;
+    parts_.clear();
+    for (const py::object& value : values) {
+        if (PyList_CheckExact(value.ptr())) {
+            prefetch(reinterpret_cast<const PyListObject*>(value.ptr())->ob_item);
+        } else if (interop_.is_ndarray(value.ptr())) {
+            const auto* const array = py::detail::array_proxy(value.ptr());
+            prefetch(array->dimensions);
+            prefetch_lines(array->data, lines_ahead);
+        } else if (interop_.knows_tensors() && interop_.is_tensor(value.ptr())) {
+            parts_.push_back(next_part(value.ptr()));
+            prefetch_lines(parts_.back(), implementation_lines);
+        }
+    }
+    for (const char*& part : parts_) {
+        part = part == nullptr ? nullptr : next_part(part);  // null for tensors without a storage
+        prefetch_lines(part, storage_lines);
+    }
+    for (const char* const part : parts_) {
+        prefetch_lines(part == nullptr ? nullptr : next_part(part), lines_ahead);
+    }
 }
 
 bool Walk::gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, std::vector<py::object>* values) {
@@ -75,17 +107,7 @@ bool Walk::gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, st
             values->push_back(std::move(value));
         }
     }
-    for (const py::object& value : *values) {
-        if (PyList_CheckExact(value.ptr())) {
-            prefetch(reinterpret_cast<const PyListObject*>(value.ptr())->ob_item);
-        } else if (interop_.is_ndarray(value.ptr())) {
-            const auto* const array = py::detail::array_proxy(value.ptr());
-            prefetch(array->dimensions);
-            for (int line = 0; line < lines_ahead; ++line) {
-                prefetch(array->data + 64 * line);
-            }
-        }
-    }
+    look_ahead(*values);
     return true;
 }
 

@@ -21,9 +21,12 @@ public:
     bool gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, std::vector<py::object>* values);
 
 private:
+    void look_ahead(const std::vector<py::object>& values);
+
     const py::object& features_;
     const Interop& interop_;
     std::vector<py::object> rows_;
+    std::vector<const char*> parts_;  // of tensors
 };
 
 // A new reference to mapping[name], or null with no error set.

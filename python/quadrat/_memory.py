@@ -5,6 +5,7 @@ A *kind* is the number of an element type in ``_core.kinds``; it is what the ker
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import multiprocessing.util
@@ -250,7 +251,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
         from transformers import BatchEncoding
 
         wrapper = BatchEncoding
-    return _interops.add(
+    made = _interops.add(
         _core.Interop(
             np.ndarray,
             wrapper,
@@ -263,6 +264,16 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
         )
     )
+    if exchange is not None:
+        _learn_tensor(made)
+    return made
+
+
+def _learn_tensor(interop: _core.Interop) -> None:
+    """Shows `interop` a tensor, so that it finds out where tensors keep their parts."""
+    with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
+        tensor = _torch.empty(1, device="cpu")
+        interop.learn_tensor(tensor, tensor._cdata, tensor.untyped_storage()._cdata)
 
 
 def interop() -> _core.Interop:
