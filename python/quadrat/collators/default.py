@@ -86,9 +86,14 @@ class DefaultDataCollator(Remembering, transformers.DefaultDataCollator):
 
     deferred: bool = False
 
-    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        if not self.deferred:
+            return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
+        return self._deferred(features, return_tensors)
+
+    @deferring
+    def _deferred(self, features: Any, return_tensors: Any = None) -> Any:
         return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
 
 

@@ -12,7 +12,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def deferring(call: _Call) -> _Call:
-    """A collator's `__call__` that heeds its option `deferred`.
+    """A method of a collator that makes batches and heeds its option `deferred`.
 
     Raises:
         ValueError: where a deferred batch is asked for, and not of torch tensors.

@@ -101,15 +101,18 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
         self.scalar_labels = scalar_labels
         self.deferred = deferred
 
-    @deferring
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
-        framework = self.return_tensors if return_tensors is None else return_tensors
         if return_tensors is None and separator_id is None:
-            run = self.__dict__.get("_quadrat_np" if framework == "np" else "_quadrat_pt")
+            run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
             batch = None if run is None else run(self, features)
             if batch is not None:
                 return batch
+        return self._collate(features, return_tensors, separator_id)
+
+    @deferring
+    def _collate(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
+        framework = self.return_tensors if return_tensors is None else return_tensors
         rows = rows_of(features)
         if rows is not features:
             return DataCollatorWithFlattening.__call__(self, rows, return_tensors, separator_id)

@@ -96,11 +96,16 @@ def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Calla
 class AnyFramework(Remembering, DataCollatorMixin):
     """`DataCollatorMixin.__call__`, with "tf" and "jax" as well; for collators that have its `torch_call` and so on."""
 
-    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
             return_tensors = self.return_tensors
+        if return_tensors == "pt" and not self.deferred:
+            return self.torch_call(features)
+        return self._collate(features, return_tensors)
+
+    @deferring
+    def _collate(self, features: Any, return_tensors: Any = None) -> Any:
         if return_tensors == "pt":
             return self.torch_call(features)
         if return_tensors == "np":

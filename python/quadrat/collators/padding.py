@@ -41,7 +41,6 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
-    @deferring
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
         run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
@@ -49,6 +48,10 @@ class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding)
             batch = run(self, features)
             if batch is not None:
                 return batch
+        return self._collate(features)
+
+    @deferring
+    def _collate(self, features: Any) -> Any:
         reference = super().__call__
         try:
             rows = rows_of(features)

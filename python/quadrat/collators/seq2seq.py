@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import transformers
 
 from quadrat._memory import Framework
+from quadrat.batch import DeferredBatch
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
@@ -46,7 +47,6 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
-    @deferring
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         framework = self.return_tensors if return_tensors is None else return_tensors
@@ -55,6 +55,11 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
             batch = run(self, features)
             if batch is not None:
                 return self._with_decoder_input_ids(batch)
+        return self._collate(features, return_tensors)
+
+    @deferring
+    def _collate(self, features: Any, return_tensors: Any = None) -> Any:
+        framework = self.return_tensors if return_tensors is None else return_tensors
         rows = rows_of(features)
         if rows is not features:
             return DataCollatorForSeq2Seq.__call__(self, rows, return_tensors)
@@ -116,7 +121,7 @@ class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
         labels = batch.data["labels"]
         if labels is not None:
             batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
-        return batch
+        return DeferredBatch(batch) if self.deferred else batch
 
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
