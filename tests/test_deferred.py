@@ -7,6 +7,7 @@ import logging
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate.utils import find_batch_size, send_to_device
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
+from quadrat import _emulated
 from quadrat import batch as deferred_module
 from support import samples
 from support.columns import FORMS, columns
@@ -77,6 +79,7 @@ MASKING = st.fixed_dictionaries(
         "pad_values": st.sampled_from([None, None, {"extra": 1}]),
         "mask_padding": st.sampled_from(["token", "token", "length"]),
         "seed": st.sampled_from([None, 0, 3]),
+        "rng": st.sampled_from(["torch", "torch", "philox"]),
     }
 )
 FLAGS = {
@@ -151,11 +154,121 @@ def test_columns(form, data, lists):
     assert_becomes(deferring(batch), expected)
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=5), st.sampled_from([None, "idx"]), st.booleans())
-def test_masks_by_counter(lengths, row_key, padding_free):
-    rows = [{"input_ids": list(range(7, 7 + n)), **({"idx": n} if row_key else {})} for n in lengths]
-    options = {"rng": "philox", "row_key": row_key, "padding_free": padding_free, "mlm_probability": 0.5}
-    assert_deferred(maker(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), **options), rows, calls=3)
+@st.composite
+def rows_to_mask(draw, keyed):
+    """Rows of ids, special ones among them, with the columns that masking looks at, or is to leave alone."""
+    names = draw(st.sets(st.sampled_from(["special_tokens_mask", "token_type_ids", "attention_mask", "extra"])))
+    rows = []
+    for n in draw(st.lists(st.integers(0, 40), min_size=1, max_size=5)):
+        ids = draw(st.lists(st.integers(0, 20) | st.sampled_from([-1, 398, 399, 2**40]), min_size=n, max_size=n))
+        flags = {name: [(i + n) % (2 + len(name) % 3) for i in range(n)] for name in sorted(names)}
+        rows.append({"input_ids": ids, **flags, **({"idx": draw(st.integers(-(2**63), 2**63 - 1))} if keyed else {})})
+    make = draw(st.sampled_from([list, np.array, torch.tensor]))
+    return [{name: make(v) if name != "idx" and len(v) else v for name, v in row.items()} for row in rows]
+
+
+BY_COUNTER = st.fixed_dictionaries(
+    {
+        "row_key": st.sampled_from([None, "idx"]),
+        "padding_free": st.sampled_from([False, False, True]),
+        "mlm_probability": st.sampled_from([0, 0.15, 0.5, 1]),
+        "mask_replace_prob": st.sampled_from([0.8, 0.25]),
+        "random_replace_prob": st.sampled_from([0.1, 0.2]),
+        "pad_to_multiple_of": st.sampled_from([None, 8]),
+        "seed": st.sampled_from([None, 3, 2**64 - 1]),
+    }
+)
+
+
+@given(st.data(), BY_COUNTER, st.sampled_from(["right", "left"]), st.sampled_from([(), ("w398", "w399")]))
+def test_masks_by_counter(data, options, side, extra):
+    rows = data.draw(rows_to_mask(options["row_key"]))
+    pad_token = data.draw(st.sampled_from(["[PAD]", "[EOS]"]))
+    tokenizer = make_masking_tokenizer(padding_side=side, extra=extra, pad_token=pad_token)
+    epoch = data.draw(st.sampled_from([0, 1, 2**32 - 1]))
+
+    def make(**more):
+        collator = quadrat.DataCollatorForLanguageModeling(
+            tokenizer, rng="philox", pad_values={"extra": 7}, **options, **more
+        )
+        collator.set_epoch(epoch)
+        return collator
+
+    assert_deferred(make, rows, calls=3)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("flagged", [False, True])
+def test_what_is_masked_where_it_arrives(side, flagged):
+    """Ids travel without padding, labels not at all; and beside them a few bytes a row, and one a token if flagged."""
+    lengths = [512, *[8] * 31]
+    rows = [{"input_ids": [7] * n, **({"special_tokens_mask": [0] * n} if flagged else {})} for n in lengths]
+    options = {"rng": "philox", "seed": 1, "mlm_probability": 0.5}
+    collator, batch_of = (
+        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(padding_side=side), deferred=one, **options)
+        for one in (False, True)
+    )
+    batch, tokens = batch_of(rows), sum(lengths)
+    assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * (33 + 32) + 4 * 64
+    expected = collator(rows)
+    assert sum(value.nbytes for value in expected.values()) == 3 * 8 * 32 * 512
+    assert (expected["labels"] == 7).sum() > tokens // 3
+    assert_becomes(batch, expected)
+    assert_same_batch(expected, sent(batch).to("cpu"))
+
+
+class Calls:
+    """Kernels, and which of them were called."""
+
+    def __init__(self):
+        self.names = []
+
+    def __getattr__(self, name):
+        self.names.append(name)
+        return getattr(_emulated, name)
+
+
+@pytest.mark.parametrize(
+    ("columns", "launches"),
+    [
+        ((), ["pad_masked"]),
+        (("token_type_ids",), ["pad_masked", "pad_columns"]),
+        (("special_tokens_mask",), ["pad_columns", "philox_mask"]),
+    ],
+)
+def test_launches_that_mask(columns, launches):
+    rows = [{"input_ids": [7] * n, **{name: [0] * n for name in columns}} for n in (9, 3)]
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=True)
+    calls = Calls()
+    on_emulated_device(collator(rows), calls)
+    assert calls.names == launches
+
+
+def test_an_epoch_ends_after_its_batches():
+    """A batch is masked as of the epoch it was collated in, wherever it is when the next begins."""
+    rows = [{"input_ids": list(range(7, 60))}] * 2
+    collator, deferring = (
+        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=one)
+        for one in (False, True)
+    )
+    expected, batch = collator(rows), deferring(rows)
+    for one in (collator, deferring):
+        one.set_epoch(1)
+    assert not torch.equal(collator(rows)["labels"], expected["labels"])
+    assert_becomes(batch, expected)
+    assert_becomes(deferring(rows), collator(rows))
+
+
+def test_masks_in_workers():
+    rows = [{"input_ids": list(range(7, 7 + n)), "idx": n} for n in range(1, 33)]
+    options = {"rng": "philox", "row_key": "idx", "mlm_probability": 0.5}
+    collator, deferring = (
+        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), deferred=one, **options)
+        for one in (False, True)
+    )
+    loader = torch.utils.data.DataLoader(rows, 8, collate_fn=deferring, num_workers=2)
+    for first, batch in zip(range(0, 32, 8), loader, strict=True):
+        assert_becomes(batch, collator(rows[first : first + 8]))
 
 
 ROWS = [{"input_ids": [7, 8, 9], "label": 1}, {"input_ids": [7], "label": 0}]

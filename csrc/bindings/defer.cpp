@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "defer_buffer.hpp"
+#include "defer_masking.hpp"
 #include "register.hpp"
 
 namespace quadrat {
@@ -14,6 +15,8 @@ Status defer(const Columns& columns, const py::tuple& steps, const std::vector<S
              std::size_t* failed) {
     bool derived = false;
     Drawn drawn = find_drawn(parsed, Action::labels, values, &derived);
+    DeferredMasking masking(columns, parsed, drawn);
+    drawn.labels = masking ? nullptr : drawn.labels;
     Buffer buffer(columns);
     std::vector<Place> places(parsed.size());
     bool has_ids = false;
@@ -49,7 +52,9 @@ Status defer(const Columns& columns, const py::tuple& steps, const std::vector<S
             if (!has_ids) {
                 return {Code::bad_argument};
             }
-            if (drawn.labels == nullptr) {
+            if (masking) {
+                masking.reserve(&buffer);
+            } else if (drawn.labels == nullptr) {
                 place.total = py::object(values[name]).cast<const CausalLabels&>().pad_id();
             } else {
                 place.total = rows * extent;
@@ -86,6 +91,10 @@ Status defer(const Columns& columns, const py::tuple& steps, const std::vector<S
     }
     buffer.allocate_on(interop);
     Status status = buffer.write(failed);
+    if (status && masking) {
+        *failed = drawn.labels_step;
+        status = masking.write(buffer, places[drawn.ids_step]);
+    }
     if (status && drawn.labels != nullptr) {
         const Place &ids = places[drawn.ids_step], &labels = places[drawn.labels_step];
         const std::int64_t rows = ids.shape[0], width = ids.shape[1];
@@ -101,9 +110,9 @@ Status defer(const Columns& columns, const py::tuple& steps, const std::vector<S
     }
     if (status) {
         const std::int64_t rows = columns.columns.empty() ? 0 : columns.count(0);
-        *batch =
-            factory.make(buffer.tensor, steps, layout_of(places), rows,
-                         py::make_tuple(batch_shape.width, batch_shape.multiple_of, batch_shape.left), factory.wrapped);
+        *batch = factory.make(buffer.tensor, steps, layout_of(places), rows,
+                              py::make_tuple(batch_shape.width, batch_shape.multiple_of, batch_shape.left),
+                              masking.as_object(), factory.wrapped);
     }
     return status;
 }

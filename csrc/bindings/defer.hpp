@@ -12,7 +12,8 @@ namespace quadrat {
 
 namespace py = pybind11;
 
-// Makes the object: factory(buffer, steps, layout, rows, options, wrapped).
+// Makes the object: factory(buffer, steps, layout, rows, options, wrapped); of a padded batch
+// factory(buffer, steps, layout, rows, options, masking, wrapped).
 //
 // buffer: a tensor of bytes. layout: for each step a tuple (offsets, values, total, fill, shape, start):
 //   offsets, values, start: where in the buffer the offsets of the rows lie, int64 [rows + 1], their values, and where
@@ -23,6 +24,10 @@ namespace py = pybind11;
 //   fill: what fills the gaps, or None where there are none.
 //   shape: of the output; none for what is no array.
 // options: (width, multiple_of, left) of a padded batch, (multiple_of, separator, start) of a flat one.
+// masking: of ids that are masked where they are padded, or None: (numbers, keys, words, set, set_size).
+//   numbers: seed, epoch, the probabilities of masking, of the mask token and of a random one, mask id, vocab size.
+//   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
+//     and the ids that are special, as a bit each, uint64 [set_size]; -1 where there is no such thing.
 struct DeferredFactory {
     py::object make;
     bool wrapped;  // whether the batch is a BatchEncoding

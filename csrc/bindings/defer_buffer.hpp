@@ -172,7 +172,8 @@ inline py::tuple failure(std::size_t step, const Status& status) {
     return py::make_tuple(step, static_cast<int>(status.code), status.row, status.position);
 }
 
-// The ids of a batch as numbers at hand, and the labels that are drawn for them: draws are the host's business.
+// The ids of a batch as numbers at hand, and the labels that are drawn for them: draws from a generator are the host's
+// business.
 struct Drawn {
     const Labels* labels = nullptr;  // null: nothing is drawn
     std::size_t index = 0;           // the column of the ids

@@ -90,6 +90,14 @@ Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch
     return columns.pad(index, special, Kind::uint8, batch.width, batch.form == BatchIds::Form::left, py::int_(1));
 }
 
+Status MaskingLabels::words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const {
+    const Status status = columns.flatten(static_cast<std::size_t>(special_), words, Kind::uint8, count);
+    if (status) {
+        words_of_special(count, words);
+    }
+    return status;
+}
+
 Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const {
     const std::int64_t count = batch.count();
     const auto special = scratch<std::uint8_t>(count);

@@ -68,6 +68,12 @@ public:
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
 
+    bool has_words() const { return word_source_ != WordSource::none; }
+    std::int64_t special_column() const { return special_; }
+    const std::vector<std::uint64_t>& special_set() const { return special_set_; }
+    // What the tokens of all rows are by the column of special-token masks: `count` words, see Word.
+    Status words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const;
+
 protected:
     // words: what each token of the batch is, see Word.
     virtual Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const = 0;

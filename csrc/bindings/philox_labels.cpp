@@ -18,16 +18,16 @@ T* pointer(std::uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-PhiloxMasking checked_masking(std::uint64_t seed, double p, double mask, double random, std::int64_t mask_id,
+PhiloxMasking checked_masking(std::uint64_t seed, const PhiloxOdds& odds, std::int64_t mask_id,
                               std::int64_t vocab_size) {
     const auto is_probability = [](double value) { return value >= 0 && value <= 1; };
-    if (!is_probability(p) || !is_probability(mask) || !is_probability(random)) {
+    if (!is_probability(odds.masked) || !is_probability(odds.replaced) || !is_probability(odds.randomised)) {
         throw py::value_error("a probability is not between 0 and 1");
     }
     if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
         throw py::value_error("vocab_size must be between 1 and 2**28");
     }
-    return philox_masking(seed, 0, p, mask, random, mask_id, vocab_size);
+    return philox_masking(seed, 0, odds.masked, odds.replaced, odds.randomised, mask_id, vocab_size);
 }
 
 py::object report(const Status& status) {
@@ -51,11 +51,12 @@ std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* l
 
 }  // namespace
 
-PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32_t> epoch, std::int64_t keys,
-                           const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                           WordSource word_source)
+PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, const PhiloxOdds& odds, py::array_t<std::uint32_t> epoch,
+                           std::int64_t keys, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                           std::int64_t words, WordSource word_source)
     : MaskingLabels(special_ids, special, words, word_source),
       masking_(masking),
+      odds_(odds),
       epoch_(std::move(epoch)),
       keys_(keys) {
     if (epoch_.size() != 1) {
@@ -63,10 +64,25 @@ PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32
     }
 }
 
+std::uint32_t PhiloxLabels::epoch() const {
+    return *static_cast<const volatile std::uint32_t*>(epoch_.data());  // another process may have written it
+}
+
+py::tuple PhiloxLabels::numbers() const {
+    return py::make_tuple(masking_.seed, epoch(), odds_.masked, odds_.replaced, odds_.randomised, masking_.mask_id,
+                          masking_.vocab_size);
+}
+
+Status PhiloxLabels::write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,
+                                const std::int64_t* lengths, std::uint64_t* out) const {
+    return keys_ < 0 ? row_keys(ids, start, lengths, out)
+                     : columns.numbers(static_cast<std::size_t>(keys_), out, Kind::int64);
+}
+
 Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
                           const std::int64_t* lengths, const BatchIds& batch) const {
     PhiloxMasking how = masking_;
-    how.epoch = *static_cast<const volatile std::uint32_t*>(epoch_.data());  // another process may have written it
+    how.epoch = epoch();
     const std::unique_ptr<std::uint64_t[]> own(new std::uint64_t[static_cast<std::size_t>(start.size)]);
     if (keys == nullptr) {
         const Status status = row_keys({batch.ids, batch.count()}, start, lengths, own.get());
@@ -81,14 +97,10 @@ Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, 
 Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const {
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
     const std::vector<std::int64_t> start = starts_of(batch, lengths.data());
-    std::vector<std::uint64_t> keys(keys_ < 0 ? 0 : lengths.size());
-    if (keys_ >= 0) {
-        const Status status = columns.numbers(static_cast<std::size_t>(keys_), keys.data(), Kind::int64);
-        if (!status) {
-            return status;
-        }
-    }
-    return mask(words, keys_ < 0 ? nullptr : keys.data(), {start.data(), batch.rows}, lengths.data(), batch);
+    const Span<const std::int64_t> starts{start.data(), batch.rows};
+    std::vector<std::uint64_t> keys(lengths.size());
+    const Status status = write_keys(columns, {batch.ids, batch.count()}, starts, lengths.data(), keys.data());
+    return status ? mask(words, keys.data(), starts, lengths.data(), batch) : status;
 }
 
 Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
@@ -116,9 +128,10 @@ void register_philox(py::module_& m) {
                          double random, std::int64_t mask_id, std::int64_t vocab_size,
                          const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
                          int word_source, std::int64_t keys) {
-                 return std::make_unique<PhiloxLabels>(
-                     checked_masking(seed, mlm_probability, mask, random, mask_id, vocab_size), std::move(epoch), keys,
-                     special_ids, special, words, static_cast<WordSource>(word_source));
+                 const PhiloxOdds odds{mlm_probability, mask, random};
+                 return std::make_unique<PhiloxLabels>(checked_masking(seed, odds, mask_id, vocab_size), odds,
+                                                       std::move(epoch), keys, special_ids, special, words,
+                                                       static_cast<WordSource>(word_source));
              }),
              py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
              py::arg("mask_id"), py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
@@ -158,7 +171,7 @@ void register_philox(py::module_& m) {
            std::int64_t mask_id, std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t start,
            std::uintptr_t lengths, std::int64_t rows, std::uintptr_t words, std::uintptr_t ids, std::uintptr_t labels,
            std::int64_t count) {
-            PhiloxMasking how = checked_masking(seed, mlm_probability, mask, random, mask_id, vocab_size);
+            PhiloxMasking how = checked_masking(seed, {mlm_probability, mask, random}, mask_id, vocab_size);
             how.epoch = epoch;
             return report(philox_mask(how, {pointer<const std::uint64_t>(row_keys), rows},
                                       pointer<const std::int64_t>(start), pointer<const std::int64_t>(lengths), count,

@@ -11,19 +11,28 @@
 
 namespace quadrat {
 
+struct PhiloxOdds {
+    double masked, replaced, randomised;
+};
+
 class PhiloxLabels final : public MaskingLabels {
 public:
     // epoch: one number, looked at for each batch: it may lie in memory that other processes write to. keys: the column
     // of row keys, one int64 a row, or -1: then a row's key comes from its tokens. The others: as of MaskingLabels.
-    PhiloxLabels(const PhiloxMasking& masking, py::array_t<std::uint32_t> epoch, std::int64_t keys,
-                 const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                 WordSource word_source);
+    PhiloxLabels(const PhiloxMasking& masking, const PhiloxOdds& odds, py::array_t<std::uint32_t> epoch,
+                 std::int64_t keys, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source);
 
     using MaskingLabels::write;
     // On arrays; special, offsets: see `classify`. lengths, keys: of the rows, or null: then each row fills the width,
     // and its key comes from its tokens.
     Status write(const std::uint8_t* special, const std::int64_t* offsets, const std::uint64_t* keys,
                  const std::int64_t* lengths, const BatchIds& batch) const;
+    // The keys of the rows; lengths[i] ids at ids[start[i]].
+    Status write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,
+                      const std::int64_t* lengths, std::uint64_t* out) const;
+    // (seed, epoch of now, three probabilities, mask id, vocab size): how the kernel is told to mask.
+    py::tuple numbers() const;
 
 private:
     Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
@@ -31,7 +40,10 @@ private:
     Status mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
                 const std::int64_t* lengths, const BatchIds& batch) const;
 
+    std::uint32_t epoch() const;
+
     PhiloxMasking masking_;
+    PhiloxOdds odds_;  // that masking_ has as bars
     py::array_t<std::uint32_t> epoch_;
     std::int64_t keys_;
 };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quadrat._memory import INT64, address_of, bits_of, item_size, torch_dtype
+from quadrat._memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
 from quadrat.ingest import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 NOWHERE = -1
 _MOST_COLUMNS = 16  # of a launch
+UINT8 = KINDS.index("uint8")
+WORD_NONE = 2  # as in csrc/kernels/mask_tokens.hpp
 
 Steps = tuple[tuple[str, int, int, int], ...]
 
@@ -30,6 +32,16 @@ class Place(NamedTuple):
 NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
 
 
+class Masking(NamedTuple):
+    """How ids are masked once they are padded, as csrc/bindings/defer.hpp has it; the places are in bytes."""
+
+    numbers: tuple[int, int, float, float, float, int, int]  # seed, epoch, probabilities, mask id, vocabulary
+    keys: int  # of the rows, uint64 [rows]
+    words: int  # what each token is, uint8 [total], or -1
+    members: int  # the ids that are special, as a bit each, uint64, or -1
+    members_size: int
+
+
 class Plan(NamedTuple):
     """What the outputs are, and what they are made of."""
 
@@ -39,6 +51,7 @@ class Plan(NamedTuple):
     options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
     flat: bool  # whether it is the latter
     wrapped: bool  # whether the batch is a `BatchEncoding`
+    masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
@@ -79,14 +92,19 @@ class _Padded(_Maker):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._columns: list[tuple[int, int, int, int, bool, int, int, int, int, int]] = []
-        self._ids: dict[int, Any] = {}  # by column
+        self._ids: dict[int, tuple[Place, Any]] = {}  # by column
         self._labels: list[tuple[int, int, int, int]] = []
+        self._masked: tuple[int, Any] | None = None
 
     def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
         if action in (PAD, STACK) and kind == INT64:
-            self._ids[source] = out
+            self._ids[source] = place, out
         if action == LABELS and place.values < 0:
-            self._labels.append((address_of(self._ids[source]), out.numel(), place.total, address_of(out)))
+            if self.plan.masking is not None:
+                self._masked = source, out
+            else:
+                ids = address_of(self._ids[source][1])
+                self._labels.append((ids, out.numel(), place.total, address_of(out)))
         elif place.offsets >= 0 and out.numel() > 0:
             mask = action == MASK
             values = (0, 0) if mask else (self.base + place.values, place.total)
@@ -95,11 +113,51 @@ class _Padded(_Maker):
             self._columns.append((*values, *shape, one, fill, address_of(out)))
 
     def launch(self) -> None:
+        masking = self.plan.masking
+        if masking is None or self._masked is None or self._masked[1].numel() == 0:
+            self._pad()
+        else:
+            source, labels = self._masked
+            mask = self._pad_masked if masking.words < 0 else self._mask_padded
+            mask(masking, *self._ids[source], labels)
+        for ids, count, pad_id, labels in self._labels:
+            self.kernels.causal_labels(ids, count, pad_id, labels, *self.where)
+
+    def _pad(self) -> None:
         for first in range(0, len(self._columns), _MOST_COLUMNS):
             columns = self._columns[first : first + _MOST_COLUMNS]
             self.kernels.pad_columns(columns, self.plan.rows, *self.where)
-        for ids, count, pad_id, labels in self._labels:
-            self.kernels.causal_labels(ids, count, pad_id, labels, *self.where)
+
+    def _pad_masked(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+        """The ids, their labels and the attention mask at once, then the other columns."""
+        out = address_of(ids)
+        own = next(column for column in self._columns if column[-1] == out)
+        # An attention mask has no values, and is int64 where the bits of its ones are 1.
+        like = 0, *own[2:6], 1
+        masks = (column[-1] for column in self._columns if (column[0], *column[2:6], column[7]) == like)
+        mask = next(masks, 0)
+        self._columns = [column for column in self._columns if column[-1] not in (out, mask)]
+        members = (0, 0) if not masking.members_size else (self.base + masking.members, masking.members_size)
+        keys, values, offsets = (self.base + at for at in (masking.keys, place.values, place.offsets))
+        width, left, fill = place.shape[1], self.plan.options[2], 0 if place.fill is None else int(place.fill)
+        self.kernels.pad_masked(
+            *masking.numbers, keys, values, place.total, offsets, self.plan.rows, width, left, *members, fill,
+            out, address_of(labels), mask, *self.where,
+        )  # fmt: skip
+        self._pad()
+
+    def _mask_padded(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+        """All that is padded, what each token is among it, and then the ids masked in place."""
+        import torch
+
+        words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
+        self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=WORD_NONE), words)
+        self._pad()
+        keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
+        self.kernels.philox_mask(
+            *masking.numbers, keys, offsets, self.plan.rows, place.shape[1], left, False, address_of(words), 0, 0,
+            address_of(ids), address_of(labels), ids.numel(), *self.where,
+        )  # fmt: skip
 
 
 # What each action is to flatten_columns.

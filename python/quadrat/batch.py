@@ -8,17 +8,20 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from quadrat import _core
 from quadrat._memory import (
     INT64,
     KINDS,
     address_of,
+    empty,
     interop,
     is_tensor,
     kind_of,
     stream_of,
 )
-from quadrat._plan import NO_PLACE, Place, Plan, ignoring, make, view
+from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
 
 if TYPE_CHECKING:
@@ -140,7 +143,7 @@ class DeferredBatch(Mapping[str, Any]):
         if name not in self._made:
             if name not in self._names:
                 raise KeyError(name)
-            self._made[name] = self._on_host(name)[name]
+            self._made = self._on_host(name) | self._made
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -192,6 +195,8 @@ class DeferredBatch(Mapping[str, Any]):
         made: dict[str, Any] = {}
         steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
         sources: dict[int, int] = {}  # column of the decision -> that of `columns`
+        ids: dict[int, tuple[str, Place]] = {}  # by column of the decision
+        masked: tuple[str, int] | None = None
         for step, place in zip(plan.steps, plan.layout, strict=True):
             output, source, action, kind = step
             if place.offsets < 0 and place.values >= 0:
@@ -200,6 +205,8 @@ class DeferredBatch(Mapping[str, Any]):
                 made[output] = place.total
             elif not plan.flat and action == HOLD:
                 made[output] = None
+            elif not plan.flat and action == LABELS and plan.masking is not None:
+                masked = output, source
             elif not plan.flat and action == LABELS:
                 steps.append((output, sources[source], LABELS, kind))
                 fills[output] = _core.CausalLabels(place.total)
@@ -207,12 +214,39 @@ class DeferredBatch(Mapping[str, Any]):
                 index = columns.index(place, kind)
                 if not plan.flat and action in (PAD, STACK) and kind == INT64:
                     sources[source] = index
+                    ids[source] = output, place
                 steps.append((output, index, action, kind))
                 fills[output] = place.fill
         if steps:
             run: Any = _core.flatten_batch if plan.flat else _core.Columns.run
             made |= run(columns.columns, tuple(steps), fills, interop(), True, *plan.options)
+        if plan.masking is not None and masked is not None:
+            labels, source = masked
+            name, place = ids[source]
+            made[labels] = self._mask(plan.masking, place, made[name])
         return ignoring(plan, made)
+
+    def _mask(self, masking: Masking, place: Place, ids: Any) -> Any:
+        """Masks padded ids in place, as the collator does without `deferred`; returns the labels."""
+        base, rows, (_, width), left = address_of(self._buffer), self._plan.rows, place.shape, self._plan.options[2]
+        words = np.empty(place.shape, np.uint8)
+        if masking.words < 0:
+            members = base + masking.members, masking.members_size
+            _core.special_tokens(address_of(ids), ids.numel(), *members, address_of(words))
+            words += 1  # a word of its own, or none
+        else:
+            columns = _Packed(base, rows)
+            index = columns.index(place._replace(values=masking.words), UINT8)
+            columns.columns.pad(index, address_of(words), UINT8, width, left, WORD_NONE)
+        offsets = elements(self._buffer, NO_PLACE._replace(values=place.offsets, total=rows + 1), INT64).numpy()
+        lengths = np.diff(offsets)
+        start = np.arange(rows, dtype=np.int64) * width + (width - lengths if left else 0)
+        labels, address = empty("pt", place.shape, INT64)
+        _core.philox_mask(
+            *masking.numbers, base + masking.keys, address_of(start), address_of(lengths), rows, address_of(words),
+            address_of(ids), address, ids.numel(),
+        )  # fmt: skip
+        return labels
 
 
 class _Packed:
@@ -234,14 +268,14 @@ class _Packed:
 
 
 def _part(plan: Plan, name: str) -> Plan:
-    """The plan of one output, and of the ids that it comes from."""
+    """The plan of one output, and of those that it is made with: labels and the ids they come from."""
     wanted = next(step for step in reversed(plan.steps) if step[0] == name)
-    comes_from_ids = not plan.flat and wanted[2] == LABELS
-    kept = [
-        i
-        for i, step in enumerate(plan.steps)
-        if step is wanted or (comes_from_ids and step[1] == wanted[1] and step[2] in (PAD, STACK))
+    labels = None if plan.flat else next((step for step in plan.steps if step[2] == LABELS), None)
+    both = [
+        step for step in plan.steps if step is labels or (labels and step[1] == labels[1] and step[2] in (PAD, STACK))
     ]
+    with_both = wanted is labels or (plan.masking is not None and wanted in both)
+    kept = [i for i, step in enumerate(plan.steps) if step is wanted or (with_both and step in both)]
     return plan._replace(steps=tuple(plan.steps[i] for i in kept), layout=tuple(plan.layout[i] for i in kept))
 
 
@@ -275,14 +309,16 @@ def _restored(buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[st
         import torch
 
         buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
-    steps, layout, *rest = plan
-    return DeferredBatch._of(buffer, Plan(steps, tuple(Place(*place) for place in layout), *rest), held)
+    made = Plan(*plan)
+    layout = tuple(Place(*place) for place in made.layout)
+    masking = None if made.masking is None else Masking(*made.masking)
+    return DeferredBatch._of(buffer, made._replace(layout=layout, masking=masking), held)
 
 
 def padded_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
     """The factory for `_core.defer`."""
-    *parts, wrapped = plan
-    return _restored(buffer, (*parts, False, wrapped), {})
+    *parts, masking, wrapped = plan
+    return _restored(buffer, (*parts, False, wrapped, masking), {})
 
 
 def flat_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:

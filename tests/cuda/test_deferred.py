@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ pytestmark = [
 import quadrat  # noqa: E402
 from support import samples  # noqa: E402
 from support.compare import assert_same_batch  # noqa: E402
+from support.masking import make_masking_tokenizer  # noqa: E402
 from support.strategies import make_tokenizer  # noqa: E402
 
 
@@ -90,6 +92,24 @@ def test_flattening(sizes: list[int], multiple: int | None, separator: int) -> N
     assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
 
 
+@given(lengths, sides, st.sampled_from([None, 8]), st.booleans(), st.booleans())
+def test_masks_by_counter(sizes: list[int], side: str, multiple: int | None, flagged: bool, keyed: bool) -> None:
+    """The masks that the collator draws on the CPU, drawn here."""
+    rows: list[dict[str, Any]] = [{"input_ids": list(range(3, 3 + n)), "token_type_ids": [n % 2] * n} for n in sizes]
+    for number, row in enumerate(rows):
+        flags = [token % 3 == 0 for token in row["input_ids"]]
+        row.update({"special_tokens_mask": flags} if flagged else {}, **({"idx": number} if keyed else {}))
+    options = {"rng": "philox", "seed": 7, "mlm_probability": 0.5, "pad_to_multiple_of": multiple}
+    tokenizer = make_masking_tokenizer(padding_side=side)
+    collator, deferring = (
+        quadrat.DataCollatorForLanguageModeling(tokenizer, row_key="idx" if keyed else None, deferred=one, **options)
+        for one in (False, True)
+    )
+    for one in (collator, deferring):
+        one.set_epoch(3)
+    assert_arrives(deferring(copy.deepcopy(rows)), collator(rows))
+
+
 def test_a_pinned_loader() -> None:
     rows = [{"input_ids": list(range(3, 3 + n))} for n in range(1, 65)]
     collator, deferring = (quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=one) for one in (False, True))
@@ -101,11 +121,21 @@ def test_a_pinned_loader() -> None:
         assert all(torch.equal(made[name].cpu(), value) for name, value in expected.items())
 
 
-@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
-def test_one_copy_and_one_launch() -> None:
-    """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
+def padded() -> quadrat.DeferredBatch:
     rows = [{"input_ids": [5] * n, "token_type_ids": [0] * n} for n in (500, 3, 77)]
-    batch = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True)(rows).pin_memory()
+    return quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=True)(rows)
+
+
+def masked() -> quadrat.DeferredBatch:
+    rows = [{"input_ids": [9] * n} for n in (500, 3, 77)]
+    return quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=True)(rows)
+
+
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+@pytest.mark.parametrize(("make", "kernel"), [(padded, "pad_columns"), (masked, "pad_masked")])
+def test_one_copy_and_one_launch(make: Callable[[], quadrat.DeferredBatch], kernel: str) -> None:
+    """What the device sees of a padded batch: the bytes once, and one kernel for all its columns."""
+    batch = make().pin_memory()
     batch.to("cuda", non_blocking=True)
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
@@ -115,5 +145,5 @@ def test_one_copy_and_one_launch() -> None:
     kinds = torch.autograd.DeviceType.CUDA
     seen = [event.name for event in profile.events() if event.device_type == kinds]
     assert len([name for name in seen if "Memcpy HtoD" in name]) == 1, seen
-    assert len([name for name in seen if "pad_columns" in name]) == 1, seen
+    assert len([name for name in seen if kernel in name]) == 1, seen
     assert len(seen) == 2, seen

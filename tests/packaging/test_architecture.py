@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quadrat import _core, _generators, _memory, batch, ingest
+from quadrat import _core, _generators, _memory, _plan, batch, ingest
 from quadrat.collators import _masking, recall
 
 ROOT = Path(__file__).parents[2]
@@ -232,6 +232,11 @@ def test_deferred_batches_are_laid_out_alike():
     source = (BINDINGS / "defer_buffer.hpp").read_text()
     assert int(re.search(r" alignment\s*=\s*(\d+);", source)[1]) == batch._ALIGNMENT
     assert 1 << int(re.search(r" most_in_message\s*=\s*1 << (\d+);", source)[1]) == batch._MOST_IN_MESSAGE
+
+
+def test_words_are_the_same_in_python():
+    words = enum(KERNELS / "mask_tokens.hpp", "Word")
+    assert (words["word_begins"], words["word_none"]) == (1, _plan.WORD_NONE)
 
 
 def test_facts_are_the_same_in_python():

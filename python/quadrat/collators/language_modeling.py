@@ -250,14 +250,13 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
         except HandOver as reason:
             if self.whole_word_mask:
                 raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
+        masker = self
         if self.rng == "philox":
-            view, examples = philox.view_of(self, examples, flat=True)
-            batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
-            return {"input_ids": None, "labels": None, **view._mask_apart(batch, framework)}
+            masker, examples = philox.view_of(self, examples, flat=True)
         batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
         if isinstance(batch, DeferredBatch):
             batch = batch.to("cpu")
-        return {"input_ids": None, "labels": None, **self._mask_apart(batch, framework)}
+        return {"input_ids": None, "labels": None, **masker._mask_apart(batch, framework)}
 
     def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:
         if self.mlm:
