@@ -210,6 +210,51 @@ def test_knows_what_is_no_row(interops, guarded, way, value):
     assert out.untouched()
 
 
+def meta_tensors():
+    """Tensors of every make that torch builds here, most without numbers in plain memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    plain = torch.arange(6)
+    seen = []
+    torch.func.vmap(lambda row: seen.append(row) or row)(plain.reshape(2, 3))
+    made = [*seen, torch.empty(3, device="meta"), plain.float().to_sparse(), torch.nn.Parameter(torch.ones(3))]
+    made += [torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), torch.empty(0), torch.tensor(3)]
+    made += [torch.nested.nested_tensor([plain, plain[:2]]), torch.ones(3) * 1j, torch.ones(2, dtype=torch.complex64)]
+    with FakeTensorMode() as mode:
+        made += [torch.ones(3), mode.from_tensor(plain)]
+    resized = torch.ones(3)
+    resized.untyped_storage().resize_(0)
+    return [*made, resized]
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning", "ignore:.*[Qq]uantiz.*:UserWarning")
+def test_looks_into_tensors_of_every_make(interops):
+    """What is asked for ahead of a view changes nothing about the view, and no tensor is too odd to be looked into."""
+    interop = _memory.interop()
+    assert interop.knows_tensors == interop.has_exchange, "the layout is that of the installed torch"
+    assert not interops["exchange"].knows_tensors, "never shown a tensor"
+    values = [value for value in meta_tensors() for _ in range(3)] + [torch.arange(9)[2:5]]
+    features = [{"ids": value} for value in values]
+    names, ahead = _core.collect(features, None, interop)
+    _, plainly = _core.collect(features, None, interops["exchange"])
+    assert names == ("ids",)
+    assert ahead.describe(0) == plainly.describe(0)
+    assert ahead.signature(0, 3) == plainly.signature(0, 3)
+
+
+@pytest.mark.parametrize("off", [(8, 0), (0, 8)])
+def test_leaves_tensors_alone_that_lie_otherwise(interops, off):
+    tensor = torch.ones(1)
+    interop = _core.Interop(np.ndarray, None, torch.Tensor, None, None, None)
+    parts = tensor._cdata, tensor.untyped_storage()._cdata
+    interop.learn_tensor(tensor, *parts)
+    assert interop.knows_tensors == _memory.interop().knows_tensors
+    interop.learn_tensor(tensor, parts[0] + off[0], parts[1] + off[1])
+    assert not interop.knows_tensors
+    interop.learn_tensor([1, 2, 3], *parts)
+    assert not interop.knows_tensors
+
+
 class Doubling(dict):
     def __getitem__(self, key):
         return super().__getitem__(key) * 2

@@ -114,10 +114,15 @@ def _as_form(draw: Any, row: list[Any], form: str, dtype: str) -> Any:
     if form == "list":
         return row
     array = _as_array(row, dtype)
-    if draw(st.integers(0, 5)) == 0:  # a strided view
+    view = draw(st.sampled_from([*["whole"] * 5, "strided", "sliced", "reversed", "swapped"]))
+    if view == "strided":
         array = np.repeat(array, 2)[::2]
+    elif view == "sliced":
+        array = np.concatenate([array[:1], array, array[:2]])[min(1, len(array)) : len(array) + min(1, len(array))]
+    elif view == "reversed" and form == "array":
+        array = array[::-1].copy()[::-1]
     if form == "array":
-        return array
+        return array.astype(array.dtype.newbyteorder()) if view == "swapped" and draw(st.booleans()) else array
     tensor = torch.from_numpy(array.astype("int64") if dtype == "uint64" else array)
     return torch.tensor(tensor.tolist(), dtype=tensor.dtype) if tensor.dim() == 0 else tensor
 
@@ -149,8 +154,41 @@ _NUMBERS = {
 }
 
 
+_SCALAR_DTYPES = [*_ARRAY_DTYPES[2:], "int64", "uint32", "longlong", "longdouble"]
+
+
+@st.composite
+def typed_numbers(draw: Any, dtype: str, form: str) -> Any:
+    """A NumPy number, or an array or tensor of no dimension, of one dtype."""
+    of = np.dtype(dtype)
+    if of.kind == "f":
+        value = draw(st.floats(width=16) | st.sampled_from([0.1, 1 / 3, 1e30]))
+    elif of.kind == "b":
+        value = draw(st.booleans())
+    else:
+        least, most = np.iinfo(of).min, np.iinfo(of).max
+        value = draw(st.integers(0, 9) | st.sampled_from([least, most, most // 2 + 1, least // 3]))
+    with np.errstate(over="ignore"):
+        number = of.type(value)
+    if form == "scalar" or dtype == "longdouble":  # which torch does not have
+        return number
+    if form == "array":
+        return np.array(number)
+    tensor = torch.from_numpy(np.array([number, number]))
+    if draw(st.booleans()):
+        return tensor[1]
+    recorded = tensor.is_floating_point() and draw(st.integers(0, 5)) == 0
+    return tensor[0].clone().requires_grad_(recorded)
+
+
 @st.composite
 def number_columns(draw: Any, count: int) -> list[Any]:
+    if draw(st.integers(0, 2)) == 0:  # of one dtype, or of several
+        several = draw(st.integers(0, 5)) == 0
+        dtype = draw(st.sampled_from(_SCALAR_DTYPES))
+        form = draw(st.sampled_from(["scalar", "scalar", "array", "tensor"]))
+        dtypes = [draw(st.sampled_from(_SCALAR_DTYPES)) if several else dtype for _ in range(count)]
+        return [draw(typed_numbers(one, form)) for one in dtypes]
     numbers = _NUMBERS[draw(st.sampled_from([*["int"] * 4, *["float"] * 2, *_NUMBERS]))]
     return [draw(numbers) for _ in range(count)]
 
