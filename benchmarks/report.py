@@ -148,7 +148,7 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color("#cccccc")
     axes.vlines([], [], [], color=MARK, linewidth=2, label="required")
-    axes.legend(frameon=False, loc="lower right", fontsize=9, labelspacing=0.8)
+    figure.legend(frameon=False, loc="outside upper right", fontsize=9, ncols=3)
     axes.set_title("Times as fast as transformers' collator", loc="left", weight="bold", color=INK, pad=12)
     figure.supxlabel(conditions(facts), fontsize=7, color=SOFT)
     figure.savefig(path, dpi=160)
