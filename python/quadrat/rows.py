@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import address_of, interop, is_tensor, kind_of
+from quadrat._memory import address_of, carrier_of, interop, is_tensor, kind_of, on_gpu
 from quadrat.ragged import Ragged
 
 MAIN = "input_ids"
@@ -156,8 +156,10 @@ def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
 
 
 def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
+    if on_gpu(ragged.values):
+        ragged = ragged.to("cpu")
     values = ragged.values
-    if values.ndim != 1:
+    if values.ndim != 1 or carrier_of(values) is not None:
         return ragged.to_lists()
     values = values.detach().resolve_neg().contiguous() if is_tensor(values) else np.ascontiguousarray(values)
     offsets = ragged.offsets.numpy() if is_tensor(ragged.offsets) else ragged.offsets

@@ -162,6 +162,14 @@ def test_a_ragged_is_input_ids_to_the_others():
     assert_same_batch(collator({"input_ids": rows}), collator(quadrat.Ragged.from_rows(rows)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_that_no_kernel_knows(dtype):
+    scores = quadrat.Ragged(torch.tensor([0.5, 2, 0.25, 4], dtype=dtype), torch.tensor([0, 2, 4]))
+    collator = samples.make(quadrat, "DataCollatorWithPadding")
+    given_as = {"input_ids": [[5, 6], [7, 8]], "scores": scores}
+    assert_same_batch(collator({**given_as, "scores": scores.to_lists()}), collator(given_as))
+
+
 def test_one_example_stays_one_example():
     """The reference pads a mapping of one example to tensors without a batch dimension."""
     tokenizer = samples.tokenizer()
