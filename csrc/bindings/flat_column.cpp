@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "prefetch.hpp"
+
 namespace quadrat {
 namespace {
 
@@ -55,14 +57,6 @@ Bounds item_bounds(const FlatType& type, const FlatArray& array, std::int64_t at
                               " values: the column is damaged");
     }
     return found;
-}
-
-void prefetch_address(const void* address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address);
-#else
-    static_cast<void>(address);
-#endif
 }
 
 template <typename T>
@@ -127,13 +121,13 @@ FlatColumn::Place FlatColumn::place(std::int64_t i) const {
 void FlatColumn::prefetch(const Place& place) const {
     const FlatArray& array = *place.array;
     if (type_.layout == Layout::number) {
-        prefetch_address(static_cast<const char*>(array.data) +
-                         (array.first + place.at) * static_cast<std::int64_t>(item_size(type_.kind)));
+        quadrat::prefetch(static_cast<const char*>(array.data) +
+                          (array.first + place.at) * static_cast<std::int64_t>(item_size(type_.kind)));
     } else if (type_.layout == Layout::list && type_.offset_bytes != 0) {
-        prefetch_address(static_cast<const char*>(array.offsets) + (array.first + place.at) * type_.offset_bytes);
+        quadrat::prefetch(static_cast<const char*>(array.offsets) + (array.first + place.at) * type_.offset_bytes);
     }
     if (array.validity != nullptr) {
-        prefetch_address(array.validity + (array.first + place.at) / 8);
+        quadrat::prefetch(array.validity + (array.first + place.at) / 8);
     }
 }
 
@@ -160,7 +154,7 @@ bool FlatColumn::row(const Place& place, Row* out) const {
     constexpr std::int64_t ahead = 256;
     const std::int64_t bytes = length * out->stride;
     for (std::int64_t at = 0; at < bytes && at < ahead; at += 64) {
-        prefetch_address(static_cast<const char*>(out->data) + at);
+        quadrat::prefetch(static_cast<const char*>(out->data) + at);
     }
     return true;
 }

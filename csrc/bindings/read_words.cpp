@@ -3,6 +3,7 @@
 
 #include "decode.hpp"
 #include "labels.hpp"
+#include "prefetch.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {
@@ -52,14 +53,6 @@ Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t l
 }  // namespace
 
 namespace {
-
-void prefetch(const void* address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address);
-#else
-    static_cast<void>(address);
-#endif
-}
 
 Status read_number(PyObject* item, std::int64_t* out) {
     return read_compact_int(item, out) ? Status{} : decode_numbers(&item, 1, Kind::int64, Kind::int64, out);

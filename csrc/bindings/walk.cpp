@@ -5,19 +5,12 @@
 
 #include <utility>
 
+#include "prefetch.hpp"
 #include "tensor_parts.hpp"
 #include "view.hpp"
 
 namespace quadrat {
 namespace {
-
-void prefetch(const void* address) {
-#if defined(__GNUC__)
-    __builtin_prefetch(address);
-#else
-    static_cast<void>(address);
-#endif
-}
 
 void prefetch_lines(const char* first, int lines) {
     for (int line = 0; first != nullptr && line < lines; ++line) {
