@@ -18,5 +18,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_philox(m);
     quadrat::register_recipe(m);
     quadrat::register_unpad(m);
+    quadrat::register_concat_padded(m);
     quadrat::register_word_labels(m);
 }

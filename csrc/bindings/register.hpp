@@ -10,6 +10,7 @@ namespace py = pybind11;
 void register_allocate(py::module_& m);
 void register_arrow(py::module_& m);
 void register_columns(py::module_& m);
+void register_concat_padded(py::module_& m);
 void register_config(py::module_& m);
 void register_defer(py::module_& m);
 void register_flat_recipe(py::module_& m);

@@ -1,0 +1,109 @@
+#include "growing.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace quadrat::memory {
+namespace {
+
+constexpr std::size_t smallest = std::size_t{1} << 12;
+#if defined(__linux__)
+// From here on memory is mapped: smaller ones would waste the rest of a page, and be slower to get.
+constexpr std::size_t mapped = std::size_t{1} << 18;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+char* map(std::size_t bytes) {
+    void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
+}
+#else
+constexpr std::size_t mapped = std::numeric_limits<std::size_t>::max();
+#endif
+
+// Up to whole pages.
+std::size_t rounded(std::size_t bytes) { return (bytes + smallest - 1) & ~(smallest - 1); }
+
+}  // namespace
+
+Growing::Growing(Growing&& other) noexcept { *this = std::move(other); }
+
+Growing& Growing::operator=(Growing&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+}
+
+bool Growing::extend(std::size_t bytes) {
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;
+    if (bytes > most || size_ > most - bytes) {
+        return false;
+    }
+    const std::size_t needed = size_ + bytes;
+    // By half at least, so that moving costs a constant a byte; by no more than is needed where memory is short.
+    if (needed > capacity_ && !reserve(std::max(needed, capacity_ + capacity_ / 2)) && !reserve(needed)) {
+        return false;
+    }
+    size_ = needed;
+    return true;
+}
+
+void Growing::fit() {
+    if (size_ > 0 && rounded(size_) < capacity_) {
+        reserve(size_);
+    }
+}
+
+bool Growing::reserve(std::size_t capacity) {
+    capacity = rounded(capacity);
+    char* data = nullptr;
+#if defined(__linux__)
+    if (capacity_ >= mapped && capacity >= mapped) {
+        void* const moved = mremap(data_, capacity_, capacity, MREMAP_MAYMOVE);
+        data = moved == MAP_FAILED ? nullptr : static_cast<char*>(moved);
+    } else if (capacity_ >= mapped) {
+        return true;  // shrinking below: the few pages to gain are not worth a copy
+    } else if (capacity >= mapped) {
+        data = map(capacity);
+        if (data != nullptr && size_ > 0) {
+            std::memcpy(data, data_, size_);
+        }
+        if (data != nullptr) {
+            std::free(data_);
+        }
+    }
+#if defined(MADV_HUGEPAGE)
+    if (data != nullptr && capacity >= 2 * huge_page) {
+        madvise(data, capacity, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+    }
+#endif
+#endif
+    if (capacity < mapped) {
+        data = static_cast<char*>(std::realloc(data_, capacity));
+    }
+    if (data == nullptr) {
+        return false;
+    }
+    data_ = data;
+    capacity_ = capacity;
+    return true;
+}
+
+void Growing::clear() {
+#if defined(__linux__)
+    if (capacity_ >= mapped) {
+        munmap(data_, capacity_);
+        return;
+    }
+#endif
+    std::free(data_);
+}
+
+}  // namespace quadrat::memory
