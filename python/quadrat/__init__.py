@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
     from quadrat.data.arrow import ArrowDataset
+    from quadrat.gather import DistributedTensorGatherer, EvalLoopContainer, without_padding
+    from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
     from quadrat.ops.mask_tokens import mask_tokens
@@ -45,10 +47,13 @@ __all__ = [
     "DataCollatorWithPadding",
     "DefaultDataCollator",
     "DeferredBatch",
+    "DistributedTensorGatherer",
+    "EvalLoopContainer",
     "Ragged",
     "SetEpochCallback",
     "__version__",
     "attention_mask",
+    "concat_padded",
     "default_data_collator",
     "flatten",
     "from_transformers",
@@ -57,6 +62,7 @@ __all__ = [
     "patch_transformers",
     "show_config",
     "unpad",
+    "without_padding",
 ]
 
 _HOMES = {
@@ -71,9 +77,12 @@ _HOMES = {
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
     "DeferredBatch": "quadrat.batch",
+    "DistributedTensorGatherer": "quadrat.gather",
+    "EvalLoopContainer": "quadrat.gather",
     "Ragged": "quadrat.ragged",
     "SetEpochCallback": "quadrat.collators.callback",
     "attention_mask": "quadrat.ops.mask",
+    "concat_padded": "quadrat.ops.concat",
     "default_data_collator": "quadrat.collators.default",
     "flatten": "quadrat.ops.flatten",
     "from_transformers": "quadrat.collators.adopt",
@@ -82,6 +91,7 @@ _HOMES = {
     "patch_transformers": "quadrat.collators.patch",
     "show_config": "quadrat.config",
     "unpad": "quadrat.ops.unpad",
+    "without_padding": "quadrat.gather",
 }
 
 

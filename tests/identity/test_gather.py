@@ -1,0 +1,235 @@
+"""EvalLoopContainer, DistributedTensorGatherer and concat_padded == those of the installed transformers."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import trainer_pt_utils
+from transformers.modeling_outputs import TokenClassifierOutput
+from transformers.trainer_pt_utils import nested_concat
+
+import quadrat
+from support.nested import copied, filled, leaves, overwritten, picture, structures
+
+LIBRARIES = st.sampled_from(["pt", "pt", "np"])
+PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300])
+
+
+def outcome(call, *arguments):
+    """What a call returns, as a picture, or the type of what it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return "returned", picture(call(*arguments))
+        except Exception as error:
+            return "raised", type(error)
+
+
+def batches_of(data, *, library=LIBRARIES, rows=None, most=6):
+    structure = data.draw(structures(leaves(data.draw(library))))
+    return [data.draw(filled(structure, rows)) for _ in range(data.draw(st.integers(1, most)))]
+
+
+@given(st.data(), PADDING)
+def test_concat_padded(data, padding):
+    batches = batches_of(data)
+    before = picture(batches)
+    fold = functools.partial(functools.reduce, lambda first, second: nested_concat(first, second, padding))
+    expected = outcome(fold, batches)
+    assert outcome(quadrat.concat_padded, batches, padding) == expected
+    assert outcome(quadrat.concat_padded, iter(batches), padding) == expected
+    assert picture(batches) == before
+
+
+def test_outputs_of_models():
+    outputs = [TokenClassifierOutput(loss=torch.ones(()), logits=torch.ones(2, width, 3)) for width in (2, 4, 3)]
+    expected = functools.reduce(nested_concat, outputs)
+    assert type(expected) is TokenClassifierOutput
+    assert picture(quadrat.concat_padded(outputs)) == picture(expected)
+
+
+@pytest.mark.parametrize("arrays", [np.zeros((2, 3)), torch.zeros(2, 3), {"a": np.zeros(3)}, "ab", 3])
+def test_concat_padded_takes_batches(arrays):
+    with pytest.raises(TypeError):
+        quadrat.concat_padded(arrays)
+
+
+def test_nothing_to_concatenate():
+    with pytest.raises(ValueError, match="no batch"):
+        quadrat.concat_padded([])
+
+
+def test_gradients_pass():
+    batches = [torch.ones(2, width, requires_grad=True) for width in (2, 4, 3)]
+    joined = quadrat.concat_padded(batches, 7.0)
+    assert torch.equal(joined, functools.reduce(functools.partial(nested_concat, padding_index=7.0), batches))
+    (joined * torch.arange(4)).sum().backward()
+    for batch in batches:
+        assert batch.grad.tolist() == [list(range(batch.shape[1]))] * 2
+
+
+@given(st.data(), st.booleans() | st.just(True), PADDING)
+def test_eval_loop_container(data, concat, padding):
+    """The same operations on both, in any order; what was added may be overwritten by whoever gave it."""
+    ours, reference = (
+        made(concat, padding) for made in (quadrat.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer)
+    )
+    given_batches = []
+    for batch in batches_of(data, library=st.sampled_from(["pt", "pt", "pt", "pt", "np"]), most=8):
+        theirs = copied(batch)
+        assert outcome(ours.add, batch) == outcome(reference.add, theirs)
+        given_batches.append((batch, theirs))
+        for step in data.draw(st.lists(st.sampled_from(["cpu", "tensors", "arrays", "get", "overwrite"]), max_size=2)):
+            if step == "cpu":
+                assert outcome(ours.to_cpu_and_numpy) == outcome(reference.to_cpu_and_numpy)
+            elif step == "tensors":
+                assert picture(ours.tensors) == picture(reference.tensors)
+            elif step == "arrays":
+                assert picture(ours.arrays) == picture(reference.arrays)
+            elif step == "get":
+                assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
+            else:
+                for own in data.draw(st.sampled_from(given_batches)):
+                    overwritten(own)
+    assert picture(ours.tensors) == picture(reference.tensors)
+    assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
+    assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
+
+
+def test_container_without_batches():
+    assert quadrat.EvalLoopContainer().get_arrays() is None
+    container = quadrat.EvalLoopContainer()
+    container.add(None)
+    container.to_cpu_and_numpy()
+    assert container.get_arrays() is container.tensors is container.arrays is None
+
+
+def test_one_batch_is_kept_as_it_is():
+    ours, reference = quadrat.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
+    for container in (ours, reference):
+        tensor = torch.ones(2, 3)
+        container.add(tensor)
+        assert container.tensors is tensor
+        array = container.get_arrays()
+        tensor[0, 0] = 5
+        assert array[0, 0] == 5
+
+
+def test_container_is_one_of_transformers():
+    container = quadrat.EvalLoopContainer(False, padding_index=3)
+    assert isinstance(container, trainer_pt_utils.EvalLoopContainer)
+    assert (container.do_nested_concat, container.padding_index) == (False, 3)
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
+def test_copies_of_containers(how):
+    container = quadrat.EvalLoopContainer(padding_index=-1)
+    for width in (2, 3):
+        container.add((torch.ones(1, width), {"a": torch.ones(1)}))
+        container.to_cpu_and_numpy()
+        container.add((torch.ones(1, width), {"a": torch.ones(1)}))
+    other = how(container)
+    for one in (container, other):
+        one.add((torch.zeros(1, 4), {"a": torch.zeros(1)}))
+    assert picture(other.get_arrays()) == picture(container.get_arrays())
+
+
+def gatherers(*arguments, **options):
+    """Ours and, where transformers has one, the reference."""
+    yield quadrat.DistributedTensorGatherer(*arguments, **options)
+    if hasattr(trainer_pt_utils, "DistributedTensorGatherer"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield trainer_pt_utils.DistributedTensorGatherer(*arguments, **options)
+
+
+needs_the_reference = pytest.mark.skipif(
+    not hasattr(trainer_pt_utils, "DistributedTensorGatherer"),
+    reason="transformers 5 has no DistributedTensorGatherer; the second environment compares with 4.57's",
+)
+
+
+@needs_the_reference
+@given(st.data(), PADDING, st.integers(1, 3), st.integers(0, 9), st.sampled_from([None, None, 1, 2, 3]))
+def test_distributed_tensor_gatherer(data, padding, world_size, samples, multiple):
+    made = [outcome(list, gatherers(world_size, samples, multiple, padding))[0]]
+    assert made == ["returned"]
+    ours, reference = gatherers(world_size, samples, multiple, padding)
+    structure = data.draw(structures(leaves(data.draw(st.sampled_from(["np", "np", "np", "pt"])))))
+    for _ in range(data.draw(st.integers(0, 5))):
+        rows = data.draw(st.integers(0, 2)) * world_size + data.draw(st.sampled_from([0] * 8 + [1]))
+        batch = data.draw(filled(structure, rows))
+        theirs = copied(batch)
+        expected = outcome(reference.add_arrays, theirs)
+        got = outcome(ours.add_arrays, batch)
+        if expected == ("raised", AttributeError):  # a mapping, or no array: the reference knows no mappings
+            return
+        assert got == expected
+        if expected[0] == "raised":
+            return  # the reference is left in the middle of its work
+        if data.draw(st.booleans()):
+            overwritten(batch)
+            overwritten(theirs)
+        if data.draw(st.integers(0, 3)) == 0:
+            assert outcome(ours.finalize) == outcome(reference.finalize)
+    assert outcome(ours.finalize) == outcome(reference.finalize)
+
+
+@needs_the_reference
+@given(st.data(), st.integers(1, 3), st.integers(1, 30), st.integers(1, 4))
+def test_gathered_steps(data, world_size, samples, batch_size):
+    """What a Trainer of 4.x does: each process goes through a stretch of the data set, batch by batch."""
+    nested = data.draw(st.booleans())
+    total = -(-samples // (world_size * batch_size)) * world_size * batch_size
+    stretch = total // world_size
+    ours, reference = gatherers(world_size, samples, batch_size)
+    for step in range(0, stretch, batch_size):
+        rows = [process * stretch + step + row for process in range(world_size) for row in range(batch_size)]
+        width = data.draw(st.integers(0, 5))
+        array = np.broadcast_to(np.array(rows)[:, None, None] % samples, (len(rows), width, 2)).astype(np.float32)
+        arrays = (array, np.array(rows)) if nested else array
+        ours.add_arrays(arrays)
+        reference.add_arrays(arrays)
+    assert picture(ours.finalize()) == picture(reference.finalize())
+
+
+def test_rows_go_to_their_places():
+    """The example of the class in transformers 4.x: 16 rows, 3 processes, 2 rows a step."""
+    samples, world_size = 16, 3
+    gatherer = quadrat.DistributedTensorGatherer(world_size, samples, make_multiple_of=2)
+    assert (gatherer.total_samples, gatherer.process_length) == (18, 6)
+    order = [[0, 1, 6, 7, 12, 13], [2, 3, 8, 9, 14, 15], [4, 5, 10, 11, 0, 1]]
+    for step, rows in enumerate(order):
+        ids = np.array(rows)
+        gatherer.add_arrays({"ids": ids, "wide": (np.repeat(ids[:, None], step + 1, 1),)})
+    result = gatherer.finalize()
+    assert result["ids"].tolist() == list(range(samples))
+    expected = [[row] * (row % 6 // 2 + 1) + [-100] * (2 - row % 6 // 2) for row in range(samples)]
+    assert result["wide"][0].tolist() == expected
+
+
+@pytest.mark.parametrize("padding", [-100, 7])
+def test_gatherer_says_what_did_not_come(caplog, padding):
+    gatherer = quadrat.DistributedTensorGatherer(2, 5, padding_index=padding)
+    assert gatherer.finalize() is None
+    gatherer.add_arrays(None)
+    gatherer.add_arrays(np.array([1, 2]))
+    assert gatherer.finalize().tolist() == [1, padding, padding, 2, padding]
+    assert "Not all data has been set" in caplog.text
+    gatherer.add_arrays(np.array([3, 4]))
+    gatherer.add_arrays(np.array([5, 6]))
+    caplog.clear()
+    assert gatherer.finalize().tolist() == [1, 3, 5, 2, 4]
+    assert not caplog.text
+    with pytest.raises(ValueError, match="broadcast"):
+        gatherer.add_arrays(np.array([7, 8, 9, 10]))
+    with pytest.raises(AssertionError, match="multiple of 2, found 3"):
+        gatherer.add_arrays(np.zeros(3))

@@ -1,0 +1,176 @@
+"""Trainer's evaluation with quadrat's container in it, and predictions without padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import BertConfig, BertForTokenClassification, Trainer, TrainingArguments, trainer_pt_utils
+
+import quadrat
+from quadrat.gather import EvalLoopContainer
+from support.nested import picture
+
+LABELS = 3
+
+
+def rows(count):
+    """Token classification: rows of different lengths, some tokens without a label."""
+    drawn = np.random.default_rng(0)
+    made = []
+    for length in drawn.integers(2, 30, count):
+        ids = drawn.integers(5, 50, length)
+        labels = np.where(drawn.random(length) < 0.3, -100, ids % LABELS)
+        made.append({"input_ids": ids.tolist(), "attention_mask": [1] * int(length), "labels": labels.tolist()})
+    return made
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from quadrat.bench.corpus import train_tokenizer
+
+    return train_tokenizer(["a few words to have a vocabulary"], vocab_size=60, max_length=64)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return BertForTokenClassification(BertConfig(vocab_size=60, num_labels=LABELS, **sizes))
+
+
+@pytest.fixture
+def trainer(tokenizer, model, tmp_path):
+    def make(compute_metrics=None, **options):
+        arguments = TrainingArguments(
+            output_dir=str(tmp_path), per_device_eval_batch_size=4, report_to="none", use_cpu=True, disable_tqdm=True,
+            dataloader_pin_memory=False, **options,
+        )  # fmt: skip
+        collator = quadrat.DataCollatorForTokenClassification(tokenizer)
+        return Trainer(model, arguments, data_collator=collator, compute_metrics=compute_metrics)
+
+    return make
+
+
+OPTIONS = [
+    {}, {"eval_accumulation_steps": 1}, {"eval_accumulation_steps": 3}, {"eval_do_concat_batches": False},
+    {"include_for_metrics": ["inputs", "loss"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_trainer_predicts_the_same(trainer, options):
+    seen = []
+
+    def metrics(prediction):
+        seen.append([picture(part) for part in prediction])
+        return {}
+
+    expected = trainer(metrics, **options).predict(rows(30))
+    with quadrat.patch_transformers():
+        assert transformers.trainer.EvalLoopContainer is EvalLoopContainer
+        patched = trainer(metrics, **options)
+        assert picture(patched.predict(rows(30)).predictions) == picture(expected.predictions)
+        assert picture(patched.predict(rows(30)).label_ids) == picture(expected.label_ids)
+        loss = patched.evaluate(rows(30))["eval_loss"]
+    assert loss == expected.metrics["test_loss"]
+    assert all(one == seen[0] for one in seen)
+
+
+def test_the_container_is_asked(trainer, monkeypatch):
+    added = []
+    monkeypatch.setattr(EvalLoopContainer, "add", lambda self, tensors: added.append(tensors))
+    with quadrat.patch_transformers():
+        trainer().predict(rows(5))
+    assert added
+
+
+@pytest.mark.parametrize("options", [*OPTIONS[:3], {"include_for_metrics": ["inputs", "loss"]}])
+def test_metrics_without_padding(trainer, options):
+    plain, ragged = [], []
+
+    def metrics(prediction):
+        plain.append(prediction)
+        return {"accuracy": 0.0}
+
+    def metrics_of_tokens(prediction):
+        ragged.append(prediction)
+        chosen = prediction.predictions.values.argmax(-1)
+        return {"accuracy": float((chosen == prediction.label_ids.values).mean())}
+
+    data = rows(30)
+    trainer(metrics, **options).evaluate(data)
+    said = trainer(quadrat.without_padding(metrics_of_tokens), **options).evaluate(data)
+    (padded,), (kept,) = plain, ragged
+    mask = padded.label_ids != -100
+    assert type(kept) is type(padded)
+    assert isinstance(kept.predictions, quadrat.Ragged)
+    assert kept.label_ids.to_lists() == [[label for label in row["labels"] if label != -100] for row in data]
+    assert np.array_equal(kept.predictions.values, padded.predictions[mask])
+    assert np.array_equal(kept.predictions.offsets, kept.label_ids.offsets)
+    assert said["eval_accuracy"] == (padded.predictions.argmax(-1) == padded.label_ids)[mask].mean()
+    if options.get("include_for_metrics"):
+        ids = [[i for i, label in zip(row["input_ids"], row["labels"], strict=True) if label != -100] for row in data]
+        assert kept.inputs.to_lists() == ids
+        assert np.array_equal(kept.losses, padded.losses)
+
+
+def test_metrics_of_each_batch(trainer):
+    calls = []
+
+    def metrics(prediction, compute_result):
+        assert isinstance(prediction.predictions.values, torch.Tensor)
+        calls.append((len(prediction.label_ids.values), compute_result))
+        return {}
+
+    data = rows(10)
+    trainer(quadrat.without_padding(metrics), batch_eval_metrics=True).evaluate(data)
+    counts = [sum(label != -100 for row in data[first : first + 4] for label in row["labels"]) for first in (0, 4, 8)]
+    assert calls == list(zip(counts, [False, False, True], strict=True))
+
+
+def test_what_has_no_padding_stays():
+    made = []
+    metrics = quadrat.without_padding(lambda prediction: made.append(prediction) or {})
+    logits, classes = np.zeros((2, 5)), np.array([1, 0])
+    assert metrics(transformers.EvalPrediction(logits, classes)) == {}
+    assert made[0].predictions is logits
+    assert made[0].label_ids is classes
+    # Generated tokens of another width than the labels, and a second array of the labels' width.
+    labels = np.array([[1, 2, -100], [3, -100, -100]])
+    generated = np.array([[7, 8, 9, 9], [7, -100, -100, -100]])
+    hidden = np.arange(12).reshape(2, 3, 2)
+    metrics(transformers.EvalPrediction((generated, {"hidden": hidden}, logits), (classes, labels)))
+    tokens, named, untouched = made[1].predictions
+    assert tokens.to_lists() == [[7, 8, 9, 9], [7]]
+    assert named["hidden"].to_lists() == [[[0, 1], [2, 3]], [[6, 7]]]
+    assert untouched is logits
+    assert made[1].label_ids[0] is classes
+    assert made[1].label_ids[1].to_lists() == [[1, 2], [3]]
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_ragged_containers(accumulate):
+    batches = [torch.arange(2 * width * 2).reshape(2, width, 2).float() for width in (3, 5, 0, 5)]
+    container = quadrat.EvalLoopContainer(ragged=True)
+    for batch in batches:
+        container.add({"logits": batch, "classes": torch.ones(2)})
+        if accumulate:
+            container.to_cpu_and_numpy()
+            assert len(container.get_arrays()["logits"]) == len(container.arrays["classes"])
+    arrays = container.get_arrays()
+    assert arrays["classes"].tolist() == [1] * 8
+    assert arrays["logits"].values.dtype == np.float32
+    assert arrays["logits"].to_lists() == [row.tolist() for batch in batches for row in batch]
+    reference = trainer_pt_utils.EvalLoopContainer()
+    for batch in batches:
+        reference.add(batch)
+    assert np.array_equal(quadrat.pad(arrays["logits"], padding_value=-100), reference.get_arrays())
+
+
+def test_one_batch_of_a_ragged_container():
+    container = quadrat.EvalLoopContainer(ragged=True)
+    assert container.get_arrays() is None
+    container.add(torch.ones(2, 3))
+    assert container.get_arrays().to_lists() == [[1, 1, 1], [1, 1, 1]]
