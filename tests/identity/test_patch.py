@@ -12,6 +12,7 @@ import transformers
 import transformers.trainer
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
@@ -20,13 +21,14 @@ from support.samples import CLASSES, batch, make, tokenizer
 from support.strategies import features
 
 SWAPPED = sorted({*(name for name in CLASSES if hasattr(transformers, name)), "default_data_collator"})
+NAMES = [*SWAPPED, "EvalLoopContainer"]
 
 
 def picture():
-    """Every module of transformers and what it has under the names of collators."""
+    """Every module of transformers and what it has under the names that are swapped."""
     modules = {module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "transformers"}
     return {
-        module: {name: vars(module).get(name, "absent") for name in SWAPPED}
+        module: {name: vars(module).get(name, "absent") for name in NAMES}
         for module in modules
         if isinstance(module, ModuleType)
     }
@@ -58,6 +60,18 @@ def test_names_lead_to_ours(name):
         assert [getattr(place, name) for place in places] == [getattr(quadrat, name)] * len(places)
     assert [getattr(place, name) for place in places] == originals
     assert getattr(quadrat, name) not in originals
+
+
+def test_trainer_gathers_in_ours():
+    original = trainer_pt_utils.EvalLoopContainer
+    with quadrat.patch_transformers():
+        assert transformers.trainer.EvalLoopContainer is quadrat.EvalLoopContainer is trainer_pt_utils.EvalLoopContainer
+        pickled = pickle.dumps(original())
+    assert transformers.trainer.EvalLoopContainer is original is trainer_pt_utils.EvalLoopContainer
+    assert original.__module__ == "transformers.trainer_pt_utils"
+    assert type(pickle.loads(pickled)) is original
+    with pytest.raises(TypeError, match="no collator that"):
+        quadrat.from_transformers(original())
 
 
 def test_undo_leaves_no_trace():

@@ -24,7 +24,7 @@ def from_transformers(collator: Any) -> Any:
         TypeError: for a class of your own derived from a transformers collator, a class instead of an instance, a
             collator that quadrat has no twin of, and anything else.
     """
-    found = twins()
+    found = twins(ORIGINALS)
     if isinstance(collator, Remembering) or any(collator is twin for twin in found.values()):
         return collator
     for name, original in ORIGINALS.items():

@@ -1,4 +1,4 @@
-"""The collators of the installed transformers that quadrat has twins of, as they are without `patch_transformers`.
+"""What the installed transformers has and quadrat has a twin of, as it is without `patch_transformers`.
 
 While transformers is patched they have no other address, so this is where pickles look for them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
@@ -17,7 +18,7 @@ def masks_words_as_4(cls: Any) -> bool:
     return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
 
 
-# Whatever quadrat exports from its collators under a name that transformers has too, for the same thing.
+# Collators: whatever quadrat exports from its own under a name that transformers has too, for the same thing.
 ORIGINALS: dict[str, Any] = {
     name: getattr(data_collator, name)
     for name, home in quadrat._HOMES.items()
@@ -25,9 +26,12 @@ ORIGINALS: dict[str, Any] = {
     and hasattr(data_collator, name)
     and (name != "DataCollatorForWholeWordMask" or masks_words_as_4(data_collator.DataCollatorForWholeWordMask))
 }
-globals().update(ORIGINALS)
+# What `patch_transformers` swaps, and where each is at home.
+PATCHED: dict[str, Any] = {**ORIGINALS, "EvalLoopContainer": trainer_pt_utils.EvalLoopContainer}
+HOMES = {name: original.__module__ for name, original in PATCHED.items()}
+globals().update(PATCHED)
 
 
-def twins() -> dict[str, Any]:
+def twins(originals: dict[str, Any]) -> dict[str, Any]:
     """Name -> quadrat's class or function, for each of the originals."""
-    return {name: getattr(quadrat, name) for name in ORIGINALS}
+    return {name: getattr(quadrat, name) for name in originals}

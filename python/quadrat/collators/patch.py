@@ -1,4 +1,4 @@
-"""`patch_transformers`: the names inside transformers lead to quadrat's collators."""
+"""`patch_transformers`: the names inside transformers lead to what quadrat has in their place."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import threading
 from types import ModuleType, TracebackType
 from typing import Any
 
-from transformers.data import data_collator
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat.collators import originals
-from quadrat.collators.originals import ORIGINALS, twins
+from quadrat.collators.originals import HOMES, PATCHED, twins
 
 
 def patch_transformers() -> TransformersPatch:
-    """Put quadrat's collators in the places of those of transformers, for this process.
+    """Put quadrat's collators and `EvalLoopContainer` in the places of those of transformers, for this process.
 
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
     quadrat has a twin of, in every module of transformers, those loaded later included; a `Trainer` without
-    `data_collator` uses quadrat's. What was imported or made before is left alone: call this before
-    `from transformers import ...`, or give collators that are there already to `from_transformers`.
+    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container. What was imported or
+    made before is left alone: call this before `from transformers import ...`, or give collators that are there already
+    to `from_transformers`.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
@@ -67,7 +67,7 @@ class TransformersPatch:
 
 _lock = threading.RLock()
 _in_force: list[TransformersPatch] = []
-# What each module of transformers had under the names of collators before it was patched.
+# What each module of transformers had under these names before it was patched.
 _before: dict[ModuleType, dict[str, Any]] = {}
 
 
@@ -81,24 +81,24 @@ def _loaded() -> list[ModuleType]:
 
 
 def _swap() -> None:
-    found = twins()  # loads them, before there is anything to derive them from but the originals
+    found = twins(PATCHED)  # loads them, before there is anything to derive them from but the originals
     for module in _loaded():
         own = vars(module)  # not getattr, which a lazy module would answer by loading things
         _before[module] = {name: own[name] for name in found if name in own}
         for name, twin in found.items():
-            if own.get(name) is ORIGINALS[name]:
+            if own.get(name) is PATCHED[name]:
                 setattr(module, name, twin)
-    for original in ORIGINALS.values():
+    for original in PATCHED.values():
         original.__module__ = originals.__name__
 
 
 def _restore() -> None:
-    found = twins()
+    found = twins(PATCHED)
     for module in {**_before, **dict.fromkeys(_loaded())}:
         own = vars(module)
-        # A module loaded in between has what it took from data_collator; a lazy one looks there again.
+        # A module loaded in between has what it took from the originals' homes; a lazy one looks there again.
         new = module not in _before and not isinstance(module, _LazyModule)
-        before = ORIGINALS if new else _before.get(module, {})
+        before = PATCHED if new else _before.get(module, {})
         for name, twin in found.items():
             if own.get(name) is not twin:
                 continue
@@ -106,6 +106,6 @@ def _restore() -> None:
                 setattr(module, name, before[name])
             else:
                 delattr(module, name)
-    for original in ORIGINALS.values():
-        original.__module__ = data_collator.__name__
+    for name, original in PATCHED.items():
+        original.__module__ = HOMES[name]
     _before.clear()
