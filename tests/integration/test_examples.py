@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def test_arrow_dataset(workers):
 def test_map_with_collator():
     said = run(EXAMPLES / "map_with_collator.py", "--per-package", 20, "--length", 64)
     assert "The columns are identical, and the second time nothing was computed." in said
+
+
+def test_sentence_pairs():
+    said = run(EXAMPLES / "sentence_pairs.py", "--per-package", 60, "--steps", 4)
+    assert "The batch is identical to that of transformers' collator." in said
+    losses = re.search(r"loss of each step: (.*)", said)[1].split(", ")
+    assert float(losses[-1]) < float(losses[0])
+    lengths = json.loads(re.search(r"lengths of eight: (.*)", said)[1])
+    assert f"their batch: {{'input_ids': (8, {max(lengths)}), 'token_type_ids': (8, {max(lengths)})" in said
+    assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", said)
 
 
 def test_torchrun_mlm():
