@@ -66,6 +66,15 @@ def test_sentence_pairs():
     assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", said)
 
 
+def test_loss_per_example():
+    said = run(EXAMPLES / "loss_per_example.py", "--per-package", 33, "--steps", 4, "--top", 5)
+    assert "They differ by less than 0.0001." in said
+    losses = [float(loss) for loss in re.findall(r"^\d+ .* (\d+\.\d{4})$", said, re.MULTILINE)]
+    assert len(losses) == 10
+    assert losses == sorted(losses, reverse=True)
+    assert max(map(len, said.splitlines())) <= 120
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
