@@ -19,7 +19,7 @@ from support.on_device import check_flatten, check_mask, check_pad, check_unpad,
 
 emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
 
-MODULES = ["quadrat.ragged", *(f"quadrat.ops.{name}" for name in ("_device", "mask", "unpad"))]
+MODULES = ["quadrat._offsets", "quadrat.ragged", *(f"quadrat.ops.{name}" for name in ("_device", "mask", "unpad"))]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,8 @@ from quadrat._memory import (
     kind_of,
     on_gpu,
 )
+from quadrat._offsets import Facts, as_int64, facts_of, offsets_like
 from quadrat.ingest import ROWS, explain, inferred_kind
-
-
-class Facts(NamedTuple):
-    """What the functions have to know of the offsets of a `Ragged`: its bounds, and the longest row and its length."""
-
-    first: int
-    last: int
-    longest: tuple[int, int]
 
 
 class Ragged:
@@ -78,7 +71,7 @@ class Ragged:
         self._facts: Facts | None = None
         if traced or on_gpu(offsets):
             return
-        bounds = _as_int64(offsets)
+        bounds = as_int64(offsets)
         falls = np.flatnonzero(bounds[1:] < bounds[:-1])
         if bounds[0] < 0 or bounds[-1] > len(values) or falls.size:
             where = f" and decrease at row {int(falls[0])}" if falls.size else ""
@@ -140,7 +133,7 @@ class Ragged:
         """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
         if self._facts is None:
             if not on_gpu(self.offsets):
-                self._facts = _facts_of(_as_int64(self.offsets))
+                self._facts = facts_of(as_int64(self.offsets))
             elif len(self) == 0:
                 bound = int(self.offsets[0])
                 self._facts = Facts(bound, bound, (0, 0))
@@ -158,7 +151,7 @@ class Ragged:
         """`[rows]` lengths, in tokens, int64."""
         if on_gpu(self.offsets):
             return (self.offsets[1:] - self.offsets[:-1]).long()
-        lengths = np.diff(_as_int64(self.offsets))
+        lengths = np.diff(as_int64(self.offsets))
         if not is_tensor(self.offsets):
             return lengths
         import torch
@@ -253,7 +246,7 @@ class RowSource:
             values = ragged.values.detach().resolve_neg().contiguous()
         else:
             values = np.ascontiguousarray(ragged.values)
-        offsets = _as_int64(ragged.offsets)
+        offsets = as_int64(ragged.offsets)
         columns = _core.Columns()
         inner = math.prod(values.shape[1:])
         columns.add_ragged(
@@ -292,32 +285,6 @@ class RowSource:
             raise error(explain(failure))
 
 
-def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
-    """Offsets of rows of these lengths, int64, in the library of `values` and on its device; and what is known of them.
-
-    Lengths on a GPU stay there, and nothing is known.
-    """
-    if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
-        import torch
-
-        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
-        torch.cumsum(lengths, 0, out=offsets[1:])
-        return offsets.to(values.device), None
-    bounds = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.asarray(lengths), out=bounds[1:])
-    if not is_tensor(values):
-        return bounds, _facts_of(bounds)
-    import torch
-
-    return torch.from_numpy(bounds).to(values.device, non_blocking=True), _facts_of(bounds)
-
-
-def _facts_of(bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Facts:
-    lengths = np.diff(bounds)
-    row = int(lengths.argmax()) if len(lengths) else 0
-    return Facts(int(bounds[0]), int(bounds[-1]), (row, int(lengths[row]) if len(lengths) else 0))
-
-
 def _is_row(value: Any) -> bool:
     columns = _core.Columns()
     columns.add_values([value], interop())
@@ -327,7 +294,3 @@ def _is_row(value: Any) -> bool:
 def _shown(value: Any) -> str:
     text = repr(value)
     return f"the {type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"
-
-
-def _as_int64(offsets: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.ascontiguousarray(offsets.numpy() if is_tensor(offsets) else offsets, np.int64)

@@ -38,7 +38,7 @@ AT_ONCE = {
 LAYERS = [
     ("_core", "_cuda"),
     ("_generators", "_memory"),
-    ("ingest",),
+    ("_offsets", "ingest"),
     ("ragged",),
     ("rows",),
     ("_plan", "batch", "ops"),

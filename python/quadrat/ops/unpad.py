@@ -9,11 +9,12 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._memory import Framework, address_of, carrier_of, compiling, empty, is_tensor, kind_of, on_gpu
+from quadrat._offsets import offsets_like
 from quadrat.ingest import explain
 from quadrat.ops import _device
 from quadrat.ops.mask import offsets_of_lengths
 from quadrat.ops.pad import Side, is_left, operators, tracked
-from quadrat.ragged import Ragged, offsets_like
+from quadrat.ragged import Ragged
 
 
 def unpad(
