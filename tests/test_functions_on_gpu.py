@@ -15,11 +15,11 @@ from hypothesis import given
 
 import quadrat
 from quadrat import _memory
-from support.on_device import check_flatten, check_mask, check_pad, check_unpad, ragged_rows
+from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows
 
 emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
 
-MODULES = ["quadrat._offsets", "quadrat.ragged", *(f"quadrat.ops.{name}" for name in ("_device", "mask", "unpad"))]
+MODULES = [f"quadrat.{name}" for name in ("_gather", "_offsets", "ragged", "ops._device", "ops.mask", "ops.unpad")]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,63 @@ def test_flatten(gpu, rows, data):
 @given(ragged_rows(), st.data())
 def test_unpad(gpu, rows, data):
     check_unpad(rows, data, *gpu)
+
+
+@given(ragged_rows(), st.data())
+def test_gather(gpu, rows, data):
+    check_gather(rows, data, *gpu)
+
+
+@pytest.mark.parametrize(
+    ("error", "index", "message"),
+    [
+        (IndexError, torch.tensor([0, 2, -3]), "row 2 of 2"),
+        (IndexError, torch.tensor([0, -3, 1]), "row -3 of 2"),
+        (IndexError, torch.tensor([True]), "1 booleans for 2 rows"),
+        (IndexError, torch.tensor([[0]]), "one dimension, not of 2"),
+        (TypeError, torch.tensor([0.0]), "not by torch.float32"),
+        (IndexError, [0, 2], "row 2 of 2"),
+    ],
+)
+def test_gather_refuses(gpu, error, index, message):
+    start, done = gpu
+    rows = start(quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5])))
+    try:
+        with pytest.raises(error, match=message):
+            rows[index]
+        with pytest.raises(IndexError, match="row 1 of 0"):
+            rows[:0][torch.tensor([1])]
+    finally:
+        done()
+
+
+@pytest.mark.parametrize("index", [[1, 0], slice(None, None, -1), torch.tensor([1, -2]), torch.tensor([True, True])])
+def test_gather_waits_once(gpu, index):
+    """One list of numbers is asked for, and nothing whose size depends on what a tensor holds."""
+    start, done = gpu
+    rows = start(quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5])))
+    waits = []
+    tolist = torch.Tensor.tolist
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            name = function._schema.name.removeprefix("aten::")
+            sized = name in ("nonzero", "masked_select", "_local_scalar_dense", "unique_consecutive", "equal")
+            sized |= name == "repeat_interleave" and (kwargs or {}).get("output_size") is None
+            sized |= name == "index" and any(part is not None and part.dtype == torch.bool for part in args[1])
+            waits.extend([name] * sized)
+            return function(*args, **(kwargs or {}))
+
+    with pytest.MonkeyPatch.context() as patch, Watch():
+        patch.setattr(torch.Tensor, "tolist", lambda tensor: waits.append("tolist") or tolist(tensor))
+        try:
+            got = rows[index]
+            assert waits == ["tolist"]
+            assert got.facts == (0, 5, got.facts.longest)
+            assert quadrat.Ragged(got.values, got.offsets[:])._facts is None
+            assert waits == ["tolist"]
+        finally:
+            done()
 
 
 def test_lists_of_tensors(gpu):
@@ -108,6 +165,9 @@ def test_offsets_are_not_looked_at(gpu):
         assert rows._facts is None
         back = quadrat.unpad(torch.ones(2, 3), lengths=torch.tensor([2, 5]), total=7)
         assert back.values.tolist() == [1, 1, 1, 1, 1, 0, 0]
+        chosen = rows[[1, 0, 2]]
+        assert chosen.values.tolist() == [3, 4, 5, 1, 2]
+        assert chosen.offsets.tolist() == [0, 3, 5, 5]
     finally:
         done()
 

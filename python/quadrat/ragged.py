@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
+from quadrat._gather import gather
 from quadrat._memory import (
     FLOAT64,
     INT64,
@@ -163,12 +164,31 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        """Row `index` as a view of the values; a slice without a step as a `Ragged` over the same values."""
+        """One row, or several.
+
+        Args:
+            index: a number, from the end if it is negative; a slice; or a list, range, array or tensor of `[n]`
+                numbers or of `[rows]` booleans.
+
+        Returns:
+            For a number, the row as a view of the values, `[length, ...]`. For a slice without a step, a `Ragged` over
+            the same values. For everything else, a `Ragged` of copies of those rows, in the library of the values and
+            on their device, with a gradient where these have one. On a GPU that waits once.
+
+        Raises:
+            IndexError: when there is no such row, or the booleans are not one per row.
+            TypeError: when `index` is nothing of these.
+        """
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            if step != 1:
-                raise ValueError("a Ragged is sliced without a step")
-            return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
+            if step == 1:
+                return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
+            index = range(start, stop, step)
+        if isinstance(index, (list, range)) or getattr(index, "ndim", 0) > 0:
+            values, offsets, facts = gather(self.values, self.offsets, index)
+            made = Ragged(values, offsets)
+            made._facts = facts
+            return made
         row = operator.index(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 import quadrat  # noqa: E402
-from support.on_device import check_flatten, check_mask, check_pad, check_unpad, ragged_rows  # noqa: E402
+from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows  # noqa: E402
 
 
 def to_gpu(rows: Any) -> Any:
@@ -37,7 +37,7 @@ places = pytest.mark.parametrize("move", [to_gpu, bare])
 
 
 @places
-@pytest.mark.parametrize("check", [check_pad, check_mask, check_flatten, check_unpad])
+@pytest.mark.parametrize("check", [check_pad, check_mask, check_flatten, check_unpad, check_gather])
 @given(rows=ragged_rows(), data=st.data())
 def test_as_on_the_cpu(check: Any, move: Any, rows: Any, data: Any) -> None:
     check(rows, data, move, done)

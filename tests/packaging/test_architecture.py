@@ -38,7 +38,7 @@ AT_ONCE = {
 LAYERS = [
     ("_core", "_cuda"),
     ("_generators", "_memory"),
-    ("_offsets", "ingest"),
+    ("_gather", "_offsets", "ingest"),
     ("ragged",),
     ("rows",),
     ("_plan", "batch", "ops"),

@@ -76,6 +76,28 @@ def check_flatten(rows, data, to_gpu, done):
         assert torch.equal(mine.cpu(), other)
 
 
+def check_gather(rows, data, to_gpu, done):
+    count = len(rows)
+    numbers = st.lists(st.integers(-count, count - 1), max_size=12) if count else st.just([])
+    steps = st.builds(slice, *[st.none() | st.integers(-9, 9)] * 2, st.integers(-3, 3).filter(bool))
+    masks = st.lists(st.booleans(), min_size=count, max_size=count)
+    index = data.draw(numbers | masks | steps)
+    on_device = not isinstance(index, slice) and data.draw(st.booleans())
+    dtype = torch.bool if index and isinstance(index, list) and type(index[0]) is bool else torch.int64
+    expected = rows[index]
+    try:
+        moved = to_gpu(rows)
+        got = moved[torch.tensor(index, dtype=dtype, device=moved.values.device) if on_device else index]
+        facts = got.facts
+    finally:
+        done()
+    assert torch.equal(got.values.cpu(), expected.values[slice(*expected.facts[:2])])
+    assert torch.equal(got.offsets.cpu(), expected.offsets.long() - expected.facts.first)
+    assert facts[:2] == (0, len(got.values))
+    assert facts.longest[1] == expected.facts.longest[1]
+    assert facts.longest[1] == 0 or got.lengths[facts.longest[0]] == facts.longest[1]
+
+
 def check_unpad(rows, data, to_gpu, done):
     side, extra = data.draw(st.sampled_from(["right", "left"])), data.draw(st.integers(0, 5))
     how = data.draw(st.sampled_from(["lengths", "list", "mask"]))
