@@ -165,6 +165,7 @@ def test_offsets_are_not_looked_at(gpu):
         assert rows._facts is None
         back = quadrat.unpad(torch.ones(2, 3), lengths=torch.tensor([2, 5]), total=7)
         assert back.values.tolist() == [1, 1, 1, 1, 1, 0, 0]
+        assert rows.to_lists() == [[1, 2], [3, 4, 5], []]
         chosen = rows[[1, 0, 2]]
         assert chosen.values.tolist() == [3, 4, 5, 1, 2]
         assert chosen.offsets.tolist() == [0, 3, 5, 5]

@@ -118,6 +118,22 @@ def test_chooses_copies_of_rows(rows, library, trailing, data):
     assert made.to_lists() == expected, "a copy"
 
 
+FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
+
+
+@given(rows=ROWS, kind=st.sampled_from([*MOVED, *FLOAT8]), trailing=TRAILING, before=st.integers(0, 3))
+def test_to_lists(rows, kind, trailing, before):
+    made = moved(rows, kind, trailing, before)
+    expected = [row.tolist() for row in made]
+    assert made.to_lists() == expected
+    kinds = {type(number) for row in made.to_lists() for number in row}
+    assert kinds == {type(number) for row in expected for number in row}
+    made.values.requires_grad_(made.values.is_floating_point())
+    assert made.to_lists() == expected
+    if kind not in ("bfloat16", *FLOAT8):
+        assert quadrat.Ragged(made.values.numpy(force=True), made.offsets.numpy()).to_lists() == expected
+
+
 @given(rows=ROWS, data=st.data())
 def test_chosen_rows_have_a_gradient(rows, data):
     made, _ = ragged(rows, "pt", "float32")
@@ -273,6 +289,8 @@ def test_refuses_offsets_outside_the_values(count, offsets):
             quadrat.pad(made)
         with pytest.raises(ValueError, match=message):
             made[range(len(made))]
+    cut = np.clip(offsets, 0, count).tolist()
+    assert made.to_lists() == [list(range(first, last)) for first, last in pairwise(cut)]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._gather import gather
@@ -206,8 +208,20 @@ class Ragged:
         return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
 
     def to_lists(self) -> list[list[Any]]:
-        """The rows as Python lists."""
-        return [row.tolist() for row in self]
+        """The rows as Python lists, copied from a GPU all at once. Rows that leave the values are cut."""
+        values, bounds = self._spanned()
+        if is_tensor(values):  # NumPy makes lists faster, but does not know the small kinds of floats
+            small = values.is_floating_point() and values.dtype.itemsize < 4
+            values = (values.float() if small else values).numpy(force=True)
+        return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
+
+    def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
+        """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
+        offsets = as_int64(self.offsets.cpu() if on_gpu(self.offsets) else self.offsets)
+        bounds = np.clip(offsets, 0, len(self.values))
+        first, last = int(bounds.min()), int(bounds.max())
+        values = self.values[first:last]
+        return values.cpu() if on_gpu(values) else values, bounds - first
 
 
 class RowSource:
