@@ -118,6 +118,37 @@ def test_chooses_copies_of_rows(rows, library, trailing, data):
     assert made.to_lists() == expected, "a copy"
 
 
+PADDING = st.fixed_dictionaries(
+    {
+        "side": st.sampled_from(["right", "left"]),
+        "length": st.sampled_from([None, 12]),
+        "multiple_of": st.sampled_from([None, 8]),
+        "padding_value": st.integers(0, 3),
+    }
+)
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), options=PADDING)
+def test_to_padded(rows, library, options):
+    made, _ = ragged(rows, library)
+    got = made.to_padded(**options)
+    assert type(got) is TYPES[library]
+    width = options["length"] or max(map(len, rows), default=0)
+    width = -(-width // (options["multiple_of"] or 1)) * (options["multiple_of"] or 1)
+    gaps = [[options["padding_value"]] * (width - len(row)) for row in rows]
+    left = options["side"] == "left"
+    assert got.tolist() == [gap + row if left else row + gap for row, gap in zip(rows, gaps, strict=True)]
+
+
+def test_to_padded_takes_the_options_of_pad():
+    made, _ = ragged([[1], [2, 3]])
+    assert made.to_padded(dtype="float32", return_tensors="pt").dtype == torch.float32
+    with pytest.raises(ValueError, match="row 1 has 2 tokens"):
+        made.to_padded(length=1)
+    with pytest.raises(TypeError, match="width"):
+        made.to_padded(width=1)
+
+
 FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
 
 

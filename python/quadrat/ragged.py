@@ -207,6 +207,12 @@ class Ragged:
         place = f", {self.values.device}" if on_gpu(self.values) else ""
         return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
 
+    def to_padded(self, **options: Any) -> Any:
+        """The rows padded to one length, `[rows, length, ...]`: `quadrat.pad` with these options, see there."""
+        from quadrat.ops.pad import pad
+
+        return pad(self, **options)
+
     def to_lists(self) -> list[list[Any]]:
         """The rows as Python lists, copied from a GPU all at once. Rows that leave the values are cut."""
         values, bounds = self._spanned()

@@ -39,9 +39,8 @@ LAYERS = [
     ("_core", "_cuda"),
     ("_generators", "_memory"),
     ("_gather", "_offsets", "ingest"),
-    ("ragged",),
+    ("_plan", "batch", "ops", "ragged"),
     ("rows",),
-    ("_plan", "batch", "ops"),
     ("collators",),
     ("data",),
 ]
