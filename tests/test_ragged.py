@@ -149,6 +149,39 @@ def test_to_padded_takes_the_options_of_pad():
         made.to_padded(width=1)
 
 
+@given(
+    rows=ROWS, trailing=TRAILING, before=st.integers(0, 3), kind=st.sampled_from(MOVED), offsets=st.sampled_from(INTS)
+)
+def test_to_nested(rows, trailing, before, kind, offsets):
+    made = moved(rows, kind, trailing, before)
+    made = quadrat.Ragged(made.values, made.offsets.to(getattr(torch, offsets)))
+    nested = made.to_nested()
+    assert nested.layout is torch.jagged
+    assert nested.dtype == made.values.dtype
+    assert (nested.size(0), nested.dim()) == (len(rows), 2 + len(trailing))
+    assert nested.values().untyped_storage().data_ptr() == made.values.untyped_storage().data_ptr()
+    assert nested.values().shape == (sum(map(len, rows)), *trailing)
+    assert [row.tolist() for row in nested.unbind()] == made.to_lists()
+
+
+def test_to_nested_shares_the_memory_of_numpy():
+    made, values = ragged([[1], [], [2, 3]])
+    nested = made[1:].to_nested()
+    nested.values()[0] = 7
+    assert made.to_lists() == [[1], [], [7, 3]]
+    del made, values
+    assert [row.tolist() for row in nested.unbind()] == [[], [7, 3]]
+
+
+@given(rows=ROWS, before=st.integers(0, 3))
+def test_a_gradient_goes_through_to_nested(rows, before):
+    made = moved(rows, "float64", (), before)
+    made.values.requires_grad_()
+    nested = made.to_nested()
+    (nested * nested).values().sum().backward()
+    assert made.values.grad.tolist() == [0] * before + [2 * number for row in rows for number in row] + [0]
+
+
 FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
 
 

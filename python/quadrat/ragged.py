@@ -213,6 +213,21 @@ class Ragged:
 
         return pad(self, **options)
 
+    def to_nested(self) -> Any:
+        """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.
+
+        NumPy values become a tensor that shares their memory. A gradient reaches the values. On a GPU this waits for
+        the offsets, once, unless they came from the CPU.
+        """
+        import torch
+
+        rows = self if is_tensor(self.values) else self.to("cpu")
+        first, last, _ = rows.facts
+        values, offsets = rows.values, rows.offsets.long()
+        if (first, last) != (0, len(values)):
+            values, offsets = values[first:last], offsets - first
+        return torch.nested.nested_tensor_from_jagged(values, offsets)
+
     def to_lists(self) -> list[list[Any]]:
         """The rows as Python lists, copied from a GPU all at once. Rows that leave the values are cut."""
         values, bounds = self._spanned()
