@@ -173,6 +173,26 @@ def test_offsets_are_not_looked_at(gpu):
         done()
 
 
+def test_conversions_copy_what_the_rows_span(gpu):
+    """Those of a GPU are copied to the CPU: the offsets, and the values in one go."""
+    start, done = gpu
+    rows = start(quadrat.Ragged(torch.arange(9), torch.tensor([0, 2, 2, 5, 9])))[1:3]
+    copied = []
+    cpu = torch.Tensor.cpu
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "cpu", lambda tensor: copied.append(len(tensor)) or cpu(tensor))
+        try:
+            for convert in (rows.to_lists, lambda: rows.to_arrow().to_pylist()):
+                assert convert() == [[], [2, 3, 4]]
+                assert copied == [3, 3]
+                copied.clear()
+            assert [row.tolist() for row in rows.to_nested().unbind()] == [[], [2, 3, 4]]
+            with pytest.raises(ValueError, match="decrease at row 1"):
+                quadrat.Ragged(torch.arange(5), torch.tensor([0, 4, 2])).to_arrow()
+        finally:
+            done()
+
+
 def test_to_a_device_keeps_what_is_known():
     rows = quadrat.Ragged(np.arange(5), np.array([0, 2, 5])).to("cpu")
     assert type(rows.values) is torch.Tensor

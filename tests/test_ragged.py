@@ -6,12 +6,14 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 
 import quadrat
 from quadrat import _core
+from support.strategies import make_tokenizer
 
 KINDS = _core.kinds
 ROWS = st.lists(st.lists(st.integers(0, 100), max_size=9), max_size=8)
@@ -180,6 +182,80 @@ def test_a_gradient_goes_through_to_nested(rows, before):
     nested = made.to_nested()
     (nested * nested).values().sum().backward()
     assert made.values.grad.tolist() == [0] * before + [2 * number for row in rows for number in row] + [0]
+
+
+def arrow_type(kind, trailing):
+    """The type of a token's values."""
+    made = {"bool": pa.bool_(), "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}.get(kind)
+    made = made or getattr(pa, kind)()
+    for size in reversed(trailing):
+        made = pa.list_(made, size)
+    return made
+
+
+ARROW_KINDS = st.sampled_from([*KINDS, "float16"])
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), kind=ARROW_KINDS, trailing=TRAILING, before=st.integers(0, 3))
+def test_to_arrow(rows, library, kind, trailing, before):
+    made = moved(rows, kind, trailing, before)
+    expected = made.to_lists()
+    if library == "np":
+        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+    column = made.to_arrow()
+    column.validate(full=True)
+    assert column.type == pa.list_(arrow_type(kind, trailing))
+    assert column.null_count == 0
+    assert column.to_pylist() == expected
+    if kind != "bool" and not trailing and any(rows):
+        first = np.asarray(made.values)[before:]
+        assert column.values.buffers()[1].address == first.ctypes.data, "the values stay where they are"
+    if not trailing:
+        numbers = column.values.to_numpy(zero_copy_only=kind != "bool")
+        assert quadrat.Ragged(numbers, column.offsets.to_numpy()).to_lists() == expected
+
+
+@given(rows=ROWS.filter(any), library=st.sampled_from(["np", "pt"]), before=st.integers(0, 3))
+def test_collators_take_what_to_arrow_makes(rows, library, before):
+    made = moved(rows, "int32", (), before)
+    if library == "np":
+        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+    tokenizer = make_tokenizer(pad_token="[EOS]")
+    batch = quadrat.DataCollatorWithPadding(tokenizer, return_tensors="np")(pa.table({"input_ids": made.to_arrow()}))
+    assert batch["input_ids"].tolist() == made.to_padded(padding_value=tokenizer.pad_token_id).tolist()
+    assert batch["attention_mask"].tolist() == quadrat.attention_mask(made).tolist()
+
+
+def test_to_arrow_of_many_values():
+    most = 2**31 - 1
+    values = np.zeros(most + 3, np.int8)  # of which nothing is touched
+    assert quadrat.Ragged(values, np.array([2, most + 2])).to_arrow().type == pa.list_(pa.int8())
+    column = quadrat.Ragged(values, np.array([0, most, most + 3])).to_arrow()
+    assert column.type == pa.large_list(pa.int8())
+    assert column[1].as_py() == [0, 0, 0]
+
+
+def test_to_arrow_outlives_the_values():
+    made = quadrat.Ragged(torch.arange(100_000), torch.tensor([0, 1, 100_000]))
+    column = made.to_arrow()
+    del made
+    torch.zeros(100_000)
+    assert column[1].as_py() == list(range(1, 100_000))
+
+
+def test_to_arrow_of_values_that_are_not_as_stored():
+    offsets = torch.tensor([0, 2, 3])
+    assert quadrat.Ragged(np.arange(6)[::-2], offsets.numpy()).to_arrow().to_pylist() == [[5, 3], [1]]
+    assert quadrat.Ragged(torch._neg_view(torch.arange(3)), offsets).to_arrow().to_pylist() == [[0, -1], [-2]]
+    values = torch.arange(3.0).requires_grad_()
+    assert quadrat.Ragged(values, offsets).to_arrow().to_pylist() == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "complex64", "float8_e5m2"])
+def test_to_arrow_refuses(kind):
+    made = moved([[1]], kind, (), 0)
+    with pytest.raises(TypeError, match=f"Arrow has no {kind}: convert the values first"):
+        made.to_arrow()
 
 
 FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat._arrow import list_array
 from quadrat._gather import gather
 from quadrat._memory import (
     FLOAT64,
@@ -227,6 +228,20 @@ class Ragged:
         if (first, last) != (0, len(values)):
             values, offsets = values[first:last], offsets - first
         return torch.nested.nested_tensor_from_jagged(values, offsets)
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.ListArray` over the same values, for a column of a table.
+
+        Trailing dimensions become lists of fixed size inside. It is a `LargeListArray` where the rows have 2^31 values
+        or more. Values are copied if they are bools, which are bits in Arrow, if they are not contiguous, and from a
+        GPU; rows that leave the values are cut.
+
+        Raises:
+            ModuleNotFoundError: without pyarrow.
+            TypeError: when Arrow has no such numbers, such as bfloat16.
+            ValueError: when the offsets decrease; only those of a GPU may.
+        """
+        return list_array(*self._spanned())
 
     def to_lists(self) -> list[list[Any]]:
         """The rows as Python lists, copied from a GPU all at once. Rows that leave the values are cut."""

@@ -38,7 +38,7 @@ AT_ONCE = {
 LAYERS = [
     ("_core", "_cuda"),
     ("_generators", "_memory"),
-    ("_gather", "_offsets", "ingest"),
+    ("_arrow", "_gather", "_offsets", "ingest"),
     ("_plan", "batch", "ops", "ragged"),
     ("rows",),
     ("collators",),

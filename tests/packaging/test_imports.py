@@ -47,6 +47,22 @@ def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []
 
 
+def test_says_what_arrow_needs():
+    code = f"""
+blocked = {{"pyarrow", "torch"}}
+{BLOCK}
+import quadrat
+try:
+    quadrat.Ragged.from_rows([[1]]).to_arrow()
+except ModuleNotFoundError as error:
+    assert error.name == "pyarrow"
+    assert "to_arrow needs pyarrow" in str(error) and "pip install" in str(error), error
+else:
+    raise AssertionError("an Arrow array without pyarrow")
+"""
+    run(code)
+
+
 def test_loads_torch_only_for_tensors():
     assert loaded_after("import quadrat; quadrat.pad([[1]], return_tensors='pt')") == ["torch"]
 
