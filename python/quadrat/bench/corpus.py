@@ -90,12 +90,13 @@ def docstrings(packages: Sequence[str] | None = None, *, per_package: int = 600,
     )
 
 
-def read(path: Path, *, labelled: bool = False) -> Corpus:
+def read(path: Path, *, labelled: bool = False, field: str = "text", allow_empty: bool = False) -> Corpus:
     """Texts of a UTF-8 file, one per non-empty line.
 
     `.txt`: the line is the text, or with `labelled` the label, a tab and the text. `.jsonl`: an object with a string
-    "text", and with `labelled` a "label" that is a string or an integer. Without `labelled` every label is 0.
-    A line that does not fit raises ValueError with its number.
+    in `field`, and with `labelled` a "label" that is a string or an integer. Without `labelled` every label is 0.
+    A line that does not fit raises ValueError with its number, as does a text without a character that is not a space,
+    except with `allow_empty`.
     """
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".jsonl"):
@@ -104,8 +105,9 @@ def read(path: Path, *, labelled: bool = False) -> Corpus:
     labels: list[str] = []
     for number, line in _lines(path):
         where = f"{path}, line {number}"
-        text, label = (_from_json if suffix == ".jsonl" else _from_plain)(line, labelled, where)
-        if not text.strip():
+        is_json = suffix == ".jsonl"
+        text, label = _from_json(line, field, labelled, where) if is_json else _from_plain(line, labelled, where)
+        if not text.strip() and not allow_empty:
             raise ValueError(f"{where}: the text is empty")
         if not _encodable(text):
             raise ValueError(f"{where}: the text has a lone surrogate, which no encoding can represent")
@@ -261,16 +263,16 @@ def _from_plain(line: str, labelled: bool, where: str) -> tuple[str, str]:
     return text, label.strip()
 
 
-def _from_json(line: str, labelled: bool, where: str) -> tuple[str, str]:
+def _from_json(line: str, field: str, labelled: bool, where: str) -> tuple[str, str]:
     try:
         record = json.loads(line)
     except ValueError as error:
         raise ValueError(f"{where}: not JSON ({error})") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: expected an object, got {type(record).__name__}")
-    text = record.get("text")
+    text = record.get(field)
     if not isinstance(text, str):
-        raise ValueError(f'{where}: expected an object with a string "text"')
+        raise ValueError(f'{where}: expected an object with a string "{field}"')
     if not labelled:
         return text, ""
     label = record.get("label")
