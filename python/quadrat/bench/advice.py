@@ -1,0 +1,61 @@
+"""Which way of batching to choose, by what the ways cost."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+
+from quadrat.bench.waste import BUDGET, DYNAMIC, FIXED, FLATTENED, GROUPED, Cost
+
+# Up to this share of padding, nothing else is worth its trouble.
+LITTLE_PADDING = 0.05
+# Up to this share, rows grouped by length are good enough to need no attention that is told where rows begin.
+ENOUGH_GROUPED = 0.10
+
+PAD = "quadrat.DataCollatorWithPadding(tokenizer)"
+FLATTEN = (
+    "quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True) with a model loaded with "
+    'attn_implementation="flash_attention_2"'
+)
+
+
+def advise(costs: Sequence[Cost]) -> list[str]:
+    """Two or three sentences: what to choose, why, and the setting that gives it."""
+    ways = {cost.name: cost for cost in costs}
+    fixed, dynamic, grouped, budget, flattened = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, FLATTENED))
+    if dynamic.padding <= LITTLE_PADDING:
+        said = [
+            f"Pad to the longest row of each batch: only {dynamic.padding:.1%} of the tokens computed are padding, and "
+            "no other way can save more than that.",
+            f"{PAD} does this.",
+        ]
+        if fixed.padding > LITTLE_PADDING:
+            said.append(f"Padding all rows to one length would compute {fixed.factor:.1f} times their tokens.")
+        return said
+    group = f"{grouping()} and {PAD}"
+    if grouped.padding <= ENOUGH_GROUPED:
+        return [
+            f"Group rows by length: padding falls from {dynamic.padding:.1%} to {grouped.padding:.1%}, and a pass "
+            f"computes {1 - grouped.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
+            "whatever the model.",
+            f"Use {group}.",
+            f"If the model's attention can be told where rows begin, the rest can be saved, too: {FLATTEN}.",
+        ]
+    return [
+        f"Flatten the batches: rows grouped by length still leave {grouped.padding:.1%} padding, and a flattened pass "
+        f"computes {1 - flattened.computed / grouped.computed:.0%} fewer tokens.",
+        f"Use {FLATTEN}.",
+        f"For a model without such attention: {group}, {grouped.padding:.1%} padding where shuffled batches have "
+        f"{dynamic.padding:.1%}, and a token budget {budget.padding:.1%}.",
+    ]
+
+
+def grouping() -> str:
+    """The setting of Trainer that groups rows by length, in the installed transformers, or else in the newest."""
+    try:
+        major, minor = importlib.metadata.version("transformers").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        major, minor = "5", "2"
+    if (int(major), int(minor)) >= (5, 2):
+        return 'TrainingArguments(train_sampling_strategy="group_by_length")'
+    return "TrainingArguments(group_by_length=True)"

@@ -1,0 +1,230 @@
+"""What padding costs: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
+
+Everything here is a function of lengths. A way of batching is an order of the rows and where in it batches start, a
+`Plan`; `padded` and `flattened` say what a plan costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+# Batches that are sorted by length together, as in `LengthGroupedSampler` of transformers.
+MEGABATCH = 50
+
+FIXED = "fixed length"
+DYNAMIC = "dynamic"
+GROUPED = "grouped by length"
+BUDGET = "token budget"
+FLATTENED = "padding-free"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of each batch: batch `i` holds `order[starts[i]:starts[i + 1]]`, and the last one the rest."""
+
+    order: IntArray
+    starts: IntArray
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one pass over all rows costs in one way of batching.
+
+    `tokens` are those of the rows, `computed` those of the batches, padding included; `largest_batch` is the largest
+    `computed` of a batch. `scores` are the pairs of positions that full attention compares. In a flattened batch these
+    are the pairs within rows; attention that keeps rows apart by a mask compares all, `masked_scores`.
+    """
+
+    name: str
+    batches: int
+    largest_batch: int
+    tokens: int
+    computed: int
+    scores: float
+    masked_scores: float | None = None
+
+    @property
+    def padding(self) -> float:
+        """The share of computed tokens that is padding; 0 where nothing is computed."""
+        return 1 - self.tokens / self.computed if self.computed else 0.0
+
+    @property
+    def factor(self) -> float:
+        """Computed tokens for each token of the rows."""
+        return self.computed / self.tokens if self.tokens else 1.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Lengths in a few numbers. `p95` is a length that 95 % of the rows do not exceed; `kept` are the tokens left."""
+
+    rows: int
+    tokens: int
+    mean: float
+    median: float
+    p95: int
+    longest: int
+    truncated: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows of `first` to `last` tokens; without `last`, of `first` and more."""
+
+    first: int
+    last: int | None
+    rows: int
+
+    def __str__(self) -> str:
+        """As a label: `32-63`, `1,024+`."""
+        if self.last is None:
+            return f"{self.first:,}+"
+        return f"{self.first:,}" if self.first == self.last else f"{self.first:,}\N{EN DASH}{self.last:,}"
+
+
+def summarise(lengths: IntArray, max_length: int) -> Summary:
+    """A summary of `lengths`, `[rows]`, of which there must be at least one; truncation is at `max_length`."""
+    return Summary(
+        rows=len(lengths),
+        tokens=int(lengths.sum()),
+        mean=float(lengths.mean()),
+        median=float(np.median(lengths)),
+        p95=int(np.percentile(lengths, 95, method="inverted_cdf")),
+        longest=int(lengths.max()),
+        truncated=int((lengths > max_length).sum()),
+        kept=int(np.minimum(lengths, max_length).sum()),
+    )
+
+
+def histogram(lengths: IntArray, *, at_most: int = 20, percentile: float = 95) -> list[Bin]:
+    """At most `at_most` bins of one width, a power of two, from the shortest row on.
+
+    Where the longest row is more than twice as long as `percentile` of the rows, a further bin holds what is beyond
+    that percentile.
+    """
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    usual = int(np.percentile(lengths, percentile, method="inverted_cdf"))
+    last = usual if longest > 2 * usual else longest
+    width = 1
+    while last // width - shortest // width + 1 > at_most:
+        width *= 2
+    number = lengths // width - shortest // width
+    bins = last // width - shortest // width + 1
+    counts = np.bincount(np.minimum(number, bins), minlength=bins + 1).tolist()
+    firsts = [(shortest // width + i) * width for i in range(bins + 1)]
+    found = [Bin(first, first + width - 1, rows) for first, rows in zip(firsts[:-1], counts[:-1], strict=True)]
+    return found + [Bin(firsts[-1], None, counts[-1])] * bool(counts[-1])
+
+
+def times(factor: float) -> str:
+    """A factor with as many decimals as say something."""
+    return f"{factor:,.{2 if factor < 10 else 1 if factor < 100 else 0}f}"
+
+
+def round_up(lengths: IntArray, multiple_of: int) -> IntArray:
+    """Each length rounded up to a multiple."""
+    return -(-lengths // multiple_of) * multiple_of
+
+
+def shuffled(order: IntArray, batch_size: int) -> Plan:
+    """Batches of `batch_size` rows in the given order, as `RandomSampler` gives them."""
+    return Plan(order, np.arange(0, len(order), batch_size))
+
+
+def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Plan:
+    """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws.
+
+    Rows are sorted by falling length within megabatches of `order`, and the longest of all rows comes first.
+    """
+    ordered, megabatches = _sorted_in_megabatches(lengths, order, batch_size)
+    longest = megabatches[np.argmax(lengths[ordered[megabatches]])]
+    ordered[[0, longest]] = ordered[[longest, 0]]
+    return Plan(ordered, np.arange(0, len(order), batch_size))
+
+
+def token_budget(lengths: IntArray, order: IntArray, batch_size: int, max_tokens: int, *, multiple_of: int = 1) -> Plan:
+    """Batches of as many rows as fit into `max_tokens` once padded; a row that is longer is a batch by itself.
+
+    Rows are sorted within the megabatches of `length_grouped`, which follow from `batch_size`, and no batch has rows
+    of two megabatches.
+    """
+    ordered, megabatches = _sorted_in_megabatches(lengths, order, batch_size)
+    # Rows come by falling length, so that the first of a batch says how many there are.
+    rows = np.maximum(max_tokens // np.maximum(round_up(lengths[ordered], multiple_of), 1), 1).tolist()
+    starts = []
+    for start, end in itertools.pairwise([*megabatches.tolist(), len(order)]):
+        first = start
+        while first < end:
+            starts.append(first)
+            first += rows[first]
+    return Plan(ordered, np.array(starts, dtype=np.int64))
+
+
+def padded(name: str, lengths: IntArray, plan: Plan, *, multiple_of: int = 1, to: int | None = None) -> Cost:
+    """The cost of a plan whose batches are padded to their longest row, or `to` a length, rounded up to a multiple."""
+    ordered = lengths[plan.order]
+    rows = np.diff(plan.starts, append=len(ordered))
+    longest = np.maximum.reduceat(ordered, plan.starts) if to is None else np.full_like(rows, to)
+    longest = round_up(longest, multiple_of)
+    return Cost(
+        name,
+        batches=len(rows),
+        largest_batch=int((rows * longest).max()),
+        tokens=int(lengths.sum()),
+        computed=int((rows * longest).sum()),
+        scores=float((rows * longest.astype(np.float64) ** 2).sum()),
+    )
+
+
+def flattened(name: str, lengths: IntArray, plan: Plan, *, multiple_of: int = 1) -> Cost:
+    """The cost of a plan whose batches are joined to one row each, rounded up to a multiple."""
+    totals = round_up(np.add.reduceat(lengths[plan.order], plan.starts), multiple_of)
+    return Cost(
+        name,
+        batches=len(totals),
+        largest_batch=int(totals.max()),
+        tokens=int(lengths.sum()),
+        computed=int(totals.sum()),
+        scores=float((lengths.astype(np.float64) ** 2).sum()),
+        masked_scores=float((totals.astype(np.float64) ** 2).sum()),
+    )
+
+
+def default_max_tokens(lengths: IntArray, batch_size: int, multiple_of: int = 1) -> int:
+    """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
+    mean = 64 * round(batch_size * float(lengths.mean()) / 64)
+    return max(mean, int(round_up(lengths.max(keepdims=True), multiple_of)[0]), 1)
+
+
+def every_way(
+    lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
+) -> list[Cost]:
+    """What one pass costs in each way of batching: `FIXED`, `DYNAMIC`, `GROUPED`, `BUDGET` and `FLATTENED`, in turn.
+
+    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`. All ways
+    begin with the same permutation, which NumPy draws from `seed`.
+    """
+    order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
+    plan = shuffled(order, batch_size)
+    budget = token_budget(lengths, order, batch_size, max_tokens, multiple_of=multiple_of)
+    return [
+        padded(FIXED, lengths, plan, multiple_of=multiple_of, to=max_length),
+        padded(DYNAMIC, lengths, plan, multiple_of=multiple_of),
+        padded(GROUPED, lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
+        padded(BUDGET, lengths, budget, multiple_of=multiple_of),
+        flattened(FLATTENED, lengths, plan, multiple_of=multiple_of),
+    ]
+
+
+def _sorted_in_megabatches(lengths: IntArray, order: IntArray, batch_size: int) -> tuple[IntArray, IntArray]:
+    """`order` sorted by falling length within its megabatches, equal lengths left in place; and where those start."""
+    # Few rows make four megabatches, very few as many as there are batches.
+    size = batch_size * max(1, min(len(order) // (4 * batch_size), MEGABATCH))
+    return order[np.lexsort((-lengths[order], np.arange(len(order)) // size))], np.arange(0, len(order), size)
