@@ -1,20 +1,29 @@
-"""What padding costs: the numbers against really padded batches."""
+"""`python -m quadrat waste`: the numbers against really padded batches, and the command as a user runs it."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
+import os
+import re
+import subprocess
+import sys
 
+import datasets
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
+from transformers import AutoTokenizer
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 import quadrat
-from quadrat.bench import waste
+from quadrat.__main__ import main
+from quadrat.bench import source, waste
 from quadrat.bench.advice import ENOUGH_GROUPED, LITTLE_PADDING, advise, grouping
+from quadrat.bench.corpus import train_tokenizer
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=150).map(lambda found: np.array(found, dtype=np.int64))
 BATCH_SIZES = st.integers(1, 9)
@@ -232,3 +241,248 @@ def test_the_setting_that_groups_is_one_of_the_installed_transformers():
 )
 def test_factors_have_as_many_decimals_as_say_something(factor, said):
     assert waste.times(factor) == said
+
+
+TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(200)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Text files, saved data sets and a saved tokenizer, with the same texts in them."""
+    folder = tmp_path_factory.mktemp("data")
+    tokenizer = train_tokenizer(TEXTS, max_length=40)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    ids = tokenizer(TEXTS, truncation=False, verbose=False)["input_ids"]
+    (folder / "texts.txt").write_text("\n".join(TEXTS))
+    (folder / "texts.jsonl").write_text("\n".join(json.dumps({"body": text, "n": 1}) for text in TEXTS))
+    texts = datasets.Dataset.from_dict({"text": TEXTS, "score": [0.5] * len(TEXTS)})
+    texts.save_to_disk(folder / "texts")
+    rows = datasets.Dataset.from_dict({"input_ids": ids, "label": [0] * len(ids)})
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(9))}).save_to_disk(folder / "rows")
+    rows.cast_column("input_ids", datasets.LargeList(datasets.Value("int32"))).save_to_disk(folder / "large")
+    datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]] * 4}).cast_column(
+        "input_ids", datasets.List(datasets.Value("int64"), length=3)
+    ).save_to_disk(folder / "fixed")
+    return folder
+
+
+def run(*arguments, folder=None):
+    """The command as a user runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "quadrat", "waste", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
+        timeout=300,
+        check=False,
+    )
+
+
+def ways(said):
+    return {cost["name"]: cost for cost in json.loads(said)["ways"]}
+
+
+def lengths_of(folder, *, max_length):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    rows = tokenizer(TEXTS, truncation=max_length is not None, max_length=max_length, verbose=False)["input_ids"]
+    return np.array([len(row) for row in rows])
+
+
+def test_a_text_file(folder):
+    done = run("texts.txt", "--batch-size", 8, folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "texts.txt: 200 texts" in done.stdout
+    assert "entries trained on them; give your own with --tokenizer" in done.stdout
+    assert "None is truncated." in done.stdout
+    for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED):
+        assert re.search(rf"^ *{name}.* \d+\.\d%", done.stdout, re.MULTILINE), name
+    assert "quadrat.DataCollator" in done.stdout
+
+
+def test_a_json_file_with_the_users_own_tokenizer(folder):
+    options = ("--field", "body", "--tokenizer", "tokenizer", "--batch-size", 8, "--max-tokens", 128, "--seed", 3)
+    done = run("texts.jsonl", *options, "--pad-to-multiple-of", 8, "--json", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    lengths = lengths_of(folder, max_length=40)
+    assert found["max_length"] == 40
+    assert found["lengths"]["truncated"] == (lengths_of(folder, max_length=None) > 40).sum() > 0
+    assert found["lengths"]["kept"] == lengths.sum()
+    costs = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, multiple_of=8, seed=3)
+    assert found["ways"] == [
+        {**dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in costs
+    ]
+    plain = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, seed=3)
+    added = [cost.computed - other.computed for cost, other in zip(costs, plain, strict=True)]
+    assert list(found["added_by_rounding"].values()) == added
+
+
+def test_a_saved_data_set_and_a_picture(folder):
+    pytest.importorskip("matplotlib", reason="it draws the picture")
+    done = run("rows", "--split", "train", "--png", "picture.png", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "200 rows" in done.stdout
+    assert "the lists in column 'input_ids'" in done.stdout
+    assert "picture.png written" in done.stdout
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def here(capsys, *arguments):
+    """The command in this process: status, standard output and standard error."""
+    status = main(["waste", *map(str, arguments)])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_data_sets_files_and_columns_agree(folder, capsys):
+    tokenizer = ("--tokenizer", folder / "tokenizer", "--max-length", 64, "--json")
+    found = {}
+    for name, options in {
+        "texts.txt": (),
+        "texts.jsonl": ("--field", "body"),
+        "texts": (),
+        "rows": ("--split", "train"),
+        "large": (),
+    }.items():
+        status, said, errors = here(capsys, folder / name, *options, *tokenizer)
+        assert (status, errors) == (0, "")
+        found[name] = ways(said)
+    assert found["texts.txt"][waste.FLATTENED]["tokens"] == lengths_of(folder, max_length=64).sum()
+    assert all(costs == found["texts.txt"] for costs in found.values())
+
+
+def test_rows_of_one_length(folder, capsys):
+    status, said, _ = here(capsys, folder / "fixed", "--json")
+    assert status == 0
+    assert {cost["computed"] for cost in ways(said).values()} == {12}
+
+
+def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
+    arguments = (folder / "texts", "--tokenizer", folder / "tokenizer", "--json")
+    before = here(capsys, *arguments)
+    monkeypatch.setattr(source, "_CHUNK", 7)
+    assert here(capsys, *arguments) == before
+    rows = (folder / "rows", "--split", "train", "--json")
+    in_pieces = here(capsys, *rows)
+    monkeypatch.undo()
+    assert here(capsys, *rows) == in_pieces
+
+
+def test_an_empty_text_is_a_row(tmp_path, folder, capsys):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": ""}\n\n{"text": "several words"}\n')
+    status, said, _ = here(capsys, path, "--tokenizer", folder / "tokenizer", "--json")
+    assert status == 0
+    assert json.loads(said)["lengths"] | {"rows": 2, "tokens": 6} == json.loads(said)["lengths"]
+
+
+def test_rows_without_a_token(tmp_path, capsys):
+    nothing = datasets.Dataset.from_dict(
+        {"input_ids": [[], []]}, features=datasets.Features({"input_ids": datasets.List(datasets.Value("int64"))})
+    )
+    nothing.save_to_disk(tmp_path / "nothing")
+    status, said, _ = here(capsys, tmp_path / "nothing")
+    assert status == 0
+    assert "2 rows, 0 tokens" in said
+
+
+def test_a_tokenizer_without_a_limit_truncates_nothing(tmp_path, folder, capsys):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(tmp_path)
+    found = json.loads(here(capsys, folder / "texts.txt", "--tokenizer", tmp_path, "--json")[1])
+    assert found["max_length"] == found["lengths"]["longest"] > 40
+
+
+def saved(rows, **options):
+    def write(folder):
+        datasets.Dataset.from_dict(rows).save_to_disk(folder / "data", **options)
+        return folder / "data"
+
+    return write
+
+
+def written(name, content):
+    def write(folder):
+        path = folder / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda folder: folder / "none.txt", (), "none.txt: no such file or folder"),
+        (written("a.txt", b""), (), "a.txt: the file has no text"),
+        (written("a.txt", b"\n \n"), (), "a.txt: the file has no text"),
+        (written("a.txt", b"good\nb\xe4d\n"), (), "a.txt, line 2: not UTF-8"),
+        (written("a.txt", b"text"), ("--field", "body"), "--field is for .jsonl files"),
+        (written("a.txt", b"text"), ("--split", "train"), "--split is for a folder"),
+        (written("a.csv", b"text"), (), "a.csv: expected a file that ends in .txt or .jsonl"),
+        (written("a.jsonl", b'{"text": "a"}\n{"body": "b"}'), (), 'a.jsonl, line 2: expected an object with a string'),
+        (written("a.jsonl", b'{"text": 3}'), (), 'a.jsonl, line 1: expected an object with a string "text"'),
+        (written("a.jsonl", b'{"text": "a"}'), ("--field", "body"), 'line 1: expected an object with a string "body"'),
+        (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl, line 1: not JSON"),
+        (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
+        (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
+        (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
+        (saved({"text": ["a"]}), ("--split", "train"), "--split is for a DatasetDict"),
+        (saved({"text": ["a", None]}), (), "row 1: column 'text' is null"),
+        (saved({"input_ids": [[1], [2, 3], None]}), (), "row 2: column 'input_ids' is null"),
+        (saved({"input_ids": [[0.5]]}), (), "column 'input_ids' holds list<"),
+        (saved({"text": [3]}), (), "column 'text' holds int64; expected text"),
+        (saved({"text": []}, num_shards=1), (), "the data set has no rows"),
+        (saved({"text": []}), (), "the data set, or one of its parts, has no rows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tmp_path, capsys):
+    status, said, errors = here(capsys, make(tmp_path), *options)
+    assert (status, said) == (2, "")
+    assert errors.startswith("quadrat waste: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("rows", (), "a DatasetDict; choose one of its parts with --split: train, test"),
+        ("rows", ("--split", "dev"), "no split 'dev'; there are: train, test"),
+        ("texts.txt", ("--tokenizer", "nowhere/at-all"), "no tokenizer could be loaded from 'nowhere/at-all'"),
+        ("fixed", ("--png", "no/such/folder.png"), "folder.png"),
+        ("fixed", ("--png", "picture.docx"), "picture.docx"),
+    ],
+)
+def test_what_was_asked_wrongly_is_one_line_and_status_2(data, options, message, folder, capsys):
+    status, _, errors = here(capsys, folder / data, *options)
+    assert status == 2
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--batch-size", "0"), ("--max-length", "none"), ("--seed", "-1")])
+def test_numbers_are_checked(options, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["waste", "texts.txt", *options])
+    assert exit_.value.code == 2
+    assert options[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "extra"),
+    [("rich", (), "cli"), ("matplotlib", ("--png", "a.png"), "cli"), ("datasets", ("--json",), "datasets")],
+)
+def test_says_what_is_not_installed(*, missing, options, extra, folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    status, said, errors = here(capsys, folder / "fixed", *options)
+    assert (status, said) == (2, "")
+    assert f'needs {missing}: pip install "quadrat[{extra}]"' in errors
+
+
+@pytest.mark.parametrize("missing", ["rich", "transformers"])
+def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert here(capsys, folder / "fixed", "--json")[0] == 0

@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    options = vars(_parser().parse_args(arguments))
+    command = options.pop("command")
+    if command == "info":
+        return _info()
+    from quadrat.bench.command import CommandError
+    from quadrat.bench.waste_report import Options, run
+
+    try:
+        return run(Options(**options))
+    except CommandError as error:
+        print(f"quadrat {command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m quadrat", description="Compiled data collators.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="print version, SIMD level, CUDA architectures and what was found at run time")
-    parser.parse_args(arguments)
+
+    waste = commands.add_parser(
+        "waste",
+        help="say what padding costs on your data, and which way of batching to choose",
+        description="How long the rows of a data set are, what padding costs in each way of batching, which to choose.",
+    )
+    _add_data(waste)
+    waste.add_argument(
+        "--max-tokens", type=_positive, metavar="N", help="of a token-budget batch (default: batch size x mean length)"
+    )
+    waste.add_argument("--pad-to-multiple-of", type=_positive, metavar="N", help="round padded lengths up")
+    waste.add_argument("--png", type=Path, metavar="FILE", help="draw histogram and shares of padding, too")
+    waste.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    return parser
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "data",
+        type=Path,
+        help="a .txt file, one text a line; a .jsonl file; or a folder that save_to_disk of a data set wrote, with a "
+        "column of text or of token ids",
+    )
+    parser.add_argument("--tokenizer", metavar="NAME", help="folder or name (default: train a WordPiece on the texts)")
+    parser.add_argument("--field", help="field or column to read (default: text, or input_ids if there is one)")
+    parser.add_argument("--split", help="part of a DatasetDict")
+    parser.add_argument("--batch-size", type=_positive, default=32, metavar="N", help="rows (default: %(default)s)")
+    parser.add_argument(
+        "--max-length", type=_positive, metavar="N", help="truncate to so many tokens (default: the tokenizer's limit)"
+    )
+    parser.add_argument("--seed", type=_not_negative, default=0, help="of the order of rows (default: %(default)s)")
+
+
+def _info() -> int:
     from quadrat.config import show_config
 
     config = show_config()
@@ -18,6 +68,20 @@ def main(arguments: list[str] | None = None) -> int:
     for name, value in config.items():
         print(f"{name:{width}}  {value}")
     return 0
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text}")
+    return value
+
+
+def _not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
+    return value
 
 
 if __name__ == "__main__":

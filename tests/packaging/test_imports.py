@@ -10,7 +10,7 @@ import pytest
 
 import quadrat
 
-HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray")
+HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
 BLOCK = """
 import importlib.abc, sys
@@ -42,6 +42,7 @@ def loaded_after(code):
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
     "import quadrat.reference, quadrat.ingest, quadrat._memory, quadrat.ops.pad, quadrat.ops.mask, quadrat.__main__",
+    "import quadrat.bench.waste, quadrat.bench.advice",
 ])  # fmt: skip
 def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []
