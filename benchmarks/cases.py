@@ -14,13 +14,11 @@ import transformers
 
 import quadrat
 from quadrat.bench.corpus import Corpus, docstrings, train_tokenizer
+from quadrat.bench.measure import Collate, Feature
 
 ROWS = 32
 MAX_LENGTH = 512
 MIN_LENGTH = 32
-
-Feature = dict[str, Any]
-Collate = Callable[[list[Feature]], Any]
 
 
 @dataclass(frozen=True)

@@ -1,161 +1,14 @@
-"""Timing of two collators in one process, the check that their batches are equal, and facts on the machine.
+"""Facts on the machine and the console of the benchmarks; how they check and time is `quadrat.bench.measure`."""
 
-Collators are timed in turn (reference, quadrat, reference, ...) and each alone. In turn, drifts of the machine touch
-both, and the reference leaves the caches without the rows, code and memory that quadrat needs; alone, call after call
-finds them there. A training loop lies between the two.
-"""
-
-import contextlib
-import gc
-import importlib.metadata
-import math
-import os
-import platform
-import random
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import Any
 
 import cpuinfo  # type: ignore[import-untyped]
-import numpy as np
-import torch
 from rich.console import Console
 
-from cases import Collate, Feature
+from quadrat.bench.measure import alone, check_same, compare, quiet, rounded, sample, seed, versions
 
-SHORTEST_SAMPLE_NS = 50_000
-
-
-@dataclass(frozen=True)
-class Times:
-    """Nanoseconds a call, over alternating samples of the reference and of quadrat, and of each alone."""
-
-    pairs: int
-    calls_per_sample: int
-    reference_median_ns: float
-    quadrat_median_ns: float
-    reference_quartiles_ns: tuple[float, float]
-    quadrat_quartiles_ns: tuple[float, float]
-    reference_min_ns: float
-    quadrat_min_ns: float
-    ratio_of_medians: float
-    median_of_ratios: float
-    ratio_quartiles: tuple[float, float]
-    reference_alone_ns: float
-    quadrat_alone_ns: float
-    ratio_alone: float
-
-
-def check_same(expected: Any, actual: Any) -> None:
-    """Raise AssertionError unless the batches agree in container, key order, types, dtypes, shapes and every bit."""
-    same("container", type(expected), type(actual))
-    same("keys", list(expected), list(actual))
-    for key, value in expected.items():
-        other = actual[key]
-        same(f"type of {key}", type(value), type(other))
-        if isinstance(value, int):
-            same(key, value, other)
-            continue
-        same(f"dtype of {key}", value.dtype, other.dtype)
-        same(f"shape of {key}", value.shape, other.shape)
-        if np.asarray(value).tobytes() != np.asarray(other).tobytes():
-            raise AssertionError(f"values of {key} differ")
-
-
-def same(what: str, expected: Any, actual: Any) -> None:
-    if expected != actual:
-        raise AssertionError(f"{what}: {expected} expected, {actual} found")
-
-
-def check_collators(reference: Collate, quadrat: Collate, features: list[Feature]) -> None:
-    """Raise AssertionError unless both make the same batch and leave every random generator in the same state."""
-    seed()
-    expected, states = reference(features), generator_states()
-    seed()
-    check_same(expected, quadrat(features))
-    same("states of the generators", states, generator_states())
-
-
-def seed() -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
-    random.seed(0)
-
-
-def generator_states() -> tuple[str, ...]:
-    return str(torch.get_rng_state().tolist()), str(np.random.get_state()), str(random.getstate())
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """One torch thread, and no garbage collection."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        torch.set_num_threads(threads)
-
-
-def sample(collate: Collate, features: list[Feature], calls: int = 1) -> float:
-    """Nanoseconds a call, over `calls` calls in a row."""
-    repeats = range(calls)
-    start = perf_counter_ns()
-    for _ in repeats:
-        collate(features)
-    return (perf_counter_ns() - start) / calls
-
-
-def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5) -> float:
-    """Median nanoseconds a call, of samples for about `seconds` after one to warm up."""
-    taken: list[float] = []
-    with quiet():
-        sample(collate, features, calls)
-        end = perf_counter_ns() + seconds * 1e9
-        while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append(sample(collate, features, calls))
-    return float(np.median(taken))
-
-
-def compare(
-    reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float, at_least: int = 20
-) -> Times:
-    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone."""
-    check_collators(reference, quadrat, features)
-    taken: list[tuple[float, float]] = []
-    with quiet():
-        # By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
-        calls = math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
-        end = perf_counter_ns() + seconds * 1e9
-        while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append((sample(reference, features, calls), sample(quadrat, features, calls)))
-    times = np.array(taken)
-    reference_alone = alone(reference, features, seconds=seconds / 4, calls=calls)
-    quadrat_alone = alone(quadrat, features, seconds=seconds / 4, calls=calls)
-    medians = np.median(times, axis=0)
-    quartiles = np.percentile(times, [25, 75], axis=0)
-    ratios = times[:, 0] / times[:, 1]
-    return Times(
-        pairs=len(times),
-        calls_per_sample=calls,
-        reference_median_ns=float(medians[0]),
-        quadrat_median_ns=float(medians[1]),
-        reference_quartiles_ns=(float(quartiles[0, 0]), float(quartiles[1, 0])),
-        quadrat_quartiles_ns=(float(quartiles[0, 1]), float(quartiles[1, 1])),
-        reference_min_ns=float(times[:, 0].min()),
-        quadrat_min_ns=float(times[:, 1].min()),
-        ratio_of_medians=float(medians[0] / medians[1]),
-        median_of_ratios=float(np.median(ratios)),
-        ratio_quartiles=(float(np.percentile(ratios, 25)), float(np.percentile(ratios, 75))),
-        reference_alone_ns=reference_alone,
-        quadrat_alone_ns=quadrat_alone,
-        ratio_alone=reference_alone / quadrat_alone,
-    )
+__all__ = ["alone", "check_same", "compare", "machine", "quiet", "rounded", "sample", "seed", "terminal"]
 
 
 def machine() -> dict[str, Any]:
@@ -166,29 +19,10 @@ def machine() -> dict[str, Any]:
         # Virtual machines often cut the model off the name; family and model still tell the generation.
         "cpu_family": cpu.get("family"),
         "cpu_model": cpu.get("model"),
-        "architecture": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "transformers", "quadrat")},
+        **versions(),
     }
-
-
-def version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def terminal() -> Console:
     """A console whose tables are not squeezed when the output goes into a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else 110)
-
-
-def rounded(value: Any) -> Any:
-    """The same data with floats of three decimals."""
-    if isinstance(value, float):
-        return round(value, 3)
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value

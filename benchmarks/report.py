@@ -26,6 +26,7 @@ from rich.table import Table
 import language_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
+from quadrat.bench.measure import TIMES, microseconds, times_as
 
 
 def arrow_builders() -> dict[str, Any]:
@@ -48,7 +49,6 @@ SUITES: dict[str, dict[str, Any]] = (
     }
 )
 RESULTS = Path(__file__).parent / "results"
-TIMES = "\N{MULTIPLICATION SIGN}"
 INK, SOFT, BAR, MARK = "#222222", "#7a7a7a", "#3f74b5", "#c2410c"
 BAR_ALONE = "#b9cde5"
 
@@ -65,15 +65,6 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "met": None if case.target is None else times.median_of_ratios >= case.target,
         **asdict(times),
     }
-
-
-def microseconds(nanoseconds: float) -> str:
-    value = nanoseconds / 1e3
-    return f"{value:,.0f} µs" if value >= 1000 else f"{value:,.1f} µs"
-
-
-def times_as(ratio: float) -> str:
-    return f"{ratio:.0f}{TIMES}" if ratio >= 100 or ratio == int(ratio) else f"{ratio:.1f}{TIMES}"
 
 
 def target(result: dict[str, Any]) -> str:
