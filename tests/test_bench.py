@@ -1,15 +1,30 @@
-"""How collators are compared and timed: what differs is found, and both are called in turn."""
+"""`python -m quadrat bench`: what it compares and when it fails, and the command as a user runs it."""
 
 from __future__ import annotations
 
 import gc
+import json
+import os
 import random
+import re
+import subprocess
+import sys
 
+import datasets
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+import quadrat
+from quadrat.__main__ import main
 from quadrat.bench import measure
+from quadrat.bench.comparison import PAIRS
+from quadrat.bench.corpus import train_tokenizer
+
+TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(100)]
+SHORT = ("--seconds", 0.01)
 
 
 def batch(**changed):
@@ -72,3 +87,158 @@ def test_both_are_called_in_turn_and_alone_and_quietly():
     alone = runs[runs.index((sample + other) * found.pairs) + len((sample + other) * found.pairs) :]
     assert alone.lstrip("r").strip("q") == ""
     assert found.pairs >= 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A text file, a saved data set of tokens, and the tokenizer of both."""
+    folder = tmp_path_factory.mktemp("data")
+    tokenizer = train_tokenizer(TEXTS, max_length=40)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    (folder / "texts.txt").write_text("\n".join(TEXTS))
+    columns = dict(tokenizer(TEXTS, truncation=True, return_special_tokens_mask=True))
+    datasets.Dataset.from_dict(columns).save_to_disk(folder / "rows")
+    datasets.Dataset.from_dict({"ids": [*columns["input_ids"], None]}).save_to_disk(folder / "missing")
+    return folder
+
+
+def here(capsys, *arguments):
+    """The command in this process: status, standard output and standard error."""
+    status = main(["bench", *map(str, arguments)])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_text_file(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "quadrat", "bench", "texts.txt", "--batch-size", "8", "--seconds", "0.01"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece of" in done.stdout
+    assert "All collators give what transformers' give" in done.stdout
+    for name in PAIRS:
+        assert re.search(rf"^ {name} .*µs .*{measure.TIMES} .*{measure.TIMES}", done.stdout, re.MULTILINE), name
+
+
+def test_a_saved_data_set(folder, capsys):
+    options = ("--tokenizer", folder / "tokenizer", "--batch-size", 30, "--json", *SHORT)
+    status, said, errors = here(capsys, folder / "rows", *options)
+    assert (status, errors) == (0, "")
+    found = json.loads(said)
+    assert [one["name"] for one in found["collators"]] == list(PAIRS)
+    assert found["machine"]["transformers"] == measure.version("transformers")
+    for one in found["collators"]:
+        assert (one["rows"], one["compared"]) == (30, 3)
+        assert one["computed"] == (one["tokens"] if one["name"] == "flattening" else 30 * 40)
+    cut = here(capsys, folder / "rows", *options, "--max-length", 5, "--collators", "clm")[1]
+    assert json.loads(cut)["collators"][0]["computed"] == 30 * 5
+
+
+def test_fewer_rows_than_a_batch(folder, capsys):
+    options = ("--batch-size", 500, "--collators", "padding", *SHORT)
+    said = here(capsys, folder / "texts.txt", *options)[1]
+    assert "1 batch of 100 rows" in said
+
+
+@pytest.fixture
+def generative(tmp_path):
+    """A tokenizer with an end of sequence, but neither mask nor padding, as GPT-2's."""
+    words = {word: number for number, word in enumerate(["<eos>", "several", "words", "of", "text"])}
+    backend = Tokenizer(models.WordLevel(words, unk_token="<eos>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>").save_pretrained(tmp_path / "eos")
+    PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(tmp_path / "none")
+    return tmp_path
+
+
+def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
+    status, said, _ = here(capsys, folder / "texts.txt", "--tokenizer", generative / "eos", *SHORT)
+    assert status == 0
+    assert "padding with its end of sequence <eos>" in said
+    assert "\n mlm " not in said
+    assert "\n clm " in said
+
+
+@pytest.mark.parametrize(
+    ("data", "tokenizer", "options", "message"),
+    [
+        ("texts.txt", "eos", ("--collators", "clm", "mlm"), "mlm: the tokenizer has no mask token"),
+        ("texts.txt", "none", (), "has neither a pad token nor an end of sequence"),
+        ("rows", None, (), "collators pad with the tokenizer that made the tokens: give --tokenizer"),
+        ("missing", "eos", ("--field", "ids"), "row 100: column 'ids' is null"),
+        ("texts.txt", "nowhere", (), "no tokenizer could be loaded from"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_and_status_2(
+    *, data, tokenizer, options, message, folder, generative, capsys
+):
+    given = () if tokenizer is None else ("--tokenizer", generative / tokenizer)
+    # Every row is in a batch.
+    status, said, errors = here(capsys, folder / data, *given, *options, "--batch-size", 1000, *SHORT)
+    assert (status, said) == (2, "")
+    assert errors.startswith("quadrat bench: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+class Changes(quadrat.DataCollatorWithPadding):
+    """Differs from the reference in one number."""
+
+    def __call__(self, features):
+        batch = super().__call__(features)
+        batch["attention_mask"][0, 0] = 7
+        return batch
+
+
+class Fails(quadrat.DataCollatorWithPadding):
+    """Raises where the reference does not."""
+
+    def __call__(self, features):
+        raise RuntimeError("no room")
+
+
+@pytest.mark.parametrize(
+    ("collator", "message"),
+    [
+        (Changes, "batch 1 of 3: values of attention_mask differ, first at (0, 0): 1 expected, 7 found"),
+        (Fails, "batch 1 of 3: RuntimeError: no room"),
+    ],
+)
+def test_a_difference_is_said_and_is_status_1(collator, message, folder, capsys, monkeypatch):
+    monkeypatch.setattr(quadrat, "DataCollatorWithPadding", collator)
+    options = ("--tokenizer", folder / "tokenizer", *SHORT)
+    status, said, errors = here(capsys, folder / "texts.txt", *options)
+    assert (status, said) == (1, "")
+    expected = f"quadrat bench: padding: DataCollatorWithPadding differs from transformers: {message}\n"
+    assert errors == expected
+    assert here(capsys, folder / "texts.txt", *options, "--collators", "flattening")[0] == 0
+
+
+def test_says_when_the_reference_itself_fails(folder, capsys, tmp_path):
+    rows = {"input_ids": [[1, 2], [3]], "attention_mask": [[1, 1], [1, 1]]}
+    datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "rows")
+    status, _, errors = here(capsys, tmp_path / "rows", "--tokenizer", folder / "tokenizer", *SHORT)
+    assert status == 2
+    assert "padding, batch 1 of 1: transformers' collator does not take it: " in errors
+
+
+@pytest.mark.parametrize("options", [("--seconds", "0"), ("--seconds", "nan"), ("--collators", "nothing")])
+def test_options_are_checked(options, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["bench", "texts.txt", *options])
+    assert exit_.value.code == 2
+    assert options[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("rich", "cli"), ("transformers", "transformers")])
+def test_says_what_is_not_installed(missing, extra, folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    status, _, errors = here(capsys, folder / "texts.txt")
+    assert status == 2
+    assert f'needs {missing}: pip install "quadrat[{extra}]"' in errors

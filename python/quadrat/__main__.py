@@ -14,16 +14,23 @@ def main(arguments: list[str] | None = None) -> int:
     if command == "info":
         return _info()
     from quadrat.bench.command import CommandError
-    from quadrat.bench.waste_report import Options, run
 
     try:
-        return run(Options(**options))
+        if command == "waste":
+            from quadrat.bench import waste_report
+
+            return waste_report.run(waste_report.Options(**options))
+        from quadrat.bench import comparison
+
+        return comparison.run(comparison.Options(**options))
     except CommandError as error:
         print(f"quadrat {command}: {error}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
+    from quadrat.bench.comparison import PAIRS
+
     parser = argparse.ArgumentParser(prog="python -m quadrat", description="Compiled data collators.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="print version, SIMD level, CUDA architectures and what was found at run time")
@@ -39,7 +46,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     waste.add_argument("--pad-to-multiple-of", type=_positive, metavar="N", help="round padded lengths up")
     waste.add_argument("--png", type=Path, metavar="FILE", help="draw histogram and shares of padding, too")
-    waste.add_argument("--json", action="store_true", help="print JSON in place of tables")
+
+    bench = commands.add_parser(
+        "bench",
+        help="compare quadrat's collators with those of transformers on your data, batches and times",
+        description="Check that quadrat's collators give what those of transformers give on your data, and time both. "
+        "The exit status is 1 if one does not.",
+    )
+    _add_data(bench)
+    bench.add_argument(
+        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"only these of {', '.join(PAIRS)}"
+    )
+    bench.add_argument(
+        "--seconds", type=_seconds, default=2.0, metavar="S", help="for the pairs of a collator (default: %(default)s)"
+    )
     return parser
 
 
@@ -58,6 +78,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--max-length", type=_positive, metavar="N", help="truncate to so many tokens (default: the tokenizer's limit)"
     )
     parser.add_argument("--seed", type=_not_negative, default=0, help="of the order of rows (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
 
 
 def _info() -> int:
@@ -74,6 +95,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
     return value
 
 

@@ -97,6 +97,22 @@ class TokenColumn:
             found.append(pc.list_value_length(values).to_numpy())
         return np.concatenate(found).astype(np.int64)
 
+    def pick(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
+        """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`.
+
+        A missing row raises CommandError.
+        """
+        columns = {name: name for name in names if name in self.dataset.column_names} | {"input_ids": self.column}
+        found = self.dataset.select_columns(sorted(set(columns.values())))[list(rows)]
+        made = []
+        for position, row in enumerate(rows):
+            values = {name: found[column][position] for name, column in columns.items()}
+            for name, value in values.items():
+                if value is None:
+                    raise CommandError(f"{self.name}, row {row}: column {columns[name]!r} is null")
+            made.append({name: value[:max_length] for name, value in values.items()})
+        return made
+
 
 Source = TextFile | TextColumn | TokenColumn
 
