@@ -19,7 +19,7 @@ from support.on_device import check_flatten, check_gather, check_mask, check_pad
 
 emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
 
-MODULES = [f"quadrat.{name}" for name in ("_gather", "_offsets", "ragged", "ops._device", "ops.mask", "ops.unpad")]
+MODULES = [f"quadrat.{name}" for name in ("_offsets", "_take", "ragged", "ops._device", "ops.mask", "ops.unpad")]
 
 
 @pytest.fixture(scope="module")

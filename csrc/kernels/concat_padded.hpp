@@ -1,5 +1,5 @@
-// concat_padded: batches of different widths below one another, each row filled out to the widest. Nothing is converted:
-// tokens are bytes, whatever they are made of.
+// concat_padded: batches of different widths below one another, each row filled out to the widest. Nothing is
+// converted: tokens are bytes, whatever they are made of.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Memory that grows at its end. What is gathered over an evaluation becomes one array, whose size nobody knows before.
-// Growing large memory moves its pages, not their bytes, and pages that were never written take up none: neither growing
-// nor room to spare is paid for in copies or in memory.
+// Growing large memory moves its pages, not their bytes, and pages that were never written take up none: neither
+// growing nor room to spare is paid for in copies or in memory.
 #pragma once
 
 #include <cstddef>

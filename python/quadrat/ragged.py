@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._arrow import list_array
-from quadrat._gather import gather
 from quadrat._memory import (
     FLOAT64,
     INT64,
@@ -29,6 +28,7 @@ from quadrat._memory import (
     on_gpu,
 )
 from quadrat._offsets import Facts, as_int64, facts_of, offsets_like
+from quadrat._take import take
 from quadrat.ingest import ROWS, explain, inferred_kind
 
 
@@ -117,6 +117,13 @@ class Ragged:
         made._facts = facts
         return made
 
+    @classmethod
+    def known(cls, values: Any, offsets: Any, facts: Facts | None) -> Ragged:
+        """Values and offsets that were made here, of which nothing is to be checked."""
+        made = object.__new__(cls)
+        made.values, made.offsets, made._facts = values, offsets, facts
+        return made
+
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
         """The same rows as tensors on `device`; what is there already is not copied."""
         values, offsets = self.values, self.offsets
@@ -188,10 +195,7 @@ class Ragged:
                 return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
             index = range(start, stop, step)
         if isinstance(index, (list, range)) or getattr(index, "ndim", 0) > 0:
-            values, offsets, facts = gather(self.values, self.offsets, index)
-            made = Ragged(values, offsets)
-            made._facts = facts
-            return made
+            return Ragged.known(*take(self.values, self.offsets, index))
         row = operator.index(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")

@@ -53,6 +53,18 @@ def unpad(padded: Array, offsets: Sequence[int], side: str, out: Array) -> None:
             out[offsets[row] + position] = padded[row, gap + position]
 
 
+def unpad_masked(padded: Array, mask: Array, offsets: Array, out: Array) -> None:
+    """Write the tokens of `padded`, `[rows, width, ...]`, that `mask` keeps to `out`, and where rows begin and end."""
+    place = 0
+    for row, kept in enumerate(mask):
+        for position, keep in enumerate(kept):
+            if keep:
+                out[place] = padded[row, position]
+                place += 1
+        offsets[row + 1] = place
+    offsets[0] = 0
+
+
 def concat_padded(blocks: Sequence[Array], value: Any, out: Array) -> None:
     """Write the rows of the blocks, `[rows, width, ...]` each, one below the other to `out`, `value` where they end."""
     place = 0

@@ -21,6 +21,8 @@ TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests
 
 # Kernels without a CUDA twin, and why.
 HOST_ONLY = {
+    "concat_padded": "works in memory that grew on the host; on a GPU each batch is one copy by torch, as it is there",
+    "unpad_masked": "on a GPU indexing by torch does it: the size of its result has to come to the host either way",
     "choose_words": "draws from the host's generators, one number after the other",
     "mask_tokens": "draws from the host's generators, one number after the other",
     "permutation_mask": "draws from the host's generators, one number after the other",
@@ -38,7 +40,7 @@ AT_ONCE = {
 LAYERS = [
     ("_core", "_cuda"),
     ("_generators", "_memory"),
-    ("_arrow", "_gather", "_offsets", "ingest"),
+    ("_arrow", "_offsets", "_take", "ingest"),
     ("_plan", "batch", "ops", "ragged"),
     ("rows",),
     ("collators",),

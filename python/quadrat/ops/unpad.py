@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._memory import Framework, address_of, carrier_of, compiling, empty, is_tensor, kind_of, on_gpu
-from quadrat._offsets import offsets_like
+from quadrat._offsets import Facts, facts_of, offsets_like
 from quadrat.ingest import explain
 from quadrat.ops import _device
 from quadrat.ops.mask import offsets_of_lengths
@@ -53,24 +53,31 @@ def unpad(
 
 
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
+    facts: Facts | None
     if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
             raise ValueError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.dim()}")
+        offsets, facts = offsets_like(padded, lengths)
         total = int(lengths.sum()) if total is None else total
     else:
         bounds, _ = offsets_of_lengths(lengths)
-        lengths, total = np.diff(bounds), int(bounds[-1])
-        longest = int(lengths.max(initial=0))
+        facts = facts_of(bounds)
+        row, longest = facts.longest
         if longest > padded.shape[1]:
             raise ValueError(
-                f"row {int(lengths.argmax())} is longer than the padded length: it has {longest} tokens, where "
-                f"{padded.shape[1]} fit"
+                f"row {row} is longer than the padded length: it has {longest} tokens, where {padded.shape[1]} fit"
             )
-    offsets, facts = offsets_like(padded, lengths)
+        offsets, total = _offsets_for(padded, bounds), facts.last
     take = operators().unpad if tracked(padded) else unpad_here
-    rows = Ragged(take(padded, offsets, total, left), offsets)
-    rows._facts = facts
-    return rows
+    return Ragged.known(take(padded, offsets, total, left), offsets, facts)
+
+
+def _offsets_for(padded: Any, bounds: Any) -> Any:
+    if not is_tensor(padded):
+        return bounds
+    import torch
+
+    return torch.from_numpy(bounds).to(padded.device, non_blocking=True)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
@@ -80,7 +87,7 @@ def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
     if (carrier := carrier_of(padded)) is not None:
         return unpad_here(padded.view(carrier), offsets, total, left).view(padded.dtype)
     framework: Framework = "pt" if is_tensor(padded) else "np"
-    source = _device.plain(padded) if framework == "pt" else np.ascontiguousarray(padded)
+    source = _one_piece(padded)
     bounds = np.ascontiguousarray(offsets, np.int64)
     values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
     token = math.prod(source.shape[2:]) * int(source.dtype.itemsize)
@@ -96,26 +103,47 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise TypeError(f"the mask must be of the library of padded, not {type(mask).__name__}")
     if tuple(mask.shape) != tuple(padded.shape[:2]):
         raise ValueError(f"the mask must be {tuple(padded.shape[:2])}, not {tuple(mask.shape)}")
-    kept = mask != 0
-    lengths = kept.sum(1)
-    # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch or NumPy picks.
-    places = np.arange(padded.shape[1]) if not is_tensor(padded) else _places(padded)
-    width = padded.shape[1]
+    if is_tensor(padded) and mask.device != padded.device:
+        raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
+    if on_gpu(padded) or tracked(padded) or compiling() or (is_tensor(padded) and padded.device.type != "cpu"):
+        return _unpad_in_torch(padded, mask != 0)
+    kept = _one_piece(mask if mask.dtype == (bool if isinstance(mask, np.ndarray) else _torch_bool()) else mask != 0)
+    rows, width = kept.shape
+    bounds = np.empty(rows + 1, np.int64)
+    place = address_of(kept), width, address_of(bounds), rows
+    assert _core.count_masked(*place)
+    carrier = carrier_of(padded)
+    source = _one_piece(padded if carrier is None else padded.view(carrier))
+    facts = facts_of(bounds)
+    framework: Framework = "pt" if is_tensor(padded) else "np"
+    values, address = empty(framework, (facts.last, *source.shape[2:]), kind_of(source.dtype))
+    token = math.prod(source.shape[2:]) * int(source.dtype.itemsize)
+    failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
+    if failure is not None:
+        raise ValueError(explain(failure))
+    return Ragged.known(values if carrier is None else values.view(padded.dtype), _offsets_for(padded, bounds), facts)
+
+
+def _one_piece(array: Any) -> Any:
+    return _device.plain(array) if is_tensor(array) else np.ascontiguousarray(array)
+
+
+def _torch_bool() -> Any:
+    import torch
+
+    return torch.bool
+
+
+def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
+    import torch
+
+    lengths, width = kept.sum(1), padded.shape[1]
+    # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch picks.
+    places = torch.arange(width, device=padded.device)
     right = (kept == (places < lengths[:, None])).all()
     left = (kept == (places >= width - lengths[:, None])).all()
-    if is_tensor(padded):
-        import torch
-
-        size, at_front, at_end = torch.stack([lengths.sum(), right.long(), left.long()]).tolist()
-    else:
-        size, at_front, at_end = int(lengths.sum()), bool(right), bool(left)
+    size, at_front, at_end = torch.stack([lengths.sum(), right.long(), left.long()]).tolist()
     if at_front or at_end:
         return _unpad(padded, lengths, not at_front, size)
     carrier_of(padded)
     return Ragged.of_lengths(padded[kept], lengths)
-
-
-def _places(padded: Any) -> Any:
-    import torch
-
-    return torch.arange(padded.shape[1], device=padded.device)

@@ -13,7 +13,7 @@ from quadrat._memory import KINDS, Framework, address_of, carrier_of, empty, int
 from quadrat._offsets import Facts, as_int64, offsets_like
 
 
-def gather(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
+def take(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
     """The rows at `index`, one after the other.
 
     Args:
@@ -30,7 +30,7 @@ def gather(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
         ValueError: when rows leave the values. On a GPU they are cut.
     """
     if on_gpu(values) or (is_tensor(values) and values.requires_grad):
-        return _gather_in_torch(values, offsets, index)
+        return _take_in_torch(values, offsets, index)
     rows = _row_numbers(index, len(offsets) - 1)
     bounds = as_int64(offsets)
     begins, ends = bounds[rows], bounds[rows + 1]
@@ -65,8 +65,8 @@ def _copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], 
     return out if carrier is None else out.view(source.dtype)
 
 
-def _gather_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
-    """`gather` as operations of torch: with a gradient, and on a GPU with one wait for the sizes."""
+def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
+    """`take` as operations of torch: with a gradient, and on a GPU with one wait for the sizes."""
     import torch
 
     count, place = len(offsets) - 1, values.device
