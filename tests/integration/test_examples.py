@@ -75,6 +75,12 @@ def test_loss_per_example():
     assert max(map(len, said.splitlines())) <= 120
 
 
+def test_loss_per_token():
+    said = run(EXAMPLES / "loss_per_token.py", "--statements", 300, "--steps", 5)
+    assert re.search(r"^(\d+) tokens in the table, \1 labels in the dataset", said, re.MULTILINE)
+    assert "Nothing was lost: Trainer's loss, " in said
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
