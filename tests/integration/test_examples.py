@@ -81,6 +81,14 @@ def test_loss_per_token():
     assert "Nothing was lost: Trainer's loss, " in said
 
 
+def test_resume_mlm():
+    said = run(EXAMPLES / "resume_mlm.py", "--per-package", 5)
+    steps = int(re.search(r'rng="philox", the masks and losses of all (\d+) steps are identical', said)[1])
+    same = dict(re.findall(r"^(stopped and resumed|with two workers) +(\d+ +\d+)$", said, re.MULTILINE))
+    assert [int(counts.split()[0]) for counts in same.values()] == [steps, steps]
+    assert all(int(counts.split()[1]) < steps for counts in same.values()), "a generator's masks are others"
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
