@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._memory import Framework, address_of, carrier_of, compiling, empty, is_tensor, kind_of, on_gpu
@@ -53,23 +54,42 @@ def unpad(
 
 
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
-    facts: Facts | None
     if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
             raise ValueError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.dim()}")
         offsets, facts = offsets_like(padded, lengths)
         total = int(lengths.sum()) if total is None else total
-    else:
-        bounds, _ = offsets_of_lengths(lengths)
-        facts = facts_of(bounds)
-        row, longest = facts.longest
-        if longest > padded.shape[1]:
-            raise ValueError(
-                f"row {row} is longer than the padded length: it has {longest} tokens, where {padded.shape[1]} fit"
-            )
-        offsets, total = _offsets_for(padded, bounds), facts.last
+        return _unpad_known(padded, offsets, facts, total, left)
+    if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
+        return rows
+    bounds, _ = offsets_of_lengths(lengths)
+    facts = facts_of(bounds)
+    row, longest = facts.longest
+    if longest > padded.shape[1]:
+        raise ValueError(
+            f"row {row} is longer than the padded length: it has {longest} tokens, where {padded.shape[1]} fit"
+        )
+    return _unpad_known(padded, _offsets_for(padded, bounds), facts, facts.last, left)
+
+
+def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, left: bool) -> Ragged:
     take = operators().unpad if tracked(padded) else unpad_here
     return Ragged.known(take(padded, offsets, total, left), offsets, facts)
+
+
+def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
+    """As `_unpad` on the CPU, with as little else as can be. None where something is wrong, as the kernel sees."""
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind != "i":
+        return None
+    bounds = np.empty(len(lengths) + 1, np.int64)
+    bounds[0] = 0
+    lengths.cumsum(out=bounds[1:])
+    total = int(bounds[-1])
+    if not 0 <= total <= len(lengths) * padded.shape[1]:
+        return None
+    values, failure = _copied(padded, bounds, total, left)
+    return Ragged.known(values, _offsets_for(padded, bounds), None) if failure is None else None
 
 
 def _offsets_for(padded: Any, bounds: Any) -> Any:
@@ -77,25 +97,36 @@ def _offsets_for(padded: Any, bounds: Any) -> Any:
         return bounds
     import torch
 
-    return torch.from_numpy(bounds).to(padded.device, non_blocking=True)
+    offsets = torch.from_numpy(bounds)
+    return offsets if padded.is_cpu else offsets.to(padded.device, non_blocking=True)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
     """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device."""
     if on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
-    if (carrier := carrier_of(padded)) is not None:
-        return unpad_here(padded.view(carrier), offsets, total, left).view(padded.dtype)
-    framework: Framework = "pt" if is_tensor(padded) else "np"
-    source = _one_piece(padded)
-    bounds = np.ascontiguousarray(offsets, np.int64)
-    values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
-    token = math.prod(source.shape[2:]) * int(source.dtype.itemsize)
-    rows, width = source.shape[:2]
-    failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
+    values, failure = _copied(padded, np.ascontiguousarray(offsets, np.int64), total, left)
     if failure is not None:
         raise ValueError(explain(failure))
     return values
+
+
+def _copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tuple[Any, Any]:
+    """The `total` values, and what the kernel reports."""
+    source, values, address, token = _room(padded, total)
+    rows, width = source.shape[:2]
+    failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
+    return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
+
+
+def _room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
+    """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
+    carrier = carrier_of(padded)
+    plain = padded if carrier is None else padded.view(carrier)
+    framework: Framework = "pt" if is_tensor(plain) else "np"
+    source = _one_piece(plain)
+    values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
+    return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
 
 
 def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
@@ -112,16 +143,13 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     bounds = np.empty(rows + 1, np.int64)
     place = address_of(kept), width, address_of(bounds), rows
     assert _core.count_masked(*place)
-    carrier = carrier_of(padded)
-    source = _one_piece(padded if carrier is None else padded.view(carrier))
     facts = facts_of(bounds)
-    framework: Framework = "pt" if is_tensor(padded) else "np"
-    values, address = empty(framework, (facts.last, *source.shape[2:]), kind_of(source.dtype))
-    token = math.prod(source.shape[2:]) * int(source.dtype.itemsize)
+    source, values, address, token = _room(padded, facts.last)
     failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
     if failure is not None:
         raise ValueError(explain(failure))
-    return Ragged.known(values if carrier is None else values.view(padded.dtype), _offsets_for(padded, bounds), facts)
+    values = values if values.dtype == padded.dtype else values.view(padded.dtype)
+    return Ragged.known(values, _offsets_for(padded, bounds), facts)
 
 
 def _one_piece(array: Any) -> Any:
