@@ -89,6 +89,11 @@ def test_resume_mlm():
     assert all(int(counts.split()[1]) < steps for counts in same.values()), "a generator's masks are others"
 
 
+def test_padding_free():
+    said = run("-W", "error", EXAMPLES / "padding_free.py", "--steps", 3, "--batch-size", 4, "--per-package", 20)
+    assert "Equal losses at all 3 steps" in said
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
