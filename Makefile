@@ -37,6 +37,7 @@ bench: $(VENV)/.installed $(VENV4)/.installed
 	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
 	$(PYTEST) $(BIN)/python benchmarks/limit.py
 	$(PYTEST) $(BIN)/python benchmarks/dataloader.py
+	$(PYTEST) $(BIN)/python benchmarks/gather.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(PYTEST) $(BIN4)/python benchmarks/report.py
 

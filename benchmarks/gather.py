@@ -135,26 +135,26 @@ def unpadded(tokens: int, mean: int, inner: int, rounds: int) -> dict[str, Any]:
         f"{name}_to_memcpy": statistics.median(a / b for a, b in zip(taken, times["memcpy"], strict=True))
         for name, taken in times.items()
     }
+    del ratios["memcpy_to_memcpy"]
     return {"tokens": int(lengths.sum()), "rows": len(lengths), "inner": inner, **medians, **ratios}
 
 
 def table(title: str, rows: list[dict[str, Any]]) -> Table:
     view = Table(title=title, box=box.SIMPLE_HEAD)
     for name in rows[0]:
-        view.add_column(name.replace("_ns", ", ms").replace("_", " "), justify="right")
+        heading = name.removesuffix("_ns").replace("_to_memcpy", " / memcpy").replace("_", " ")
+        view.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        cells = {name: value / 1e6 if name.endswith("_ns") else value for name, value in row.items()}
-        view.add_row(
-            *(
-                f"{cell:,.3g}"
-                if isinstance(cell, float) and cell < 100
-                else f"{cell:,.0f}"
-                if isinstance(cell, (int, float))
-                else str(cell or "-")
-                for cell in cells.values()
-            )
-        )
+        view.add_row(*(shown(name, value) for name, value in row.items()))
     return view
+
+
+def shown(name: str, value: Any) -> str:
+    if name.endswith("_ns"):
+        return f"{value / 1e6:,.3g} ms"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value or "-")
 
 
 def main() -> None:

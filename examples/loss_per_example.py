@@ -46,6 +46,7 @@ def main() -> int:
     options = parser.parse_args()
 
     datasets.disable_progress_bars()
+    torch.set_num_threads(1)  # enough for a small model
     set_seed(options.seed)
     corpus = docstrings(per_package=options.per_package)
     dataset = datasets.Dataset.from_dict(

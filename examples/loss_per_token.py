@@ -170,8 +170,9 @@ def report(table: pd.DataFrame) -> None:
     print("\nPredicted tag (columns) of each tag (rows), in shares of the row")
     confusion = pd.crosstab(table["tag"], table["predicted"], normalize="index").rename_axis(index=None, columns=None)
     print(confusion.reindex(index=TAGS, columns=TAGS, fill_value=0).to_string())
-    print("\nThe statements with the largest loss")
-    for statement in table["loss"].groupby("statement").sum().nlargest(3).index:
+    print("\nThe statements with the largest loss, of those of up to 12 words")
+    sums = table["loss"].groupby("statement").agg(["sum", "size"])
+    for statement in sums[sums["size"] <= 12]["sum"].nlargest(4).index:
         print(table.loc[[statement]].T.to_string(header=False, line_width=118) + "\n")
 
 

@@ -1,9 +1,10 @@
 """Collate inside `Dataset.map`: a slice of the dataset is a dict of lists, and quadrat's collators take it as it is.
 
-Rows are padded to one length and stored, in two processes, once with the collator of transformers, which needs a list
-of dicts, and once with quadrat's. `map` knows a function by a hash of all that it holds: a collator has the same hash
-before and after it was called, so that the second `map` finds its result in the cache. If the columns differ, or the
-result is not found there, the exit status is 1. It takes a quarter of a minute.
+Rows are padded to one length and stored, in two processes, once with the collator of transformers, on a list of dicts
+(of its collators only the padding one takes a dict of lists, too), and once with quadrat's. `map` knows a function by a
+hash of all that it holds: a collator has the same hash before and after it was called, so that the second `map` finds
+its result in the cache. If the columns differ, or the result is not found there, the exit status is 1. It takes a
+quarter of a minute.
 
     python examples/map_with_collator.py
     python examples/map_with_collator.py --per-package 100 --length 64 --processes 1

@@ -122,6 +122,7 @@ def main() -> int:
     parser.add_argument("--per-package", type=int, default=100, help="texts of a package (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the order (default: %(default)s)")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # enough for a small model
 
     texts = docstrings(per_package=options.per_package).texts
     tokenizer = train_tokenizer(texts, vocab_size=VOCABULARY, max_length=MAX_TOKENS)

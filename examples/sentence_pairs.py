@@ -74,6 +74,7 @@ def main() -> int:
     options = parser.parse_args()
 
     datasets.disable_progress_bars()
+    torch.set_num_threads(1)  # enough for a small model
     transformers.set_seed(options.seed)
     texts = docstrings(per_package=options.per_package).texts
     raw_datasets = make_pairs(texts).train_test_split(test_size=0.1, seed=options.seed)
