@@ -143,7 +143,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> Table:
     view = Table(title=title, box=box.SIMPLE_HEAD)
     for name in rows[0]:
         heading = name.removesuffix("_ns").replace("_to_memcpy", " / memcpy").replace("_", " ")
-        view.add_column(heading, justify="right", no_wrap=True)
+        view.add_column(heading, justify="right")
     for row in rows:
         view.add_row(*(shown(name, value) for name, value in row.items()))
     return view

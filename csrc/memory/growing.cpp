@@ -17,6 +17,8 @@ constexpr std::size_t smallest = std::size_t{1} << 12;
 #if defined(__linux__)
 // From here on memory is mapped: smaller ones would waste the rest of a page, and be slower to get.
 constexpr std::size_t mapped = std::size_t{1} << 18;
+// What is mapped has this much room, for what is not written costs nothing, and moving takes huge pages apart.
+constexpr std::size_t room = std::size_t{64} << 20;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 char* map(std::size_t bytes) {
@@ -25,6 +27,7 @@ char* map(std::size_t bytes) {
 }
 #else
 constexpr std::size_t mapped = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t room = 0;
 #endif
 
 // Up to whole pages.
@@ -48,9 +51,17 @@ bool Growing::extend(std::size_t bytes) {
     }
     const std::size_t needed = size_ + bytes;
     // By half at least, so that moving costs a constant a byte; by no more than is needed where memory is short.
-    if (needed > capacity_ && !reserve(std::max(needed, capacity_ + capacity_ / 2)) && !reserve(needed)) {
-        return false;
+    if (needed > capacity_) {
+        const std::size_t ample = std::max(needed, capacity_ + capacity_ / 2);
+        if (!reserve(ample < mapped ? ample : std::max(ample, room)) && !reserve(needed)) {
+            return false;
+        }
     }
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (size_ < 2 * huge_page && needed >= 2 * huge_page) {
+        madvise(data_, capacity_, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+    }
+#endif
     size_ = needed;
     return true;
 }
@@ -79,11 +90,6 @@ bool Growing::reserve(std::size_t capacity) {
             std::free(data_);
         }
     }
-#if defined(MADV_HUGEPAGE)
-    if (data != nullptr && capacity >= 2 * huge_page) {
-        madvise(data, capacity, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
-    }
-#endif
 #endif
     if (capacity < mapped) {
         data = static_cast<char*>(std::realloc(data_, capacity));
