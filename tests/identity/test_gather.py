@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import pickle
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
+from quadrat.ops import _pieces
 from support.nested import copied, filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
@@ -76,9 +79,18 @@ def test_gradients_pass():
         assert batch.grad.tolist() == [list(range(batch.shape[1]))] * 2
 
 
-@given(st.data(), st.booleans() | st.just(True), PADDING)
-def test_eval_loop_container(data, concat, padding):
-    """The same operations on both, in any order; what was added may be overwritten by whoever gave it."""
+@given(st.data(), st.booleans() | st.just(True), PADDING, st.booleans())
+def test_eval_loop_container(data, concat, padding, elsewhere):
+    """The same operations on both, in any order; what was added may be overwritten by whoever gave it.
+
+    `elsewhere`: tensors are taken for those of a GPU, whose numbers are not to be had by their address.
+    """
+    is_array = mock.patch.object(_pieces, "in_host_memory", lambda array: isinstance(array, np.ndarray))
+    with is_array if elsewhere else contextlib.nullcontext():
+        assert_same_containers(data, concat, padding)
+
+
+def assert_same_containers(data, concat, padding):
     ours, reference = (
         made(concat, padding) for made in (quadrat.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer)
     )
