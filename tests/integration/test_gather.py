@@ -169,6 +169,24 @@ def test_ragged_containers(accumulate):
     assert np.array_equal(quadrat.pad(arrays["logits"], padding_value=-100), reference.get_arrays())
 
 
+def test_a_ragged_container_goes_on():
+    container, reference = quadrat.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
+    for width in (3, 5, 4):
+        for each in (container, reference):
+            each.add(torch.full((2, width), float(width)))
+        before = container.get_arrays()
+        lists = before.to_lists()
+    container.ragged = False
+    assert np.array_equal(container.get_arrays(), reference.get_arrays())
+    assert before.to_lists() == lists
+    container.ragged = True
+    assert container.get_arrays().to_lists() == reference.get_arrays().tolist()
+    # What has to be joined at once has no rows of its own any more.
+    for each in (container, reference):
+        each.add(torch.ones(2, 5, dtype=torch.float64))
+    assert container.get_arrays().to_lists() == reference.get_arrays().tolist()
+
+
 def test_one_batch_of_a_ragged_container():
     container = quadrat.EvalLoopContainer(ragged=True)
     assert container.get_arrays() is None

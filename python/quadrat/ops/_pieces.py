@@ -65,9 +65,7 @@ class Pieces:
     def append(self, piece: Any) -> None:
         """Take in an array that is accepted."""
         piece = at_least_1d(piece)
-        if self._taken is not None and self._memory is not None:
-            taken, self._taken = self._taken, None
-            self._memory.append(address_of(taken), taken.nbytes)
+        self._take_back()
         self._rows.append(len(piece))
         self._widths.append(_width(piece))
         self._width = max(self._width, self._widths[-1])
@@ -87,7 +85,8 @@ class Pieces:
         if self._memory is None and not all(map(in_host_memory, self._kept)):
             return self._joined_by_torch()
         self._kept = [piece.contiguous() if self._torch else np.ascontiguousarray(piece) for piece in self._kept]
-        memory, rows = self._memory or _core.Growing(), sum(self._rows)
+        self._take_back()
+        memory, rows = _core.Growing() if self._memory is None else self._memory, sum(self._rows)
         memory.extend(rows * self._row_size - len(memory))
         return self._write(self.blocks(), memory, rows)
 
@@ -131,6 +130,12 @@ class Pieces:
         if self.flat:
             return values
         return Ragged(values, _torch().from_numpy(offsets).to(values.device) if self._torch else offsets)
+
+    def _take_back(self) -> None:
+        """Copy what was handed out as a `Ragged`: it may be changed now, or filled out."""
+        if self._taken is not None and self._memory is not None:
+            taken, self._taken = self._taken, None
+            self._memory.append(address_of(taken), taken.nbytes)
 
     @property
     def item(self) -> int:
