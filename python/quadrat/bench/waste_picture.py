@@ -26,7 +26,7 @@ _ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsi
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the picture; the ending of `path` says in which format. Raises CommandError."""
+    """Write the picture; the ending of `path` says in which format, PNG without one. Raises CommandError."""
     # Without pyplot there is no window system to look for, and nothing to close.
     figure = Figure(figsize=(9, 6.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
     above, below = figure.subplots(2, height_ratios=(1.35, 1))
@@ -34,8 +34,10 @@ def draw(report: Report, path: Path) -> None:
     _shares(below, report)
     figure.suptitle(Path(report.data).name, x=0.01, ha="left", weight="bold", color=INK, fontsize=13)
     try:
-        figure.savefig(path, dpi=160)
-    except (OSError, ValueError) as error:
+        figure.savefig(path, dpi=160, format=path.suffix[1:] or "png")  # without a format it adds an ending
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from quadrat.bench.advice import advise
-from quadrat.bench.command import console, require
+from quadrat.bench.command import CommandError, console, require
 from quadrat.bench.source import TokenColumn, load_tokenizer, longest_sane, open_source, text_lengths, train_on
 from quadrat.bench.waste import (
     BUDGET,
@@ -86,6 +86,10 @@ def run(options: Options) -> int:
         require("rich", "cli", "this command")
     if options.png is not None:
         require("matplotlib", "cli", "a picture")
+        if not options.png.parent.is_dir():  # to be said before all texts are read
+            raise CommandError(f"{options.png}: there is no folder {str(options.png.parent)!r}")
+        if options.png.is_dir():
+            raise CommandError(f"{options.png}: a folder; expected the name of a file")
     found = examine(options)
     if options.json:
         sys.stdout.write(as_json(found) + "\n")
