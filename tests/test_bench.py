@@ -99,6 +99,7 @@ def folder(tmp_path_factory):
     columns = dict(tokenizer(TEXTS, truncation=True, return_special_tokens_mask=True))
     datasets.Dataset.from_dict(columns).save_to_disk(folder / "rows")
     datasets.Dataset.from_dict({"ids": [*columns["input_ids"], None]}).save_to_disk(folder / "missing")
+    datasets.Dataset.from_dict({"input_ids": [[1, 2]], "attention_mask": [1]}).save_to_disk(folder / "number")
     return folder
 
 
@@ -172,6 +173,7 @@ def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
         ("texts.txt", "none", (), "has neither a pad token nor an end of sequence"),
         ("rows", None, (), "collators pad with the tokenizer that made the tokens: give --tokenizer"),
         ("missing", "eos", ("--field", "ids"), "row 100: column 'ids' is null"),
+        ("number", "eos", (), "row 0: column 'attention_mask' holds int; expected a list"),
         ("texts.txt", "nowhere", (), "no tokenizer could be loaded from"),
     ],
 )

@@ -426,6 +426,7 @@ def written(name, content):
         (written("a.jsonl", b'{"text": 3}'), (), 'a.jsonl, line 1: expected an object with a string "text"'),
         (written("a.jsonl", b'{"text": "a"}'), ("--field", "body"), 'line 1: expected an object with a string "body"'),
         (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl, line 1: not JSON"),
+        (written("a.jsonl", b"[" * 200_000), (), "a.jsonl, line 1: not JSON"),
         (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
         (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
         (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
@@ -452,7 +453,9 @@ def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tm
         ("rows", (), "a DatasetDict; choose one of its parts with --split: train, test"),
         ("rows", ("--split", "dev"), "no split 'dev'; there are: train, test"),
         ("texts.txt", ("--tokenizer", "nowhere/at-all"), "no tokenizer could be loaded from 'nowhere/at-all'"),
-        ("fixed", ("--png", "no/such/folder.png"), "folder.png"),
+        ("texts.txt", ("--tokenizer", os.curdir), "no tokenizer could be loaded from '.'"),
+        ("fixed", ("--png", "no/such/folder.png"), "folder.png: there is no folder 'no/such'"),
+        ("fixed", ("--png", os.curdir), "a folder; expected the name of a file"),
         ("fixed", ("--png", "picture.docx"), "picture.docx"),
     ],
 )
@@ -463,12 +466,65 @@ def test_what_was_asked_wrongly_is_one_line_and_status_2(data, options, message,
     assert errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("options", [("--batch-size", "0"), ("--max-length", "none"), ("--seed", "-1")])
-def test_numbers_are_checked(options, capsys):
+def test_a_picture_is_named_as_asked(folder, tmp_path, capsys):
+    path = tmp_path / "picture"
+    status, said, _ = here(capsys, folder / "fixed", "--png", path)
+    assert status == 0
+    assert f"{path} written." in said.replace("\n", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["picture"]
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--batch-size", "0", "expected a number from 1 to 1,000,000,000, got 0"),
+        ("--max-tokens", str(10**30), "expected a number from 1 to 1,000,000,000, got"),
+        ("--max-length", "none", "expected a whole number, got 'none'"),
+        ("--seed", "-1", "expected a number of at least 0, got -1"),
+    ],
+)
+def test_numbers_are_checked(option, value, message, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main(["waste", "texts.txt", *options])
+        main(["waste", "texts.txt", option, value])
     assert exit_.value.code == 2
-    assert options[0] in capsys.readouterr().err
+    assert f"argument {option}: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--batch-size", "--max-length", "--max-tokens", "--pad-to-multiple-of"])
+def test_the_largest_numbers_overflow_nothing(option, folder, capsys):
+    status, said, errors = here(capsys, folder / "fixed", option, 10**9, "--json")
+    assert (status, errors) == (0, "")
+    assert all(cost["tokens"] <= cost["computed"] for cost in ways(said).values())
+
+
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+def test_a_reader_that_goes_away_is_no_error(arguments, folder):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "quadrat", *arguments],
+            stdout=pipe, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=300, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_an_encoding_without_blocks_is_no_error(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "quadrat", "waste", "fixed"],
+        capture_output=True, cwd=folder, env={**os.environ, "PYTHONIOENCODING": "ascii"}, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"padding-free" in done.stdout
+
+
+def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quadrat.bench.waste_report.examine", interrupted)
+    assert here(capsys, folder / "fixed") == (130, "", "quadrat waste: interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
+
+# Far beyond any data; what is multiplied with it stays within 64 bits.
+_LARGEST = 1_000_000_000
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = vars(_parser().parse_args(arguments))
     command = options.pop("command")
-    if command == "info":
-        return _info()
     from quadrat.bench.command import CommandError
 
     try:
-        if command == "waste":
-            from quadrat.bench import waste_report
-
-            return waste_report.run(waste_report.Options(**options))
-        from quadrat.bench import comparison
-
-        return comparison.run(comparison.Options(**options))
+        status = _run(command, options)
+        sys.stdout.flush()
     except CommandError as error:
         print(f"quadrat {command}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `head` has seen enough
+        _let_go_of_stdout()
+        return 1
+    except OSError as error:  # of a disk that is full
+        _let_go_of_stdout()
+        print(f"quadrat {command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"quadrat {command}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    return status
+
+
+def _run(command: str, options: dict[str, Any]) -> int:
+    if command == "info":
+        return _info()
+    if command == "waste":
+        from quadrat.bench import waste_report
+
+        return waste_report.run(waste_report.Options(**options))
+    from quadrat.bench import comparison
+
+    return comparison.run(comparison.Options(**options))
+
+
+def _let_go_of_stdout() -> None:
+    """Keep the interpreter from failing once more, when it flushes at its end."""
+    with contextlib.suppress(OSError):  # of an output that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,26 +121,38 @@ def _info() -> int:
     return 0
 
 
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+
+
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text}")
+    value = _number(text)
+    if not 1 <= value <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to {_LARGEST:,}, got {text}")
     return value
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
     return value
 
 
 def _not_negative(text: str) -> int:
-    value = int(text)
+    value = _number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
     return value
 
 
 if __name__ == "__main__":
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding of the user's may not have the blocks of bars
     raise SystemExit(main())

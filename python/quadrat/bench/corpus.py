@@ -266,7 +266,7 @@ def _from_plain(line: str, labelled: bool, where: str) -> tuple[str, str]:
 def _from_json(line: str, field: str, labelled: bool, where: str) -> tuple[str, str]:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second of thousands of brackets
         raise ValueError(f"{where}: not JSON ({error})") from None
     if not isinstance(record, dict):
         raise ValueError(f"{where}: expected an object, got {type(record).__name__}")

@@ -100,7 +100,7 @@ class TokenColumn:
     def pick(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
         """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`.
 
-        A missing row raises CommandError.
+        A missing row, and one that is no list, raises CommandError.
         """
         columns = {name: name for name in names if name in self.dataset.column_names} | {"input_ids": self.column}
         found = self.dataset.select_columns(sorted(set(columns.values())))[list(rows)]
@@ -110,6 +110,11 @@ class TokenColumn:
             for name, value in values.items():
                 if value is None:
                     raise CommandError(f"{self.name}, row {row}: column {columns[name]!r} is null")
+                if not isinstance(value, list):
+                    kind = type(value).__name__
+                    raise CommandError(
+                        f"{self.name}, row {row}: column {columns[name]!r} holds {kind}; expected a list"
+                    )
             made.append({name: value[:max_length] for name, value in values.items()})
         return made
 
@@ -266,4 +271,6 @@ def _with_progress(chunks: Iterable[list[str]], total: int, what: str) -> Iterat
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).split("\n")
+    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    return " ".join(str(error).split()) if first.endswith(":") else first  # with the list that it announces
