@@ -96,6 +96,12 @@ def test_views_and_strides(transposed, side):
     assert quadrat.unpad(negated, lengths=lengths, side=side).to_lists() == [(-row).tolist() for row in expected]
 
 
+@pytest.mark.parametrize("options", [{"lengths": [1, 2]}, {"mask": torch.tensor([[1, 0, 0], [1, 1, 0]])}])
+def test_conjugate_views(options):
+    padded = torch.tensor([[1 + 2j, 0, 0], [3 - 1j, 4j, 0]])
+    assert quadrat.unpad(padded.conj(), **options).to_lists() == [[1 - 2j], [3 + 1j, -4j]]
+
+
 PADDED = np.zeros((2, 3))
 
 
@@ -116,6 +122,7 @@ PADDED = np.zeros((2, 3))
         (ValueError, {"padded": np.zeros(3), "lengths": [1]}, "must have rows and tokens"),
         (TypeError, {"padded": PADDED.astype(complex), "lengths": [1, 1]}, "complex128"),
         (TypeError, {"padded": PADDED.astype(complex), "mask": PADDED}, "complex128"),
+        (ValueError, {"padded": torch.zeros(2, 3, device="meta"), "lengths": [1, 1]}, "on the CPU or a GPU"),
     ],
 )
 def test_bad_arguments_are_named(error, arguments, message):

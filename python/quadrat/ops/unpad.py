@@ -121,10 +121,12 @@ def _copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> t
 
 def _room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
     """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
+    framework: Framework = "pt" if is_tensor(padded) else "np"
+    if framework == "pt" and padded.device.type != "cpu":
+        raise ValueError(f"padded is on {padded.device}; it must be on the CPU or a GPU")
     carrier = carrier_of(padded)
-    plain = padded if carrier is None else padded.view(carrier)
-    framework: Framework = "pt" if is_tensor(plain) else "np"
-    source = _one_piece(plain)
+    source = _one_piece(padded)
+    source = source if carrier is None else source.view(carrier)
     values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
     return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
 
