@@ -72,7 +72,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
         if not self.do_nested_concat:
             super().add(tensors)
         elif self.ragged:
-            self._gathered = _added(self._gathered, nested_numpify(tensors), self.padding_index)
+            self._gathered = _added(self._gathered, nested_numpify(tensors), self.padding_index, ragged=True)
         else:
             self._batches = _added(self._batches, tensors, self.padding_index)
 
@@ -95,9 +95,9 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
             setattr(self, name, value)
 
 
-def _added(joined: Any, batch: Any, padding_index: int) -> Any:
+def _added(joined: Any, batch: Any, padding_index: int, *, ragged: bool = False) -> Any:
     if joined is None:
-        return None if batch is None else Joined(batch, padding_index)
+        return None if batch is None else Joined(batch, padding_index, ragged=ragged)
     if not isinstance(joined, Joined):
         joined = Joined(joined, padding_index)
     joined.add(batch)
@@ -196,6 +196,8 @@ class DistributedTensorGatherer:
             return None
         parts = [_as_array(part) for part in parts]
         pairs = list(zip(self._leaves, parts, strict=True))
+        if not all(part.ndim for part in parts):
+            return None
         if not all(
             leaf.fits(part) and (leaf.padding == self.padding_index or leaf.covers(part)) for leaf, part in pairs
         ):

@@ -116,6 +116,19 @@ def assert_same_containers(data, concat, padding):
     assert outcome(ours.get_arrays) == outcome(reference.get_arrays)
 
 
+COMPLEX = torch.tensor([[1 + 2j, 3 - 1j]])
+
+
+@pytest.mark.parametrize("later", [COMPLEX.conj(), COMPLEX.clone().requires_grad_()], ids=["conjugate", "gradient"])
+def test_later_batches_whose_bytes_say_less(later):
+    ours, reference = quadrat.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
+    for container in (ours, reference):
+        for batch in (COMPLEX, later, COMPLEX, later):
+            container.add(batch)
+    assert torch.equal(ours.tensors, reference.tensors)
+    assert ours.tensors.requires_grad == reference.tensors.requires_grad
+
+
 def test_container_without_batches():
     assert quadrat.EvalLoopContainer().get_arrays() is None
     container = quadrat.EvalLoopContainer()
@@ -245,3 +258,10 @@ def test_gatherer_says_what_did_not_come(caplog, padding):
         gatherer.add_arrays(np.array([7, 8, 9, 10]))
     with pytest.raises(AssertionError, match="multiple of 2, found 3"):
         gatherer.add_arrays(np.zeros(3))
+
+
+@needs_the_reference
+def test_gatherers_refuse_numbers():
+    for gatherer in gatherers(2, 4):
+        with pytest.raises(IndexError):
+            gatherer.add_arrays(np.array(1.0))

@@ -192,3 +192,44 @@ def test_one_batch_of_a_ragged_container():
     assert container.get_arrays() is None
     container.add(torch.ones(2, 3))
     assert container.get_arrays().to_lists() == [[1, 1, 1], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_ragged_containers_of_changing_dtypes(looked_at):
+    batches = [torch.ones(2, 3), torch.ones(1, 2), torch.full((1, 3), 0.1, dtype=torch.float64), torch.ones(1, 1)]
+    container = quadrat.EvalLoopContainer(ragged=True)
+    for batch in batches:
+        container.add(batch)
+        if looked_at:
+            assert container.get_arrays().to_lists()[-1] == batch[-1].tolist()
+    arrays = container.get_arrays()
+    assert arrays.values.dtype == np.float64
+    assert arrays.to_lists() == [row for batch in batches for row in batch.tolist()]
+
+
+def test_ragged_containers_never_pad():
+    container = quadrat.EvalLoopContainer(ragged=True)
+    for width in (3, 5, 2):
+        codes = torch.ones(1, width, dtype=torch.uint8)  # -100 is none of them
+        container.add(transformers.BatchEncoding({"logits": torch.ones(1, width), "codes": codes}))
+    arrays = container.get_arrays()
+    assert type(arrays) is transformers.BatchEncoding
+    assert arrays["logits"].lengths.tolist() == arrays["codes"].lengths.tolist() == [3, 5, 2]
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_what_a_ragged_container_refuses_changes_nothing(looked_at):
+    container = quadrat.EvalLoopContainer(ragged=True)
+    for width in (3, 2):
+        container.add((torch.ones(1, width, 2),))
+    if looked_at:
+        container.get_arrays()
+    for error, batch in [
+        (ValueError, (torch.ones(1, 3, 4),)),
+        (ValueError, (torch.ones(1, 3, 1),)),  # NumPy would spread it
+        (AssertionError, [torch.ones(1, 3, 2)]),
+    ]:
+        with pytest.raises(error):
+            container.add(batch)
+    container.add((torch.ones(1, 4, 2),))
+    assert container.get_arrays()[0].lengths.tolist() == [3, 2, 4]

@@ -21,8 +21,15 @@ class Pieces:
     filled out in place: in the end there is the result and nothing beside it. Others are kept.
     """
 
-    def __init__(self, first: Any, padding_index: Any, *, copies: bool) -> None:
-        """`copies`: whether what is appended may be overwritten by its owner afterwards."""
+    def __init__(self, first: Any, padding_index: Any, *, copies: bool, ragged: bool = False) -> None:
+        """See the class.
+
+        Args:
+            first: the first array, which is not appended.
+            padding_index: what stands where an array is less wide than the widest.
+            copies: whether what is appended may be overwritten by its owner afterwards.
+            ragged: for NumPy arrays that only `ragged` is asked of: nothing is padded, and the dtype may change.
+        """
         first = at_least_1d(first)
         self._torch = is_tensor(first)
         self.model = first.new_empty(0) if self._torch else np.empty_like(first, shape=0)
@@ -32,6 +39,7 @@ class Pieces:
         self.padding = padding_index
         self._fill: bytes | None = None
         self._copies = copies
+        self._ragged = ragged
         self._memory = _core.Growing() if copies and in_host_memory(first) else None
         self._kept: list[Any] = []
         self._taken: Any = None  # the values handed out as a Ragged, which the memory does not hold any more
@@ -40,12 +48,11 @@ class Pieces:
         self._widths: list[int] = []
 
     def accepts(self, piece: Any) -> bool:
-        """Whether joining this array changes nothing but rows and width, neither the dtype nor anything else."""
+        """Whether joining this array changes nothing but rows and width; with `ragged`, the dtype at most."""
         if not self.fits(piece):
             return False
-        # In arrays of equal width the dtypes are promoted; of others, the first one's stays.
-        wider = _width(at_least_1d(piece)) != self._width
-        return wider or piece.dtype == self.model.dtype or self._promoted(piece.dtype) == self.model.dtype
+        dtype = self._dtype_with(piece)
+        return dtype == self.model.dtype or (self._ragged and dtype is not None)
 
     def fits(self, piece: Any) -> bool:
         """Whether its numbers, as numbers of the dtype that is there, go below the others."""
@@ -56,7 +63,9 @@ class Pieces:
             return False
         if self._torch and piece.device != self.model.device:
             return False
-        return _width(piece) == self._width or self._can_fill()
+        if self._memory is not None and not in_host_memory(piece):
+            return False
+        return self._ragged or _width(piece) == self._width or self._can_fill()
 
     def covers(self, piece: Any) -> bool:
         """Whether an array that fits is no wider than the widest."""
@@ -65,6 +74,8 @@ class Pieces:
     def append(self, piece: Any) -> None:
         """Take in an array that is accepted."""
         piece = at_least_1d(piece)
+        if self._ragged:
+            self._convert(self._dtype_with(piece))
         self._take_back()
         self._rows.append(len(piece))
         self._widths.append(_width(piece))
@@ -84,8 +95,8 @@ class Pieces:
         """The pieces as one array, `[rows, widest, ...]` or `[rows]`. They are gone afterwards, but for those kept."""
         if self._memory is None and not all(map(in_host_memory, self._kept)):
             return self._joined_by_torch()
-        self._kept = [piece.contiguous() if self._torch else np.ascontiguousarray(piece) for piece in self._kept]
         self._take_back()
+        self._kept = [piece.contiguous() if self._torch else np.ascontiguousarray(piece) for piece in self._kept]
         memory, rows = _core.Growing() if self._memory is None else self._memory, sum(self._rows)
         memory.extend(rows * self._row_size - len(memory))
         return self._write(self.blocks(), memory, rows)
@@ -131,11 +142,22 @@ class Pieces:
             return values
         return Ragged(values, _torch().from_numpy(offsets).to(values.device) if self._torch else offsets)
 
+    def none(self) -> Any:
+        """No rows of these: `[0, widest, ...]` or `[0]`."""
+        return self.model.reshape((0, *self._tail()))
+
     def _take_back(self) -> None:
-        """Copy what was handed out as a `Ragged`: it may be changed now, or filled out."""
+        """Have the memory hold all numbers again."""
         if self._taken is not None and self._memory is not None:
             taken, self._taken = self._taken, None
             self._memory.append(address_of(taken), taken.nbytes)
+
+    def _convert(self, dtype: Any) -> None:
+        """Make all numbers, NumPy's, those of another dtype."""
+        if dtype == self.model.dtype or self._memory is None:
+            return
+        values = self._shaped(self._memory.release(), (-1,)) if self._taken is None else self._taken
+        self._taken, self.model, self._fill = values.astype(dtype), self.model.astype(dtype), None
 
     @property
     def item(self) -> int:
@@ -153,6 +175,13 @@ class Pieces:
 
     def _tail(self) -> tuple[int, ...]:
         return () if self.flat else (self._width, *self._trailing)
+
+    def _dtype_with(self, piece: Any) -> Any:
+        """The dtype of the numbers there are and of these, None where they have none in common."""
+        # In arrays of equal width the dtypes are promoted; of others, the first one's stays.
+        if piece.dtype == self.model.dtype or _width(at_least_1d(piece)) != self._width:
+            return self.model.dtype
+        return self._promoted(piece.dtype)
 
     def _promoted(self, dtype: Any) -> Any:
         try:

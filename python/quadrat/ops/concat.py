@@ -51,15 +51,23 @@ class Joined:
     The first batch is kept as it is until there is a second.
     """
 
-    def __init__(self, first: Any, padding_index: Any, *, copies: bool = True) -> None:
-        """`copies`: whether batches may be overwritten by their owner once they were added."""
+    def __init__(self, first: Any, padding_index: Any, *, copies: bool = True, ragged: bool = False) -> None:
+        """See the class.
+
+        Args:
+            first: the first batch.
+            padding_index: what stands where a batch is less wide than the widest.
+            copies: whether batches may be overwritten by their owner once they were added.
+            ragged: for batches of NumPy arrays, in containers that are made of their parts: nothing is ever padded.
+        """
         self._first = first
         self._padding = padding_index
         self._copies = copies
         self._structure: Nested | None = None
         self._leaves: list[Pieces] | None = None
         # Containers that are known to be made of their parts as these are.
-        self._known = PLAIN
+        self._known = PLAIN | types_of(first) if ragged else PLAIN
+        self._ragged = ragged
 
     def add(self, batch: Any) -> None:
         """Join one more. Where it raises, nothing has changed."""
@@ -76,6 +84,9 @@ class Joined:
                     leaf.append(array)
             self._first, self._leaves = None, leaves
             return
+        if self._ragged and leaves is not None:
+            concat_two(made(self._structure, iter([leaf.none() for leaf in leaves])), batch, self._padding)
+            raise ValueError("the arrays of a batch must be of the dimensions of those before")
         # What is out of the ordinary is joined at once, or refused. It seldom is so twice.
         self._first = concat_two(self.value(), batch, self._padding)
         self._known |= types_of(self._first)
@@ -109,7 +120,7 @@ class Joined:
             self._structure = opened(self._first, firsts, self._known)
         except Unusual:
             return None
-        return [Pieces(first, self._padding, copies=self._copies) for first in firsts]
+        return [Pieces(first, self._padding, copies=self._copies, ragged=self._ragged) for first in firsts]
 
 
 def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
