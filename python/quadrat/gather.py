@@ -99,7 +99,7 @@ def _added(joined: Any, batch: Any, padding_index: int, *, ragged: bool = False)
     if joined is None:
         return None if batch is None else Joined(batch, padding_index, ragged=ragged)
     if not isinstance(joined, Joined):
-        joined = Joined(joined, padding_index)
+        joined = Joined(joined, padding_index, ragged=ragged)
     joined.add(batch)
     return joined
 

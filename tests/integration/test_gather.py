@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -233,3 +236,16 @@ def test_what_a_ragged_container_refuses_changes_nothing(looked_at):
             container.add(batch)
     container.add((torch.ones(1, 4, 2),))
     assert container.get_arrays()[0].lengths.tolist() == [3, 2, 4]
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
+def test_copies_of_ragged_containers(how):
+    container = quadrat.EvalLoopContainer(ragged=True)
+    for width in (3, 2):
+        container.add((torch.ones(1, width, 2), torch.ones(1)))
+    other = how(container)
+    other.add((torch.ones(2, 4, 2), torch.ones(2)))
+    container.add((torch.zeros(1, 1, 2), torch.zeros(1)))
+    assert [rows.lengths.tolist() for rows in (container.arrays[0], other.arrays[0])] == [[3, 2, 1], [3, 2, 4, 4]]
+    assert (other.arrays[0].values == 1).all()
+    assert other.arrays[1].tolist() == [1] * 4

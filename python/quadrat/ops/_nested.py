@@ -23,7 +23,7 @@ class Unusual(Exception):  # noqa: N818 - says what is, and is not raised to use
 
 
 def opened(batch: Any, arrays: list[Any], known: frozenset[type] = PLAIN) -> Nested | None:
-    """The structure of a batch; its arrays go to `arrays`, in order.
+    """The structure of a batch; its arrays, and what else is known, go to `arrays`, in order.
 
     Raises:
         Unusual: where it holds something else than plain arrays, or a container whose type is not known.
@@ -34,7 +34,7 @@ def opened(batch: Any, arrays: list[Any], known: frozenset[type] = PLAIN) -> Nes
         keys = list(batch) if isinstance(batch, Mapping) else None
         parts = batch if keys is None else [batch[key] for key in keys]
         return Nested(type(batch), keys, [opened(part, arrays, known) for part in parts])
-    if not is_joinable(batch):
+    if not (is_joinable(batch) or type(batch) in known):
         raise Unusual
     arrays.append(batch)
     return None

@@ -30,12 +30,13 @@ class Pieces:
             copies: whether what is appended may be overwritten by its owner afterwards.
             ragged: for NumPy arrays that only `ragged` is asked of: nothing is padded, and the dtype may change.
         """
-        first = at_least_1d(first)
+        width = first.facts.longest[1] if isinstance(first, Ragged) else _width(first)
+        first = first.values[:0, None] if isinstance(first, Ragged) else at_least_1d(first)
         self._torch = is_tensor(first)
         self.model = first.new_empty(0) if self._torch else np.empty_like(first, shape=0)
         self.flat = first.ndim == 1
         self._trailing = tuple(first.shape[2:])
-        self._width = _width(first)
+        self._width = width
         self.padding = padding_index
         self._fill: bytes | None = None
         self._copies = copies
@@ -72,7 +73,11 @@ class Pieces:
         return _width(at_least_1d(piece)) <= self._width
 
     def append(self, piece: Any) -> None:
-        """Take in an array that is accepted."""
+        """Take in an array that is accepted, or the `Ragged` that these pieces begin with."""
+        if isinstance(piece, Ragged):
+            self._rows, self._widths = [1] * len(piece), piece.lengths.tolist()
+            self._taken = np.ascontiguousarray(piece.values[piece.facts.first : piece.facts.last])
+            return
         piece = at_least_1d(piece)
         if self._ragged:
             self._convert(self._dtype_with(piece))

@@ -10,6 +10,7 @@ import numpy as np
 from quadrat._memory import is_tensor
 from quadrat.ops._nested import PLAIN, Nested, Unusual, made, matches, opened, types_of
 from quadrat.ops._pieces import Pieces, at_least_1d
+from quadrat.ragged import Ragged
 
 
 def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
@@ -58,7 +59,8 @@ class Joined:
             first: the first batch.
             padding_index: what stands where a batch is less wide than the widest.
             copies: whether batches may be overwritten by their owner once they were added.
-            ragged: for batches of NumPy arrays, in containers that are made of their parts: nothing is ever padded.
+            ragged: for batches of NumPy arrays, of which the first may have some as a `Ragged`, in containers that are
+                made of their parts: nothing is ever padded.
         """
         self._first = first
         self._padding = padding_index
@@ -66,7 +68,7 @@ class Joined:
         self._structure: Nested | None = None
         self._leaves: list[Pieces] | None = None
         # Containers that are known to be made of their parts as these are.
-        self._known = PLAIN | types_of(first) if ragged else PLAIN
+        self._known = PLAIN | types_of(first) | {Ragged} if ragged else PLAIN
         self._ragged = ragged
 
     def add(self, batch: Any) -> None:
