@@ -205,7 +205,7 @@ class DistributedTensorGatherer:
         rows, rest = divmod(len(at_least_1d(parts[0])), self.world_size)
         if rest or self._offsets[0] + rows > self.process_length or any(len(part) != len(parts[0]) for part in parts):
             return None
-        for leaf, part in pairs:
+        for leaf, part in [(leaf, leaf.cast(part)) for leaf, part in pairs]:
             leaf.append(part)
         return rows
 

@@ -20,6 +20,7 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from quadrat.ops import _pieces
+from quadrat.ops.concat import Joined
 from support.nested import copied, filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
@@ -265,3 +266,14 @@ def test_gatherers_refuse_numbers():
     for gatherer in gatherers(2, 4):
         with pytest.raises(IndexError):
             gatherer.add_arrays(np.array(1.0))
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_what_cannot_be_converted_changes_nothing(looked_at):
+    joined = Joined((np.ones((1, 2)), np.ones((1, 2), int)), -100)
+    joined.add((np.ones((1, 2)), np.ones((1, 2), int)))
+    if looked_at:
+        joined.value()
+    with pytest.raises(ValueError, match="invalid literal"):
+        joined.add((np.ones((1, 2)), np.array([["a", "b", "c"]])))
+    assert [array.tolist() for array in joined.value()] == [[[1, 1]] * 2] * 2

@@ -72,6 +72,13 @@ class Pieces:
         """Whether an array that fits is no wider than the widest."""
         return _width(at_least_1d(piece)) <= self._width
 
+    def cast(self, piece: Any) -> Any:
+        """An array that fits, of the dtype it will have here. Raises what NumPy and torch do."""
+        dtype = self._dtype_with(piece) if self._ragged else self.model.dtype
+        if piece.dtype == dtype:
+            return piece
+        return piece.to(dtype) if self._torch else piece.astype(dtype)
+
     def append(self, piece: Any) -> None:
         """Take in an array that is accepted, or the `Ragged` that these pieces begin with."""
         if isinstance(piece, Ragged):

@@ -81,6 +81,7 @@ class Joined:
             and matches(self._structure, batch, parts)
             and all(leaf.accepts(part) for leaf, part in zip(leaves, parts, strict=True))
         ):
+            parts = [leaf.cast(part) for leaf, part in zip(leaves, parts, strict=True)]
             for arrays in filter(None, (firsts, parts)):
                 for leaf, array in zip(leaves, arrays, strict=True):
                     leaf.append(array)
