@@ -26,7 +26,7 @@ std::uintptr_t extend(Growing& self, std::size_t bytes) {
 }
 
 void append(Growing& self, std::uintptr_t address, std::size_t bytes) {
-    const py::gil_scoped_release release;  // a long copy between raw pointers
+    // The GIL is kept: another thread that appends to the same memory may move it.
     char* const target = reinterpret_cast<char*>(extend(self, bytes));
     if (bytes > 0) {
         std::memcpy(target, reinterpret_cast<const void*>(address), bytes);

@@ -300,7 +300,10 @@ def without_padding(
             mask = masks.get(tuple(value.shape[:2]))
             if mask is None and value.ndim == 2 and "int" in str(value.dtype):
                 mask = value != padding_index
-            return value if mask is None else unpad(value, mask=mask)
+            try:
+                return value if mask is None else unpad(value, mask=mask)
+            except TypeError:  # text, say
+                return value
 
         parts = {name: without(getattr(prediction, name, None)) for name in ("inputs", "losses")}
         plain = type(prediction)(without(prediction.predictions), without(prediction.label_ids), **parts)

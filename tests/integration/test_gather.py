@@ -150,6 +150,9 @@ def test_what_has_no_padding_stays():
     assert named["hidden"].to_lists() == [[[0, 1], [2, 3]], [[6, 7]]]
     assert untouched is logits
     assert made[1].label_ids[0] is classes
+    words = np.array([["a", "b", ""], ["c", "", ""]])
+    metrics(transformers.EvalPrediction(hidden, labels, inputs=words))
+    assert made[2].inputs is words
     assert made[1].label_ids[1].to_lists() == [[1, 2], [3]]
 
 

@@ -111,7 +111,10 @@ class Pieces:
         self._kept = [piece.contiguous() if self._torch else np.ascontiguousarray(piece) for piece in self._kept]
         memory, rows = _core.Growing() if self._memory is None else self._memory, sum(self._rows)
         memory.extend(rows * self._row_size - len(memory))
-        return self._write(self.blocks(), memory, rows)
+        blocks = self.blocks()
+        if self._memory is not None:  # whoever appends meanwhile must not move what is written
+            self._memory = _core.Growing()
+        return self._write(blocks, memory, rows)
 
     def arranged(self, blocks: NDArray[np.int64]) -> Any:
         """As `joined`, of these blocks, and the pieces stay."""
