@@ -63,7 +63,9 @@ Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t w
             if (place + (end - at) > offsets[row + 1]) {
                 return {Code::changed, row};
             }
-            std::memcpy(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
+            if (token > 0) {  // tokens of nothing may have no address
+                std::memcpy(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
+            }
             place += end - at;
             at = end;
         }
