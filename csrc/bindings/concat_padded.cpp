@@ -7,10 +7,12 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "../memory/growing.hpp"
 #include "register.hpp"
+#include "report.hpp"
 
 namespace quadrat {
 namespace {
@@ -76,8 +78,7 @@ void register_concat_padded(py::module_& m) {
                 const py::gil_scoped_release release;  // a long copy between raw pointers
                 status = concat_padded(all, width, token, item.data(), item.size(), reinterpret_cast<void*>(out), rows);
             }
-            return status ? py::object(py::none())
-                          : py::object(py::make_tuple(static_cast<int>(status.code), status.row, status.position));
+            return report(status);
         },
         py::arg("blocks"), py::arg("count"), py::arg("width"), py::arg("token"), py::arg("fill"), py::arg("out"),
         py::arg("rows"));

@@ -18,6 +18,7 @@
 #include "decode.hpp"
 #include "labels.hpp"
 #include "register.hpp"
+#include "report.hpp"
 
 namespace quadrat {
 
@@ -200,13 +201,6 @@ private:
     std::vector<Row> joined_;  // by column
     std::int64_t size_ = 0;    // of the output that is being written
 };
-
-py::object report(const Status& status) {
-    if (status) {
-        return py::none();
-    }
-    return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_arrow(m);
     quadrat::register_table(m);
     quadrat::register_columns(m);
+    quadrat::register_concat_padded(m);
     quadrat::register_flatten(m);
     quadrat::register_defer(m);
     quadrat::register_flat_recipe(m);
@@ -18,6 +19,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_philox(m);
     quadrat::register_recipe(m);
     quadrat::register_unpad(m);
-    quadrat::register_concat_padded(m);
     quadrat::register_word_labels(m);
 }

@@ -9,6 +9,7 @@
 
 #include "../kernels/row_keys.hpp"
 #include "register.hpp"
+#include "report.hpp"
 
 namespace quadrat {
 namespace {
@@ -28,13 +29,6 @@ PhiloxMasking checked_masking(std::uint64_t seed, const PhiloxOdds& odds, std::i
         throw py::value_error("vocab_size must be between 1 and 2**28");
     }
     return philox_masking(seed, 0, odds.masked, odds.replaced, odds.randomised, mask_id, vocab_size);
-}
-
-py::object report(const Status& status) {
-    if (status) {
-        return py::none();
-    }
-    return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
 }
 
 std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* lengths) {

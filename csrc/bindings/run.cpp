@@ -8,16 +8,10 @@
 #include "columns.hpp"
 #include "labels.hpp"
 #include "register.hpp"
+#include "report.hpp"
 
 namespace quadrat {
 namespace {
-
-py::object report(const Status& status) {
-    if (status) {
-        return py::none();
-    }
-    return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
-}
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 

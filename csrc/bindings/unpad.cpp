@@ -1,20 +1,13 @@
 // The way back from padding.
 #include "../kernels/unpad.hpp"
 
+#include <cstdint>
+
 #include "../kernels/unpad_masked.hpp"
-#include "columns.hpp"
 #include "register.hpp"
+#include "report.hpp"
 
 namespace quadrat {
-
-namespace {
-
-py::object report(const Status& status) {
-    return status ? py::object(py::none())
-                  : py::object(py::make_tuple(static_cast<int>(status.code), status.row, status.position));
-}
-
-}  // namespace
 
 void register_unpad(py::module_& m) {
     m.def(

@@ -14,7 +14,7 @@ from transformers.trainer_pt_utils import expand_like, nested_numpify, nested_tr
 
 from quadrat._memory import is_tensor
 from quadrat.ops._nested import Nested, Unusual, made, matches, opened
-from quadrat.ops._pieces import Pieces, at_least_1d
+from quadrat.ops._pieces import Pieces
 from quadrat.ops.concat import Joined
 from quadrat.ops.unpad import unpad
 
@@ -68,6 +68,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
             AssertionError: when it is of another type than those before.
             TypeError: when it holds something else than tensors.
             RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not go with those before.
+            ValueError: with `ragged`, when dimensions do not.
         """
         if not self.do_nested_concat:
             super().add(tensors)
@@ -196,13 +197,12 @@ class DistributedTensorGatherer:
             return None
         parts = [_as_array(part) for part in parts]
         pairs = list(zip(self._leaves, parts, strict=True))
-        if not all(part.ndim for part in parts):
-            return None
         if not all(
-            leaf.fits(part) and (leaf.padding == self.padding_index or leaf.covers(part)) for leaf, part in pairs
+            part.ndim and leaf.fits(part) and (leaf.padding == self.padding_index or leaf.covers(part))
+            for leaf, part in pairs
         ):
             return None
-        rows, rest = divmod(len(at_least_1d(parts[0])), self.world_size)
+        rows, rest = divmod(len(parts[0]), self.world_size)
         if rest or self._offsets[0] + rows > self.process_length or any(len(part) != len(parts[0]) for part in parts):
             return None
         for leaf, part in [(leaf, leaf.cast(part)) for leaf, part in pairs]:

@@ -6,13 +6,12 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from quadrat.bench.command import CommandError, console, require
-from quadrat.bench.source import Source, TokenColumn, load_tokenizer, longest_sane, open_source, train_on
+from quadrat.bench.source import DataOptions, Source, TokenColumn, load_tokenizer, longest_sane, open_source, train_on
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -25,19 +24,11 @@ _LABELS = 9  # of tokens
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(DataOptions):
     """What the user asked for; None where the data decides."""
 
-    data: Path
-    tokenizer: str | None = None
-    field: str | None = None
-    split: str | None = None
-    batch_size: int = 32
-    max_length: int | None = None
     collators: Sequence[str] | None = None
     seconds: float = 2.0
-    seed: int = 0
-    json: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,20 @@ _LONGEST_SANE = 10_000_000
 
 
 @dataclass(frozen=True)
+class DataOptions:
+    """What every command that reads data is asked; None where the data decides."""
+
+    data: Path
+    tokenizer: str | None = None
+    field: str | None = None
+    split: str | None = None
+    batch_size: int = 32
+    max_length: int | None = None
+    seed: int = 0
+    json: bool = False
+
+
+@dataclass(frozen=True)
 class TextFile:
     """Texts of a `.txt` or `.jsonl` file."""
 

@@ -11,7 +11,15 @@ import numpy as np
 
 from quadrat.bench.advice import advise
 from quadrat.bench.command import CommandError, console, require
-from quadrat.bench.source import TokenColumn, load_tokenizer, longest_sane, open_source, text_lengths, train_on
+from quadrat.bench.source import (
+    DataOptions,
+    TokenColumn,
+    load_tokenizer,
+    longest_sane,
+    open_source,
+    text_lengths,
+    train_on,
+)
 from quadrat.bench.waste import (
     BUDGET,
     DYNAMIC,
@@ -33,20 +41,12 @@ _BAR = 40  # columns of the longest bar
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(DataOptions):
     """What the user asked for; None where the data decides."""
 
-    data: Path
-    tokenizer: str | None = None
-    field: str | None = None
-    split: str | None = None
-    batch_size: int = 32
-    max_length: int | None = None
     max_tokens: int | None = None
     pad_to_multiple_of: int | None = None
-    seed: int = 0
     png: Path | None = None
-    json: bool = False
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, lef
 
 
 def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
-    """As `_unpad` on the CPU, with as little else as can be. None where something is wrong, as the kernel sees."""
+    """As `_unpad` on the CPU, for lengths that the kernel alone looks at. None where it, or a glance, finds fault."""
     lengths = np.asarray(lengths)
     if lengths.ndim != 1 or lengths.dtype.kind != "i":
         return None
