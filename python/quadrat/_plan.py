@@ -50,7 +50,6 @@ class Plan(NamedTuple):
     rows: int
     options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
     flat: bool  # whether it is the latter
-    wrapped: bool  # whether the batch is a `BatchEncoding`
     masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 

@@ -46,10 +46,15 @@ class DeferredBatch(Mapping[str, Any]):
         tensors: a batch that is made already, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
     """
 
+    def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:
+        """One that becomes a container like that of `tensors`."""
+        from transformers import BatchEncoding
+
+        return object.__new__(_DeferredEncoding if isinstance(tensors, BatchEncoding) else cls)
+
     def __init__(self, tensors: Mapping[str, Any]) -> None:
         """Pack tensors that are there already."""
         import torch
-        from transformers import BatchEncoding
 
         steps, layout, parts = [], [], []
         size = 0
@@ -70,12 +75,12 @@ class DeferredBatch(Mapping[str, Any]):
             buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
         rows = len(next(iter(tensors.values()), ())) if parts else 0
         self._buffer = buffer
-        self._plan = Plan(tuple(steps), tuple(layout), rows, (), False, isinstance(tensors, BatchEncoding))
+        self._plan = Plan(tuple(steps), tuple(layout), rows, (), False)
         self._made: dict[str, Any] = {}
 
     @classmethod
     def _of(cls, buffer: torch.Tensor, plan: Plan, held: dict[str, Any]) -> DeferredBatch:
-        batch = object.__new__(cls)
+        batch: DeferredBatch = object.__new__(cls)
         batch._buffer = buffer
         batch._plan = plan
         batch._held = held
@@ -84,11 +89,11 @@ class DeferredBatch(Mapping[str, Any]):
 
     def as_encoding(self) -> DeferredBatch:
         """The same batch, to become a `BatchEncoding`."""
-        return DeferredBatch._of(self._buffer, self._plan._replace(wrapped=True), self._held)
+        return _DeferredEncoding._of(self._buffer, self._plan, self._held)
 
     def ignoring(self, token_id: int) -> DeferredBatch:
         """The same batch with -100 in place of an id in `labels`."""
-        return DeferredBatch._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
+        return self._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
 
     def to(self, device: Any, non_blocking: bool = False) -> Any:
         """The batch on a device.
@@ -120,7 +125,7 @@ class DeferredBatch(Mapping[str, Any]):
     def pin_memory(self, device: Any = None) -> DeferredBatch:
         """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""
         held = {name: value.pin_memory() if is_tensor(value) else value for name, value in self._held.items()}
-        return DeferredBatch._of(self._buffer.pin_memory(), self._plan, held)
+        return self._of(self._buffer.pin_memory(), self._plan, held)
 
     def is_pinned(self) -> bool:
         """Whether the buffer is in page-locked memory."""
@@ -173,19 +178,14 @@ class DeferredBatch(Mapping[str, Any]):
         buffer: Any = self._buffer
         if 0 < buffer.nbytes <= _MOST_IN_MESSAGE:
             buffer = buffer.numpy().tobytes()
-        return _restored, (buffer, tuple(self._plan), self._held)
+        return _restored, (type(self), buffer, tuple(self._plan), self._held)
 
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(step[0] for step in self._plan.steps))  # a later step overwrites an earlier one
 
     def _wrapped(self, made: dict[str, Any]) -> Any:
-        data = {name: made[name] for name in self._names}
-        if not self._plan.wrapped:
-            return data
-        from transformers import BatchEncoding
-
-        return BatchEncoding(data)
+        return {name: made[name] for name in self._names}
 
     def _on_host(self, name: str | None = None) -> dict[str, Any]:
         """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
@@ -249,6 +249,18 @@ class DeferredBatch(Mapping[str, Any]):
         return labels
 
 
+class _DeferredEncoding(DeferredBatch):
+    """One that becomes a `BatchEncoding`, not a dict.
+
+    This is a type, because accelerate puts batches that it took apart together again as `type(batch)(columns)`.
+    """
+
+    def _wrapped(self, made: dict[str, Any]) -> Any:
+        from transformers import BatchEncoding
+
+        return BatchEncoding(super()._wrapped(made))
+
+
 class _Packed:
     """Columns that lie in a buffer, each added when first needed."""
 
@@ -304,7 +316,9 @@ def _packable(value: Any) -> int | None:
         return None
 
 
-def _restored(buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[str, Any]) -> DeferredBatch:
+def _restored(
+    cls: type[DeferredBatch], buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[str, Any]
+) -> DeferredBatch:
     if isinstance(buffer, bytes):
         import torch
 
@@ -312,19 +326,23 @@ def _restored(buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[st
     made = Plan(*plan)
     layout = tuple(Place(*place) for place in made.layout)
     masking = None if made.masking is None else Masking(*made.masking)
-    return DeferredBatch._of(buffer, made._replace(layout=layout, masking=masking), held)
+    return cls._of(buffer, made._replace(layout=layout, masking=masking), held)
 
 
 def padded_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
     """The factory for `_core.defer`."""
     *parts, masking, wrapped = plan
-    return _restored(buffer, (*parts, False, wrapped, masking), {})
+    return _restored(_class_of(wrapped), buffer, (*parts, False, masking), {})
 
 
 def flat_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
     """The factory for `_core.defer_flat`."""
     *parts, wrapped = plan
-    return _restored(buffer, (*parts, True, wrapped), {})
+    return _restored(_class_of(wrapped), buffer, (*parts, True), {})
+
+
+def _class_of(wrapped: bool) -> type[DeferredBatch]:
+    return _DeferredEncoding if wrapped else DeferredBatch
 
 
 @functools.cache

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import transformers
 from accelerate import Accelerator
+from accelerate.data_loader import prepare_data_loader
 from accelerate.utils import find_batch_size, send_to_device
 from torch.utils.data import DataLoader
 from transformers import (
@@ -33,6 +39,10 @@ def rows(count=48):
     return made
 
 
+def even_rows(count=12):
+    return [{**row, "input_ids": row["input_ids"][:4], "attention_mask": [1] * 4} for row in rows(count)]
+
+
 def collators(name="DataCollatorWithPadding", **options):
     return [getattr(quadrat, name)(make_tokenizer(), deferred=one, **options) for one in (False, True)]
 
@@ -53,7 +63,7 @@ def test_workers(method):
     collator, deferring = collators()
     loader = DataLoader(features, batch_size=8, collate_fn=deferring, num_workers=2, multiprocessing_context=method)
     for first, batch in zip(range(0, 48, 8), loader, strict=True):
-        assert type(batch) is quadrat.DeferredBatch
+        assert isinstance(batch, quadrat.DeferredBatch)
         assert_same_batch(collator(features[first : first + 8]), batch.to("cpu"))
 
 
@@ -133,3 +143,74 @@ def test_a_trainer_that_moves_batches_by_itself(tmp_path):
 
 def test_default_collation_is_an_encoding():
     assert type(collators()[1](rows(2)).to("cpu")) is BatchEncoding
+
+
+COLLATORS = {"DataCollatorWithPadding": BatchEncoding, "DefaultDataCollator": dict}
+PREPARED = {
+    "shard": {"dispatch_batches": False},
+    "dispatch": {"dispatch_batches": True},
+    "split": {"dispatch_batches": True, "split_batches": True},
+}
+
+
+def loaders(name, **options):
+    """The same batches from transformers' collator and from a deferring one, prepared by accelerate."""
+    for module, deferred in ((transformers, {}), (quadrat, {"deferred": True})):
+        arguments = () if name == "DefaultDataCollator" else (make_tokenizer(),)
+        loader = DataLoader(even_rows(), batch_size=4, collate_fn=getattr(module, name)(*arguments, **deferred))
+        yield prepare_data_loader(loader, **{"device": torch.device("cpu"), "put_on_device": True, **options})
+
+
+@pytest.mark.parametrize("how", PREPARED)
+@pytest.mark.parametrize("name", COLLATORS)
+def test_accelerate_gives_the_container_of_the_reference(name, how):
+    """Also where it takes batches apart and puts them together again, as `type(batch)(columns)`."""
+    count = 0
+    for expected, got in zip(*loaders(name, **PREPARED[how]), strict=True):
+        assert type(expected) is COLLATORS[name]
+        assert_same_batch(expected, got)
+        count += 1
+    assert count == 3
+
+
+IN_TWO_PROCESSES = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import torch
+from accelerate import Accelerator
+from accelerate.data_loader import DataLoaderDispatcher
+from torch.utils.data import DataLoader, IterableDataset
+import quadrat, transformers
+from integration.test_deferred import COLLATORS, even_rows
+from support.compare import assert_same_batch
+from support.strategies import make_tokenizer
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        return iter(even_rows())
+
+def batches(module, name, **options):
+    arguments = () if name == "DefaultDataCollator" else (make_tokenizer(),)
+    loader = DataLoader(Rows(), batch_size=3, collate_fn=getattr(module, name)(*arguments, **options))
+    prepared = Accelerator(cpu=True).prepare(loader)
+    assert isinstance(prepared, DataLoaderDispatcher)
+    return list(prepared)
+
+for name, container in COLLATORS.items():
+    expected, got = batches(transformers, name), batches(quadrat, name, deferred=True)
+    assert len(got) == len(expected) == 2
+    for one, other in zip(expected, got):
+        assert type(one) is container
+        assert_same_batch(one, other)
+print("done")
+"""
+
+
+def test_two_processes_that_are_dispatched_to(tmp_path):
+    """An IterableDataset is read by one process, which sends each of the others its rows."""
+    script = tmp_path / "script.py"
+    script.write_text(IN_TWO_PROCESSES)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = subprocess.run((*torchrun, script), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["done"] * 2

@@ -33,7 +33,7 @@ def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:
 
 def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
     """That a deferred batch becomes `expected`, however it gets there."""
-    assert type(deferred) is quadrat.DeferredBatch
+    assert isinstance(deferred, quadrat.DeferredBatch)
     assert_same_batch(expected, on_emulated_device(deferred))
     assert list(deferred) == list(expected.keys())
     for name, value in reversed(list(expected.items())):
