@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -29,29 +28,6 @@ _PLAIN_SPECIAL_TOKENS = (
     transformers.PreTrainedTokenizer.get_special_tokens_mask,
 )
 _ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
-_REFERENCE: Any = transformers.DataCollatorForLanguageModeling  # as it is without patch_transformers
-
-
-@functools.cache
-def zero_is_a_seed() -> bool:
-    """Whether the installed reference makes a generator for `seed=0`; 4.57 does not."""
-
-    class Made(Exception):  # noqa: N818 - a signal
-        pass
-
-    class Probe(_REFERENCE):
-        def create_rng(self) -> None:
-            raise Made
-
-    probe = Probe.__new__(Probe)
-    probe.seed, probe.generator = 0, None
-    try:
-        probe.torch_call([])
-    except Made:
-        return True
-    except IndexError:  # went on to the first of no examples
-        return False
-    return True
 
 
 def origin(collator: Any, framework: Framework) -> Origin | None:

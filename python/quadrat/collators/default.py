@@ -7,9 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import transformers
-
 from quadrat import _core
 from quadrat._memory import (
     FLOAT32,
@@ -21,6 +18,8 @@ from quadrat._memory import (
     require_cpu_default,
     torch_facts_of_plain_tensors,
 )
+from quadrat.collators import originals
+from quadrat.collators._installed import numpy_ints_are_labels
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
@@ -51,7 +50,7 @@ from quadrat.ingest import (
 )
 from quadrat.rows import rows_of
 
-_reference = transformers.default_data_collator  # kept from import time: patch_transformers puts ours in its place
+_reference = originals.default_data_collator
 
 _Steps = tuple[tuple[str, int, int, int], ...]
 _LABELS = ("label", "label_ids")
@@ -77,7 +76,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
 
 
 @dataclass
-class DefaultDataCollator(Remembering, transformers.DefaultDataCollator):
+class DefaultDataCollator(Remembering, originals.DefaultDataCollator):
     """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class.
 
     Args:
@@ -227,7 +226,7 @@ def _label_kind(shape: ColumnShape, name: str, situation: _Situation) -> int | N
     if name == "label_ids" and shape.forms == (TENSOR if situation.framework == "pt" else ARRAY):
         return _only_kind(shape.kinds)
     if name == "label" and shape.forms == SCALAR:
-        whole = not shape.kinds & ~INTS and _knows_numpy_ints(situation.framework)
+        whole = not shape.kinds & ~INTS and numpy_ints_are_labels(situation.framework)
         return INT64 if whole else FLOAT32 if shape.kinds in KEPT_KINDS else None
     if name == "label" and shape.forms == TENSOR_NUMBER and situation.framework == "pt":
         return INT64 if not shape.kinds & ~(INTS | BOOLS) else FLOAT32 if not shape.kinds & ~FLOATS else None
@@ -236,12 +235,6 @@ def _label_kind(shape: ColumnShape, name: str, situation: _Situation) -> int | N
     if shape.kinds in (PYTHON_INTS, BOOLS):  # a bool is an int to the reference
         return INT64
     return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
-
-
-@functools.cache
-def _knows_numpy_ints(framework: Framework) -> bool:
-    """Whether NumPy's integers are ints to the reference as labels; not on 4.57."""
-    return "int" in str(_reference([{"label": np.int32(1)}], framework)["labels"].dtype)
 
 
 def _only_kind(kinds: int) -> int | None:

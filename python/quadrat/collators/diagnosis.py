@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from transformers import DataCollatorForMultipleChoice, DataCollatorForSeq2Seq
+from quadrat.collators import originals
 
 _INT64 = range(-(2**63), 2**63)
 _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -47,10 +47,10 @@ def _of_mappings(features: Sequence[Any], collator: Any) -> Iterator[str]:
         for column in columns:
             yield from _not_stackable(column, [feature[column] for feature in features])
         return
-    if isinstance(collator, DataCollatorForMultipleChoice):
+    if isinstance(collator, originals.DataCollatorForMultipleChoice):
         yield from _choices(collator, features, columns)
         return
-    if isinstance(collator, DataCollatorForSeq2Seq):
+    if isinstance(collator, originals.DataCollatorForSeq2Seq):
         label = "label" if "label" in columns else "labels"
         columns = [column for column in columns if column != label]
         yield from _padded_rows(collator, tokenizer, features, columns)
@@ -297,7 +297,7 @@ def _ragged(column: str, lengths: Sequence[int | None], remedy: str) -> Iterator
 
 
 def _label_column(collator: Any, columns: list[str]) -> str | None:
-    if not hasattr(collator, "label_pad_token_id") or isinstance(collator, DataCollatorForSeq2Seq):
+    if not hasattr(collator, "label_pad_token_id") or isinstance(collator, originals.DataCollatorForSeq2Seq):
         return None
     return "label" if "label" in columns else "labels"
 

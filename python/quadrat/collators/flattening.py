@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import transformers
-
+from quadrat.collators import originals
 from quadrat.collators._flatten import (
     MAIN,
     Flattening,
@@ -18,15 +16,13 @@ from quadrat.collators._flatten import (
     flatten_features,
     flatten_plainly,
 )
+from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Fact, Remembering
 from quadrat.rows import SEQUENCES, rows_of
-
-# Older versions count positions from 0 only, and add arrays up where they should join them.
-_KNOWS_ARRAYS = "position_ids_start" in inspect.signature(transformers.DataCollatorWithFlattening.__init__).parameters
 
 _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -40,7 +36,7 @@ _KEYS = {
 
 
 @dataclass
-class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlattening):
+class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlattening):
     """Joins the rows of a batch to one sequence without padding; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of
@@ -176,10 +172,11 @@ class DataCollatorWithFlattening(Remembering, transformers.DataCollatorWithFlatt
 
     def _differs(self, features: Any) -> bool:
         """Whether the installed transformers would make something else of these features than the newest does."""
-        if _KNOWS_ARRAYS:
-            return False
-        if self.return_position_ids and (type(self.position_ids_start) is not int or self.position_ids_start != 0):
+        start = self.position_ids_start
+        if self.return_position_ids and (type(start) is not int or start != 0) and not flattening_takes_a_start():
             return True
+        if flattening_takes_arrays():
+            return False
         try:
             return any(
                 hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature

@@ -11,14 +11,12 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import numpy as np
-import transformers
 from transformers.data.data_collator import DataCollatorMixin
 
+from quadrat.collators._installed import HAS_TENSORFLOW
 from quadrat.collators.base import hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.recall import Remembering
-
-_REFERENCE_HAS_TF = int(transformers.__version__.split(".")[0]) < 5
 
 # return_tensors -> package to install, module, its function that takes an array
 _FURTHER = {"tf": ("tensorflow", "tensorflow", "convert_to_tensor"), "jax": ("jax", "jax.numpy", "asarray")}
@@ -54,7 +52,7 @@ def collate_further(
         ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
     """
     convert = _converter(framework)
-    if framework == "tf" and _REFERENCE_HAS_TF and reference is not None:
+    if framework == "tf" and HAS_TENSORFLOW and reference is not None:
         return hand_over(collator, "return_tensors='tf'", reference, features)
     batch = _numpy_batch(collator, framework, features, numpy_call)
     if isinstance(batch, MutableMapping):

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import transformers
-
 from quadrat._memory import Framework
 from quadrat.batch import DeferredBatch
 from quadrat.collators import _masking as masking
 from quadrat.collators import _philox as philox
+from quadrat.collators import originals
 from quadrat.collators._epoch import SharedEpoch
 from quadrat.collators._flatten import flatten, flatten_features
+from quadrat.collators._installed import zero_is_a_seed
 from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
@@ -29,7 +29,7 @@ _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 
 @dataclass
-class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorForLanguageModeling):
+class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLanguageModeling):
     """Pads features and makes labels of the tokens; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`,
@@ -163,12 +163,7 @@ class DataCollatorForLanguageModeling(AnyFramework, transformers.DataCollatorFor
 
     def _call(self, examples: Any, framework: Framework, reference: Any) -> Any:
         by_counter = self.mlm and self.rng == "philox"
-        if (
-            not by_counter
-            and self.seed is not None
-            and self.generator is None
-            and (self.seed or masking.zero_is_a_seed())
-        ):
+        if not by_counter and self.seed is not None and self.generator is None and (self.seed or zero_is_a_seed()):
             self.create_rng()
         if self.padding_free:
             return self._flatten(rows_of(examples), framework)

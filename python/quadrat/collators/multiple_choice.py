@@ -8,9 +8,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-import transformers
-
+from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
+from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.collators._pad import check_tokenizer, pad_columns
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
@@ -18,19 +18,17 @@ from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
 from quadrat.rows import SEQUENCES, rows_of
 
-# 4.x takes the labels out of the features it is given, and warns once about padding with a fast tokenizer.
-_BEFORE_5 = int(transformers.__version__.split(".")[0]) < 5
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 
 @dataclass
-class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMultipleChoice):
+class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMultipleChoice):
     """Pads the choices of every example to one length; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one
     row per choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right one.
     The result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`,
-    int64. Features are left as they are; transformers 4.x takes the labels out of them.
+    int64. Features are left as they are; before 5.23 transformers takes the labels out of them.
 
     Args:
         deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
@@ -61,7 +59,7 @@ class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMu
             raise HandOver("features are not a list of mappings with the same keys")
         tokenizer, first = self.tokenizer, examples[0]
         check_tokenizer(tokenizer)
-        if _BEFORE_5 and type(tokenizer).__name__.endswith("Fast") and not tokenizer.deprecation_warnings.get(_WARNING):
+        if _warns(tokenizer):
             raise HandOver("transformers 4.x warns about padding with a fast tokenizer first")
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
@@ -83,9 +81,18 @@ class DataCollatorForMultipleChoice(AnyFramework, transformers.DataCollatorForMu
         }
 
 
+def _warns(tokenizer: Any) -> bool:
+    """Whether padding makes the reference warn that this is a fast tokenizer, which it does once."""
+    return (
+        pad_warns_of_fast_tokenizers()
+        and type(tokenizer).__name__.endswith("Fast")
+        and not tokenizer.deprecation_warnings.get(_WARNING)
+    )
+
+
 def _spared(examples: Any) -> Any:
     """What the reference may take the labels out of."""
-    if not _BEFORE_5 or not isinstance(examples, (list, tuple)):
+    if not multiple_choice_takes_labels() or not isinstance(examples, (list, tuple)):
         return examples
     return [
         copy.copy(example)

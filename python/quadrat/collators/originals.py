@@ -1,16 +1,48 @@
 """What the installed transformers has and quadrat has a twin of, as it is without `patch_transformers`.
 
-While transformers is patched they have no other address, so this is where pickles look for them.
+Collators derive from these: a module that is loaded while transformers is patched would find quadrat's own there. And
+while transformers is patched they have no other address, so this is where pickles look for them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import transformers
 from transformers import trainer_pt_utils
 from transformers.data import data_collator
+from transformers.data.data_collator import (
+    DataCollatorForLanguageModeling,
+    DataCollatorForMultipleChoice,
+    DataCollatorForPermutationLanguageModeling,
+    DataCollatorForSeq2Seq,
+    DataCollatorForTokenClassification,
+    DataCollatorWithFlattening,
+    DataCollatorWithPadding,
+    DefaultDataCollator,
+    default_data_collator,
+)
 
 import quadrat
+
+# What every version that works has.
+__all__ = [
+    "DataCollatorForLanguageModeling",
+    "DataCollatorForMultipleChoice",
+    "DataCollatorForPermutationLanguageModeling",
+    "DataCollatorForSeq2Seq",
+    "DataCollatorForTokenClassification",
+    "DataCollatorWithFlattening",
+    "DataCollatorWithPadding",
+    "DefaultDataCollator",
+    "default_data_collator",
+]
+
+if "whole_word_mask" not in DataCollatorForLanguageModeling.__dataclass_fields__:
+    raise ImportError(
+        f"quadrat's collators need transformers 4.57 or later, and {transformers.__version__} is installed: "
+        "install a later one with `pip install 'quadrat[transformers]'`"
+    )
 
 
 def masks_words_as_4(cls: Any) -> bool:
@@ -18,14 +50,10 @@ def masks_words_as_4(cls: Any) -> bool:
     return hasattr(cls, "_whole_word_mask") and hasattr(cls, "_shuffle")
 
 
-# Collators: whatever quadrat exports from its own under a name that transformers has too, for the same thing.
-ORIGINALS: dict[str, Any] = {
-    name: getattr(data_collator, name)
-    for name, home in quadrat._HOMES.items()
-    if home.startswith("quadrat.collators.")
-    and hasattr(data_collator, name)
-    and (name != "DataCollatorForWholeWordMask" or masks_words_as_4(data_collator.DataCollatorForWholeWordMask))
-}
+ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
+_words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
+if masks_words_as_4(_words):
+    ORIGINALS["DataCollatorForWholeWordMask"] = _words
 # What `patch_transformers` swaps, and where each is at home.
 PATCHED: dict[str, Any] = {**ORIGINALS, "EvalLoopContainer": trainer_pt_utils.EvalLoopContainer}
 HOMES = {name: original.__module__ for name, original in PATCHED.items()}

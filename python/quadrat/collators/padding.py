@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import transformers
-
+from quadrat.collators import originals
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.deferring import deferring
@@ -18,7 +17,7 @@ from quadrat.rows import rows_of
 
 
 @dataclass
-class DataCollatorWithPadding(Remembering, transformers.DataCollatorWithPadding):
+class DataCollatorWithPadding(Remembering, originals.DataCollatorWithPadding):
     """Pads a list of features to the longest one, or as `padding` says; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per

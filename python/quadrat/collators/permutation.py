@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import transformers
 
 from quadrat import _core
 from quadrat._generators import numpy_origin, python_origin, torch_origin
 from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
+from quadrat.collators import originals
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
@@ -29,7 +29,7 @@ _Masked = tuple[Any, Any, Any, Any]
 
 
 @dataclass
-class DataCollatorForPermutationLanguageModeling(AnyFramework, transformers.DataCollatorForPermutationLanguageModeling):
+class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCollatorForPermutationLanguageModeling):
     """Masks spans of tokens and draws an order to predict them in; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import transformers
-
 from quadrat._memory import Framework
 from quadrat.batch import DeferredBatch
+from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
 from quadrat.collators.base import HandOver, hand_over
@@ -25,7 +24,7 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 
 @dataclass
-class DataCollatorForSeq2Seq(Remembering, transformers.DataCollatorForSeq2Seq):
+class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
     """Pads features, and their labels to the longest row of labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import transformers
-
 from quadrat._memory import Framework
+from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._flatten import flatten
+from quadrat.collators._installed import numpy_token_labels_are_like_torch
 from quadrat.collators._pad import pad_features
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
@@ -20,12 +20,9 @@ from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
 from quadrat.rows import SEQUENCES, rows_of
 
-# 4.x makes NumPy batches in another way than torch's: everything cast to int64, labels in place, a plain dict.
-_NUMPY_LIKE_TORCH = int(transformers.__version__.split(".")[0]) >= 5
-
 
 @dataclass
-class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollatorForTokenClassification):
+class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorForTokenClassification):
     """Pads features and their labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForTokenClassification`: one tensor per column,
@@ -99,8 +96,8 @@ class DataCollatorForTokenClassification(AnyFramework, transformers.DataCollator
             return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
-        if framework == "np" and not _NUMPY_LIKE_TORCH:
-            raise HandOver("transformers 4.x makes NumPy batches with labels in its own way")
+        if framework == "np" and not numpy_token_labels_are_like_torch():
+            raise HandOver("the installed transformers makes NumPy batches with labels in its own way")
         column = LabelColumn(label, label, PAD)
         labels = column, self.label_pad_token_id
         return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))

@@ -7,11 +7,11 @@ import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-import tokenizers
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from quadrat.collators._installed import counting_copies_the_vocabulary
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import CALL, ENTRY, Fact
 
@@ -26,15 +26,12 @@ _METHODS = {
 }
 
 
-# Before, counting the tokens meant copying the vocabulary: milliseconds, in every call of `len(tokenizer)`.
-_COUNTS_QUICKLY = tuple(int(part) for part in tokenizers.__version__.split(".")[:2]) >= (0, 23)
-
 _lengths: weakref.WeakKeyDictionary[Any, tuple[Any, int, dict[int, Any], int]] = weakref.WeakKeyDictionary()
 
 
 def length_of(tokenizer: Any) -> int:
     """`len(tokenizer)`, remembered where it is slow for as long as the vocabulary is the same."""
-    if _COUNTS_QUICKLY or not _has_plain_length(tokenizer):
+    if not counting_copies_the_vocabulary() or not _has_plain_length(tokenizer):
         return len(tokenizer)
     backend = tokenizer._tokenizer
     state = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
@@ -47,7 +44,7 @@ def length_of(tokenizer: Any) -> int:
 
 def length_facts(tokenizer: Any) -> tuple[Fact, ...]:
     """By which a recipe sees that `len(tokenizer)` is what it was."""
-    if _COUNTS_QUICKLY or not _has_plain_length(tokenizer):
+    if not counting_copies_the_vocabulary() or not _has_plain_length(tokenizer):
         return ((CALL, tokenizer.__len__, None, len(tokenizer)),)
     backend = tokenizer._tokenizer
     return (

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import transformers
 
 from quadrat import _core
 from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
+from quadrat.collators import originals
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._masking import facts as masking_facts
 from quadrat.collators.base import HandOver, hand_over, refuse_philox
 from quadrat.collators.frameworks import AnyFramework
-from quadrat.collators.originals import masks_words_as_4
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
@@ -24,9 +23,7 @@ from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, bare_column, rows_of
 
 # Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
-_Reference: Any = getattr(transformers, "DataCollatorForWholeWordMask", None)
-if not masks_words_as_4(_Reference):
-    _Reference = plain.DataCollatorForWholeWordMask
+_Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
 _METHODS = {
     name: getattr(_Reference, name)
     for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")

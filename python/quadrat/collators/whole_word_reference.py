@@ -15,10 +15,12 @@ import numpy as np
 import transformers
 from transformers.data import data_collator as theirs
 
+from quadrat.collators import originals
+
 _MOST = 512  # tokens masked in a row
 
 
-class DataCollatorForWholeWordMask(transformers.DataCollatorForLanguageModeling):
+class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
     """Masks whole words of WordPiece tokens ("##..." continues a word), as transformers 4.x did.
 
     Fields are those of `transformers.DataCollatorForLanguageModeling`; `mlm` and `whole_word_mask` are always True.
