@@ -16,7 +16,7 @@ from quadrat import _memory
 from support import samples
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
-from support.workers import Collate, Kills, Observed, by_name, load, names, observe, segment_of, tensors_of
+from support.workers import Collate, Kills, Observed, by_name, load, observe, segment_of, tensors_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
@@ -28,7 +28,7 @@ pytestmark = [
 BLOCKS = {name: 2 if "Permutation" in name else 1 for name in samples.CLASSES}
 
 
-NAMES = names(transformers) * 4
+NAMES = samples.TWINS * 4
 
 
 def batches(module, workers, method="fork", *, warm=False, **options):

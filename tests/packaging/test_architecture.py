@@ -157,6 +157,19 @@ def test_no_collator_is_looked_up_in_transformers_later_than_at_import(path):
     assert not {name for name in late if "ollator" in name}
 
 
+@pytest.mark.parametrize("path", [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")], ids=lambda path: path.stem)
+def test_no_version_is_asked_for(path):
+    """Versions may be shown; what differs between them is tried, in collators/_installed.py."""
+    tree = ast.parse(path.read_text())
+    shown = {part for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for part in ast.walk(text)}
+    asked = {
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "__version__" and node not in shown
+    }
+    assert asked <= {"quadrat.__version__", "_core.__version__"}
+
+
 def test_the_package_itself_imports_only_its_version():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     eager = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]

@@ -1,4 +1,4 @@
-"""For each collator that transformers has, in either major: options and a batch that it works on."""
+"""For each collator that transformers has, in any version: options and a batch that it works on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import transformers
 from transformers import BatchEncoding
 
 import quadrat
@@ -45,6 +46,10 @@ SAMPLES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "DefaultDataCollator": ({}, _EVEN),
 }
 CLASSES = sorted(name for name in quadrat.__all__ if "DataCollator" in name)
+# Those that the installed transformers has, too. Before 5.20 it may have another class of the name of 4.57's.
+TWINS = [name for name in CLASSES if hasattr(transformers, name)]
+if "DataCollatorForWholeWordMask" in TWINS and not hasattr(transformers.DataCollatorForWholeWordMask, "_shuffle"):
+    TWINS.remove("DataCollatorForWholeWordMask")
 _WITHOUT_TOKENIZER = ("DataCollatorWithFlattening", "DefaultDataCollator")
 
 

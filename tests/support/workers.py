@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers
 from torch.utils.data import DataLoader
 
 from support import samples
@@ -20,7 +19,7 @@ class Collate:
     def __init__(self, module: Any, framework: str = "pt") -> None:
         self.collators = {
             name: samples.make(module, name, return_tensors=framework)
-            for name in names(transformers)
+            for name in samples.TWINS
             if framework == "pt" or samples.source_of(name) == framework
         }
 
@@ -30,10 +29,6 @@ class Collate:
 
     def __call__(self, name: str) -> Any:
         return self.collators[name](samples.batch(name))
-
-
-def names(module: Any) -> list[str]:
-    return [name for name in samples.CLASSES if hasattr(module, name)]
 
 
 class Observed:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 
 from quadrat.bench.waste import BUDGET, DYNAMIC, FIXED, FLATTENED, GROUPED, Cost
 
@@ -52,10 +53,9 @@ def advise(costs: Sequence[Cost]) -> list[str]:
 
 def grouping() -> str:
     """The setting of Trainer that groups rows by length, in the installed transformers, or else in the newest."""
-    try:
-        major, minor = importlib.metadata.version("transformers").split(".")[:2]
-    except importlib.metadata.PackageNotFoundError:
-        major, minor = "5", "2"
-    if (int(major), int(minor)) >= (5, 2):
-        return 'TrainingArguments(train_sampling_strategy="group_by_length")'
-    return "TrainingArguments(group_by_length=True)"
+    found = importlib.util.find_spec("transformers")
+    if found is not None and found.origin is not None:
+        source = Path(found.origin).with_name("training_args.py")  # read, because importing it takes seconds
+        if source.exists() and "train_sampling_strategy" not in source.read_text(encoding="utf-8"):
+            return "TrainingArguments(group_by_length=True)"
+    return 'TrainingArguments(train_sampling_strategy="group_by_length")'
