@@ -1,5 +1,6 @@
 # make demo   the main job on real input: fine-tune a small classifier with the reference collator and with quadrat's
-# make test   two environments (transformers 5.x and 4.57.x), the build, and all tests in each
+# make test   two environments (the newest transformers and 4.57.x), the build, and all tests in each
+# make matrix what compares with the reference, on eight versions of transformers, and a table of the results
 # make bench  quadrat against the installed transformers, side by side
 # make lint | sanitize | wheel | clean
 #
@@ -7,9 +8,11 @@
 
 PYTHON ?= python3
 VENV := .venv
-VENV4 := .venv-4
 BIN := $(VENV)/bin
-BIN4 := $(VENV4)/bin
+BIN4 := .venv-4/bin
+# Of transformers: 4 is 4.57, and `newest` what $(VENV) has.
+VERSIONS := 4 5.0 5.6 5.12 5.14 5.18 5.22 newest
+IDENTITY := tests/identity tests/integration tests/test_collators.py tests/test_flattening_options.py
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 WHEEL_DEV := build/dev/.built
@@ -18,7 +21,7 @@ PYTEST := env HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-5 test-4 bench lint format sanitize wheel clean
+.PHONY: demo test test-5 test-4 matrix bench lint format sanitize wheel clean
 
 demo: $(VENV)/.installed
 	$(PYTEST) $(BIN)/python examples/classify_packages.py $(ARGS)
@@ -29,11 +32,21 @@ test-5: $(VENV)/.installed
 	$(PYTEST) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m pytest tests
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
-test-4: $(VENV4)/.installed
-	$(PYTEST) $(BIN4)/python -m pytest tests/identity tests/integration tests/test_collators.py \
-		tests/test_flattening_options.py
+test-4: matrix-4
 
-bench: $(VENV)/.installed $(VENV4)/.installed
+# One version after the other, however those before went; then a table of all.
+matrix:
+	rm -rf build/matrix
+	-$(MAKE) --keep-going --jobs=1 --no-print-directory $(VERSIONS:%=matrix-%)
+	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS)
+
+matrix-newest: $(VENV)/.installed
+	$(PYTEST) $(BIN)/python -m pytest $(IDENTITY) --junitxml=build/matrix/newest.xml
+
+matrix-%: .venv-%/.installed
+	$(PYTEST) .venv-$*/bin/python -m pytest $(IDENTITY) --junitxml=build/matrix/$*.xml
+
+bench: $(VENV)/.installed .venv-4/.installed
 	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
 	$(PYTEST) $(BIN)/python benchmarks/limit.py
 	$(PYTEST) $(BIN)/python benchmarks/dataloader.py
@@ -74,13 +87,14 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --group dev
 	touch $@
 
-$(VENV4)/.ready: pyproject.toml
-	test -d $(VENV4) || $(PYTHON) -m venv $(VENV4)
-	$(BIN4)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN4)/python -m pip install --quiet --group identity-4
+# The last release of a version, for example of 5.6, with what goes with it.
+.venv-%/.ready: pyproject.toml
+	test -d .venv-$* || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.venv-$*/bin/python -m pip install --quiet --group base "transformers==$*.*"
 	touch $@
 
-# One build serves both environments; warnings are errors here, and the CUDA kernels are built for emulation too.
+# One build serves all environments; warnings are errors here, and the CUDA kernels are built for emulation too.
 $(WHEEL_DEV): $(VENV)/.ready $(SOURCES)
 	rm -f build/dev/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/dev \
@@ -91,9 +105,11 @@ $(VENV)/.installed: $(WHEEL_DEV)
 	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall build/dev/*.whl
 	touch $@
 
-$(VENV4)/.installed: $(VENV4)/.ready $(WHEEL_DEV)
-	$(BIN4)/python -m pip install --quiet --no-deps --force-reinstall build/dev/*.whl
+.venv-%/.installed: .venv-%/.ready $(WHEEL_DEV)
+	.venv-$*/bin/python -m pip install --quiet --no-deps --force-reinstall build/dev/*.whl
 	touch $@
 
+.PRECIOUS: .venv-%/.ready .venv-%/.installed
+
 clean:
-	rm -rf build dist $(VENV) $(VENV4) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf build dist $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -1,5 +1,6 @@
 """Shared by all tests: hypothesis profiles, the two ways to read a tensor, output buffers with guards around them."""
 
+import importlib.metadata
 import os
 
 import numpy as np
@@ -17,6 +18,12 @@ settings.register_profile(
     "sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common
 )  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _say_what_is_compared_with(record_testsuite_property):
+    record_testsuite_property("transformers", importlib.metadata.version("transformers"))
+
 
 GUARD = 256
 CANARY = 0xA5

@@ -108,7 +108,7 @@ def test_refused(collator, said):
         quadrat.from_transformers(collator)
 
 
-@pytest.mark.skipif(not hasattr(transformers, "DataCollatorForSOP"), reason="transformers 4.x has it")
+@pytest.mark.skipif(not hasattr(transformers, "DataCollatorForSOP"), reason="transformers has it before 5.20")
 def test_without_a_twin():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -116,6 +116,25 @@ def test_without_a_twin():
     if "DataCollatorForLanguageModeling" in CLASSES:
         with pytest.raises(TypeError, match=r"no twin of transformers\.DataCollatorForSOP: use it as it is"):
             quadrat.from_transformers(collator)
+
+
+@pytest.mark.skipif(
+    "DataCollatorForWholeWordMask" in TWINS or not hasattr(transformers, "DataCollatorForWholeWordMask"),
+    reason="transformers 5 has another class of this name before 5.20",
+)
+def test_another_class_of_the_same_name():
+    options = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        theirs = transformers.DataCollatorForWholeWordMask(tokenizer(), **options)
+    with pytest.raises(TypeError, match=r"use quadrat\.DataCollatorForLanguageModeling\(whole_word_mask=True\)"):
+        quadrat.from_transformers(theirs)
+    ours = quadrat.DataCollatorForLanguageModeling(tokenizer(), whole_word_mask=True, **options)
+    rows = [{"input_ids": [9, 10, 11], "offset_mapping": [(0, 2), (2, 3), (4, 6)]} for _ in range(3)]
+    transformers.set_seed(0)
+    expected = theirs(rows)
+    transformers.set_seed(0)
+    assert_same_batch(expected, ours(rows))
 
 
 @dataclasses.dataclass

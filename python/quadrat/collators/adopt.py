@@ -45,6 +45,11 @@ def _refuse(collator: Any) -> NoReturn:
         raise TypeError(f"{collator!r} is no collator that from_transformers knows: {', '.join(ORIGINALS)}")
     if cls is ORIGINALS[base]:
         raise TypeError(f"from_transformers takes an instance: use the class quadrat.{base} in place of {base}")
+    if cls.__name__ == "DataCollatorForWholeWordMask" and cls.__module__.startswith("transformers."):
+        raise TypeError(
+            "this DataCollatorForWholeWordMask, unlike that of transformers 4, is a DataCollatorForLanguageModeling "
+            "with whole_word_mask=True: use quadrat.DataCollatorForLanguageModeling(whole_word_mask=True) instead"
+        )
     if cls.__module__.startswith("transformers."):
         raise TypeError(f"quadrat has no twin of transformers.{cls.__name__}: use it as it is")
     raise TypeError(
