@@ -169,11 +169,13 @@ void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatC
 
 std::int64_t TableRows::at(std::int64_t i) const { return rows_[static_cast<std::size_t>(in_range(i, size()))]; }
 
-TableRows TableRows::slice(std::int64_t first, std::int64_t last) const {
-    if (first < 0 || last < first || last > size()) {
-        throw py::index_error("a slice of rows is out of range");
+TableRows TableRows::slice(std::int64_t first, std::int64_t step, std::int64_t count) const {
+    TableRows part = *this;
+    part.rows_.clear();
+    for (std::int64_t i = 0; i < count; ++i) {
+        part.rows_.push_back(at(first + i * step));
     }
-    return {table_, std::vector<std::int64_t>(rows_.begin() + first, rows_.begin() + last)};
+    return part;
 }
 
 py::dict TableRows::row(std::int64_t i) const {
@@ -227,7 +229,11 @@ void TableRows::gather(std::int64_t first, std::int64_t count, const py::tuple& 
 }
 
 const TableRows* table_rows(const py::handle& features) {
-    return py::isinstance<TableRows>(features) ? &features.cast<const TableRows&>() : nullptr;
+    if (!py::isinstance<TableRows>(features)) {
+        return nullptr;
+    }
+    const auto& rows = features.cast<const TableRows&>();
+    return rows.handed_out() ? nullptr : &rows;
 }
 
 void register_table(py::module_& m) {
@@ -241,12 +247,15 @@ void register_table(py::module_& m) {
                  return TableRows(std::move(table), keys, mapping);
              }),
              py::arg("table").none(false), py::arg("keys") = py::none(), py::arg("mapping") = py::none())
-        .def(py::init(
-                 [](const TableRows& rows, std::int64_t first, std::int64_t last) { return rows.slice(first, last); }),
-             py::arg("rows"), py::arg("first"), py::arg("last"))
+        .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
+                 return rows.slice(first, step, count);
+             }),
+             py::arg("rows"), py::arg("first"), py::arg("step"), py::arg("count"))
         .def("__len__", &TableRows::size)
         .def_property_readonly("names", [](const TableRows& self) { return self.table()->names(); })
         .def("has", &TableRows::has, py::arg("name"))
+        .def_property_readonly("handed_out", &TableRows::handed_out)
+        .def("hand_out", &TableRows::hand_out)
         .def("row", &TableRows::row, py::arg("i"))
         .def("value", &TableRows::value, py::arg("name"), py::arg("i"));
 }

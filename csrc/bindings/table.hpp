@@ -47,12 +47,15 @@ public:
     // up in first. Throws IndexError for a key that is out of range.
     TableRows(std::shared_ptr<const Table> table, const py::object& keys,
               const std::shared_ptr<const FlatColumn>& mapping);
-    TableRows(std::shared_ptr<const Table> table, std::vector<std::int64_t> rows)
-        : table_(std::move(table)), rows_(std::move(rows)) {}
 
     const std::shared_ptr<const Table>& table() const { return table_; }
     std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
-    TableRows slice(std::int64_t first, std::int64_t last) const;
+    // `count` of the rows, `step` apart.
+    TableRows slice(std::int64_t first, std::int64_t step, std::int64_t count) const;
+    // Whether Python was given rows of this batch as dicts, which may have been changed: then the columns no longer say
+    // what the rows are. A batch and its slices are handed out together, because they share their dicts.
+    bool handed_out() const { return *handed_out_; }
+    void hand_out() { *handed_out_ = true; }
     // Row i as a dict, and the value it has under a name; IndexError, KeyError.
     py::dict row(std::int64_t i) const;
     py::object value(const py::handle& name, std::int64_t i) const;
@@ -72,9 +75,10 @@ private:
 
     std::shared_ptr<const Table> table_;
     std::vector<std::int64_t> rows_;
+    std::shared_ptr<bool> handed_out_ = std::make_shared<bool>(false);
 };
 
-// The rows that an object is, or null.
+// The rows that an object is, or null; null too where they are handed out, because their dicts are to be read then.
 const TableRows* table_rows(const py::handle& features);
 
 }  // namespace quadrat

@@ -89,10 +89,12 @@ def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tupl
     """
     if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
         return None
-    first = features.row(0) if isinstance(features, _core.TableRows) else features[0]
-    if not isinstance(first, Mapping):
+    if isinstance(features, _core.TableRows):
+        names = features.names
+    elif isinstance(features[0], Mapping):
+        names = tuple(features[0].keys())
+    else:
         return None
-    names = tuple(first.keys())
     columns = _core.collect_nested(features, names, plain, choices, interop())
     return None if columns is None else (names, columns)
 

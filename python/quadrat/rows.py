@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+import functools
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -15,41 +16,91 @@ MAIN = "input_ids"
 
 
 class Rows(_core.TableRows):
-    """Rows of a table, as features for a collator: a sequence of dicts that are made when somebody looks.
+    """Features that lie in columns: a list of dicts, which are made when somebody looks at one.
 
-    quadrat's collators look at the columns instead. A row is a dict of Python numbers, lists and strings, one entry per
-    column, made anew at each look. It pickles as a list of them.
+    quadrat's collators read the columns, and make no dicts. To everybody else this is a list: it has a list's methods,
+    and `isinstance(rows, list)` is true. The first look makes a dict of every row, one entry per column, of Python
+    numbers, lists and strings. These dicts are kept, and from then on they are what is collated and pickled, with all
+    that is changed in them. A slice shares its dicts with the batch, as a list's does, and makes none itself.
     """
 
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    # For code that asks whether features are a list; `type` tells the truth.
+    __class__ = property(lambda _: list)
 
-    @overload
-    def __getitem__(self, index: slice) -> Rows: ...
+    def as_list(self) -> list[dict[str, Any]]:
+        """The rows as a list of dicts, the same at each call, which are what is collated from now on."""
+        rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
+        if rows is None:
+            made, places = self._shared()
+            # Of two threads that look at once both get what one of them made.
+            found = (made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places))
+            rows = self.__dict__.setdefault("_rows", list(found))
+            self.hand_out()
+        return rows
 
-    def __getitem__(self, index: Any) -> Any:
-        """Row `index` as a dict; a slice without a step as `Rows`."""
-        if not isinstance(index, slice):
-            return self.row(index)
-        first, last, step = index.indices(len(self))
-        if step != 1:
-            raise ValueError("Rows are sliced without a step")
-        return Rows(self, first, max(first, last))
+    def __len__(self) -> int:
+        """How many rows there are."""
+        rows = self.__dict__.get("_rows")
+        return _core.TableRows.__len__(self) if rows is None else len(rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows, as dicts."""
-        return (self.row(i) for i in range(len(self)))
+        return iter(self.as_list())
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Any: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        """Row `index`, or several: as `Rows` that lie in columns too, as long as nobody has looked."""
+        if self.handed_out or not isinstance(index, slice):
+            return self.as_list()[index]
+        made, places = self._shared()
+        chosen = range(len(self))[index]
+        part = Rows(self, chosen.start, chosen.step, len(chosen))
+        part.__dict__["_family"] = made, places[index]
+        return part
+
+    def __radd__(self, other: Any) -> Any:
+        """A list and these rows."""
+        return other + self.as_list()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As a list of dicts: what the rows point into stays where it is."""
-        return list, (list(self),)
+        """As a list of dicts: what the columns point into stays where it is."""
+        return list, (self.as_list(),)
 
     def __repr__(self) -> str:
-        """Rows and columns."""
+        """Rows and columns; once somebody has looked, the dicts."""
+        if self.handed_out:
+            return f"Rows({self.as_list()!r})"
         return f"Rows({len(self)} rows, columns {list(self.names)})"
 
+    def _shared(self) -> tuple[dict[int, dict[str, Any]], range]:
+        """The dicts of the batch that this is a slice of, as far as they are made, and which of them are these rows."""
+        family: tuple[dict[int, dict[str, Any]], range] = self.__dict__.setdefault("_family", ({}, range(len(self))))
+        return family
 
-Sequence.register(Rows)  # its own metaclass is pybind11's
+
+def _of_list(name: str) -> Callable[..., Any]:
+    method = getattr(list, name)
+
+    @functools.wraps(method)
+    def call(self: Rows, *args: Any, **kwargs: Any) -> Any:
+        return method(self.as_list(), *(arg.as_list() if isinstance(arg, Rows) else arg for arg in args), **kwargs)
+
+    return call
+
+
+for _name in (
+    *("__add__", "__contains__", "__delitem__", "__eq__", "__ge__", "__gt__", "__iadd__", "__imul__"),
+    *("__le__", "__lt__", "__mul__", "__ne__", "__reversed__", "__rmul__", "__setitem__", "append", "clear", "copy"),
+    *("count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"),
+):
+    setattr(Rows, _name, _of_list(_name))
+Rows.__hash__ = None  # type: ignore[assignment]
+MutableSequence.register(Rows)  # its own metaclass is pybind11's
 
 # What holds the rows of a batch in order.
 SEQUENCES = (list, tuple, Rows)
@@ -57,6 +108,8 @@ SEQUENCES = (list, tuple, Rows)
 
 def rows_of(features: Any, *, bare: bool = False) -> Any:
     """`features` as `Rows` where they come as columns; a list or tuple, and what is none of these, as it is.
+
+    `Rows` that somebody has looked at are the list of what was seen.
 
     Args:
         features: a mapping of columns (a `Dataset` slice, `BatchEncoding`), an object with the Arrow PyCapsule
@@ -68,7 +121,7 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
         ValueError: when columns differ in their number of rows, or two have one name.
     """
     if type(features) in SEQUENCES:
-        return features
+        return features.as_list() if type(features) is Rows and features.handed_out else features
     if _is_nested(features):
         features = _ragged_of_nested(features)
     if isinstance(features, Ragged):
@@ -94,8 +147,45 @@ def table_of_arrow(table: Any) -> _core.Table:
 def plain(features: Any) -> Any:
     """`features` as the reference takes them: `Rows` as a list of dicts, a `Ragged` as a list of lists."""
     if isinstance(features, Rows):
-        return list(features)
+        return features.as_list()
     return features.to_lists() if isinstance(features, Ragged) else features
+
+
+class _Row(Mapping[str, Any]):
+    """A row of `Rows` for quadrat itself: a value is made when asked for, and nothing is handed out."""
+
+    def __init__(self, rows: Rows, at: int) -> None:
+        self._rows, self._at = rows, at
+
+    def __getitem__(self, name: str) -> Any:
+        return self._rows.value(name, self._at)
+
+    def __contains__(self, name: object) -> bool:
+        return self._rows.has(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows.names)
+
+    def __len__(self) -> int:
+        return len(self._rows.names)
+
+
+def each_of(features: Any) -> Any:
+    """The features, to read and no more: mappings that make a value when it is asked for where they are `Rows`."""
+    return [_Row(features, i) for i in range(len(features))] if isinstance(features, Rows) else features
+
+
+def first_of(features: Any) -> Any:
+    """The first of `each_of(features)`."""
+    return _Row(features, 0) if isinstance(features, Rows) else features[0]
+
+
+def first_mapping(features: Any) -> Mapping[str, Any] | None:
+    """The first of `each_of(features)` where features are a list of mappings, with a row at least; else None."""
+    if not isinstance(features, SEQUENCES) or not features:
+        return None
+    first = first_of(features)
+    return first if isinstance(first, Mapping) else None
 
 
 def bare_column(rows: Any) -> _core.Columns:

@@ -218,11 +218,10 @@ def test_rows_are_a_sequence_of_dicts():
     assert rows[-1] == {"input_ids": [], "label": 2}
     assert list(rows[1:]) == features_of(columns_)[1:]
     assert len(rows[2:1]) == 0
-    with pytest.raises(IndexError, match="row 3 is out of range: there are 3 rows"):
+    assert list(rows[::-2]) == features_of(columns_)[::-2]
+    with pytest.raises(IndexError):
         rows[3]
-    with pytest.raises(ValueError, match="without a step"):
-        rows[::2]
-    assert "3 rows" in repr(rows)
+    assert "3 rows" in repr(rows_of(pa.table(columns_)))
 
 
 def test_two_columns_of_one_name():

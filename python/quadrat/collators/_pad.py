@@ -28,6 +28,7 @@ from quadrat.ingest import (
     collect,
     explain,
 )
+from quadrat.rows import each_of
 
 
 def pad_features(
@@ -249,7 +250,7 @@ def _refuse(
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
-    values = [feature[name] for feature in features]
+    values = [feature[name] for feature in each_of(features)]
     try:
         return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]
     except Exception as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from quadrat._memory import Framework
 from quadrat.collators._flatten import MAIN, Flattening, check_pad_to_multiple_of
 from quadrat.collators._labelling import Labelling
 from quadrat.collators.further import check_pad_values
-from quadrat.rows import SEQUENCES
+from quadrat.rows import first_mapping
 
 
 def padding_free_plan(
@@ -32,9 +31,10 @@ def padding_free_plan(
     """
     check_pad_values(collator)
     check_pad_to_multiple_of(collator.pad_to_multiple_of)
-    if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
+    first = first_mapping(features)
+    if first is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
-    first, tokenizer = features[0], collator.tokenizer
+    tokenizer = collator.tokenizer
     if collator.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:
         raise ValueError("pad_to_multiple_of needs a pad token: set tokenizer.pad_token")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}

@@ -48,7 +48,7 @@ from quadrat.ingest import (
     explain,
     inferred_kind,
 )
-from quadrat.rows import rows_of
+from quadrat.rows import each_of, first_of, rows_of
 
 _reference = originals.default_data_collator
 
@@ -169,7 +169,7 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
         require_cpu_default()
     names, columns = collected
     signature = columns.signature(0, 0) if names else b""
-    missing, strings = _left_out(names, features[0]) if OTHER in signature[1::5] else ((), ())
+    missing, strings = _left_out(names, first_of(features)) if OTHER in signature[1::5] else ((), ())
     steps, held = _decide(_Situation(names, signature, missing, strings, framework, default_float_kind(framework)))
     batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
@@ -245,7 +245,7 @@ def _only_kind(kinds: int) -> int | None:
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     try:
-        column = [{name: feature[name]} for feature in features]
+        column = [{name: feature[name]} for feature in each_of(features)]
         (tensor,) = _reference(column, framework).values()
     except Exception as error:
         raise HandOver(f"column '{name}' does not stack") from error

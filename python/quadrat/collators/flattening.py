@@ -22,7 +22,7 @@ from quadrat.collators.default import default_data_collator
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Fact, Remembering
-from quadrat.rows import SEQUENCES, rows_of
+from quadrat.rows import SEQUENCES, each_of, first_of, rows_of
 
 _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -133,7 +133,7 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
                 raise HandOver("the reference's sets of keys were changed")
             try:
-                plan = self._plan(features[0], framework, separator)
+                plan = self._plan(first_of(features), framework, separator)
             except Exception as error:  # as the reference finds too, in its own words
                 raise HandOver("row 0 is not a mapping, or an option neither true nor false") from error
             as_it_is = not extended and return_tensors is None and separator_id is None
@@ -179,7 +179,10 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             return False
         try:
             return any(
-                hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
+                hasattr(feature[name], "tolist")
+                for feature in each_of(features)
+                for name in (MAIN, "labels")
+                if name in feature
             )
         except Exception:  # not mappings: the reference says so
             return False
@@ -189,13 +192,15 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _with_scalar_labels(self, batch: dict[str, Any], features: Any, framework: Any) -> dict[str, Any]:
-        name = next((one for one in ("label", "labels") if one in features[0]), None)
+        first = first_of(features)
+        name = next((one for one in ("label", "labels") if one in first), None)
         if name is None:
             return batch
-        labels = default_data_collator([{"label": feature[name]} for feature in features], framework).get("labels")
+        column = [{"label": feature[name]} for feature in each_of(features)]
+        labels = default_data_collator(column, framework).get("labels")
         if labels is None or labels.ndim != 1:
             raise ValueError(
-                f"scalar_labels: column '{name}' must hold one number per row; row 0 holds {features[0][name]!r:.60}"
+                f"scalar_labels: column '{name}' must hold one number per row; row 0 holds {first[name]!r:.60}"
             )
         return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 

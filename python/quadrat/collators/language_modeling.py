@@ -23,7 +23,7 @@ from quadrat.collators.frameworks import AnyFramework, collate_further
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import Fact, PadOptions, as_encoding
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, rows_of
+from quadrat.rows import SEQUENCES, first_mapping, rows_of
 
 _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
@@ -193,11 +193,13 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
             raise HandOver("labels are made from 'input_ids'")
         if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
             raise HandOver("features are not a list")
-        if not isinstance(examples[0], Mapping):
+        first = first_mapping(examples)
+        if first is None:
             return self._decide_rows(examples, framework)
         options = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of)
-        self._require_own_masking(framework, tuple(examples[0]))
-        if self._masks_apart(framework, tuple(examples[0])):
+        names = tuple(first)
+        self._require_own_masking(framework, names)
+        if self._masks_apart(framework, names):
             padded = pad_features(self, examples, framework, options, remembers=False)
             return self._mask_apart(as_encoding(padded), framework)
         omits = (
@@ -220,13 +222,14 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
         return stack_rows(self.tokenizer, rows, framework, multiple, self._labels, deferred=self.deferred)
 
     def _flatten(self, examples: Any, framework: Framework) -> Any:
-        if isinstance(examples, SEQUENCES) and examples and not isinstance(examples[0], Mapping):
+        if isinstance(examples, SEQUENCES) and examples and first_mapping(examples) is None:
             examples = [{"input_ids": row} for row in examples]
-        first = examples[0] if isinstance(examples, SEQUENCES) and examples else ()
-        words = [name for name in ("word_ids", "offset_mapping") if name in first]
-        omits = (*(["special_tokens_mask"] if "special_tokens_mask" in first else []), *words)
+        names = tuple(first_mapping(examples) or ())
+        omits: tuple[str, ...] = tuple(
+            name for name in ("special_tokens_mask", "word_ids", "offset_mapping") if name in names
+        )
         if self.mlm and self.row_key is not None:
-            philox.key_column(self, first)
+            philox.key_column(self, names)
             omits = (*omits, self.row_key)
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: None)
         labels: Literal["none", "shifted"] = "none" if self.mlm else "shifted"
@@ -239,7 +242,7 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
                 batch["labels"][batch["labels"] == self.tokenizer.pad_token_id] = -100
             return batch
         try:
-            if self._masks_apart(framework, tuple(first)):
+            if self._masks_apart(framework, names):
                 raise HandOver("masking is left to the collator's methods")
             return flatten_features(examples, plan, deferred=self.deferred)
         except HandOver as reason:

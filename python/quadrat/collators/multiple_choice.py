@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
-from quadrat.rows import SEQUENCES, rows_of
+from quadrat.rows import first_mapping, rows_of
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
@@ -55,9 +55,10 @@ class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMulti
         return super().tf_call(_spared(features))
 
     def _decide(self, examples: Any) -> dict[str, Any]:
-        if not isinstance(examples, SEQUENCES) or not examples or not isinstance(examples[0], Mapping):
+        first = first_mapping(examples)
+        if first is None:
             raise HandOver("features are not a list of mappings with the same keys")
-        tokenizer, first = self.tokenizer, examples[0]
+        tokenizer = self.tokenizer
         check_tokenizer(tokenizer)
         if _warns(tokenizer):
             raise HandOver("transformers 4.x warns about padding with a fast tokenizer first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_ph
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, plain, rows_of
+from quadrat.rows import SEQUENCES, first_mapping, plain, rows_of
 
 _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = 1 << 28  # torch draws more than one word for a start among as many
@@ -94,7 +94,7 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCol
 def _padded_ids(tokenizer: Any, examples: Any, framework: Framework) -> Any:
     if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
         raise HandOver("features are not a list")
-    if not isinstance(examples[0], Mapping):
+    if first_mapping(examples) is None:
         return stack_rows(tokenizer, examples, framework, None)["input_ids"]
     collected = _core.collect(examples, ("input_ids",), interop())
     if collected is None:

@@ -17,7 +17,7 @@ from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
-from quadrat.rows import SEQUENCES, rows_of
+from quadrat.rows import each_of, first_mapping, rows_of
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
@@ -90,18 +90,18 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
+        first = first_mapping(features)
+        if first is None:
             raise HandOver("features are not a list of mappings with the same keys")
-        first = features[0]
         name = "label" if "label" in first else "labels"
         if name == "label" and "labels" in first:
             raise HandOver("both 'label' and 'labels' are there")
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
             raise HandOver("label_pad_token_id is beyond the ints that floats hold")
+        column = LabelColumn(None, "labels", HOLD, lists=True)
         if name in first and first[name] is None:
             features = _without(features, name)
-        column = LabelColumn(None, "labels", HOLD, lists=True)
-        if name in features[0]:
+        elif name in first:
             column = LabelColumn(name, "labels", self._label_action(), lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         labels = column, self.label_pad_token_id
@@ -126,8 +126,8 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
     """The features without a column that is None in every row."""
     try:
-        labels = [feature[name] for feature in features]
-        rest = [{key: value for key, value in feature.items() if key != name} for feature in features]
+        labels = [feature[name] for feature in each_of(features)]
+        rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]
     except Exception as error:
         raise HandOver(f"column '{name}' is not in every row") from error
     if any(label is not None for label in labels):

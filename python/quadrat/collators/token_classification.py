@@ -18,7 +18,7 @@ from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
-from quadrat.rows import SEQUENCES, rows_of
+from quadrat.rows import first_mapping, rows_of
 
 
 @dataclass
@@ -88,11 +88,12 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        if not isinstance(features, SEQUENCES) or not features or not isinstance(features[0], Mapping):
+        first = first_mapping(features)
+        if first is None:
             raise HandOver("features are not a list of mappings with the same keys")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        label = "label" if "label" in features[0] else "labels"
-        if label not in features[0]:
+        label = "label" if "label" in first else "labels"
+        if label not in first:
             return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
@@ -105,7 +106,7 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
     def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":
             raise ValueError("padding_free does not pad rows: leave out padding='max_length'")
-        first = features[0] if isinstance(features, SEQUENCES) and features else ()
+        first = first_mapping(features) or ()
         label = next((name for name in ("label", "labels") if name in first), None)
         plan = padding_free_plan(
             self,

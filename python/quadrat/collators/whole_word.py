@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, F
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, bare_column, rows_of
+from quadrat.rows import SEQUENCES, bare_column, first_mapping, rows_of
 
 # Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
 _Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
@@ -198,7 +197,7 @@ def _columns(features: Any) -> _core.Columns:
     """Column 0: the ids; column 1, if any feature has them: positions that continue the word before."""
     if type(features) not in (*SEQUENCES, Ragged) or not features:
         raise HandOver("features are not a list of mappings or rows")
-    if not isinstance(features[0], Mapping):
+    if first_mapping(features) is None:
         return bare_column(features)
     collected = _core.collect(features, ("input_ids",), interop())
     if collected is None or collected[1].add_optional(features, "chinese_ref", interop()) < 0:
