@@ -22,6 +22,7 @@ from rich.console import Console
 import quadrat
 from cuda_report import markdown, plot, rounded
 from quadrat import _cuda
+from quadrat._memory import address_of, launch
 from quadrat.ops import _device
 
 RESULTS = Path(__file__).parent / "results"
@@ -334,8 +335,11 @@ def masked() -> list[dict[str, Any]]:
     keys = torch.arange(batch.rows, device="cuda")
 
     special = torch.tensor([1 << 0 | 1 << 7], device="cuda")
-    masking = _device.Masking((7, 0, 0.15, 0.8, 0.1, 103, 30522), keys, special)
-    labels, mask = columns[1].out, columns[2].out
+    ids, labels, mask = (column.out for column in columns)
+    values, offsets = batch.ragged.values, batch.ragged.offsets
+    how = 7, 0, 0.15, 0.8, 0.1, 103, 30522
+    source = address_of(values), len(values), address_of(offsets), batch.rows, batch.width, batch.left
+    outputs = address_of(ids), address_of(labels), address_of(mask)
 
     def alone() -> None:
         _device.pad_columns(columns)
@@ -346,11 +350,11 @@ def masked() -> list[dict[str, Any]]:
                                    rng="philox", seed=7, row_keys=keys, lengths=lengths)  # fmt: skip
 
     def together() -> None:
-        _device.pad_masked(columns[0], labels, mask, masking)
+        launch("pad_masked", ids, *how, address_of(keys), *source, address_of(special), 1, 0, *outputs)
 
     expected = one_by_one()
     together()
-    if not (torch.equal(columns[0].out, expected[0]) and torch.equal(labels, expected[1])):
+    if not (torch.equal(ids, expected[0]) and torch.equal(labels, expected[1])):
         raise AssertionError("masked one after the other, the batch is another")
     if not torch.equal(mask, batch.mask().long()):
         raise AssertionError("wrong attention mask")

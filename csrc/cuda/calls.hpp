@@ -26,63 +26,11 @@ struct CopyRows {
     std::int64_t values_size;
     const std::int64_t* offsets;  // [rows + 1]
     std::int64_t rows;
-    const std::int64_t* start;  // [rows], or nullptr for a padded output, [rows, width]
-    std::int64_t width;
-    Side side;
+    const std::int64_t* start;  // [rows]
     std::size_t item;
-    void* out;
+    void* out;  // [out_size], flat
     std::int64_t out_size;
     Pieces pieces = {};
-};
-
-// out: [rows, width], contiguous. `value`: the bits of one element, in the low end.
-struct FillGaps {
-    const std::int64_t* offsets;
-    std::int64_t rows;
-    std::int64_t width;
-    Side side;
-    std::size_t item;
-    std::uint64_t value;
-    void* out;
-    Pieces pieces = {};
-};
-
-// out: [rows, width], contiguous. `one`: the bits of the number 1, in the low end.
-struct AttentionMask {
-    const std::int64_t* offsets;
-    std::int64_t rows;
-    std::int64_t width;
-    Side side;
-    std::size_t item;
-    std::uint64_t one;
-    void* out;
-    Pieces pieces = {};
-};
-
-// The rows of a flat batch: row i lies at offsets[i] - offsets[0].
-struct PositionIds {
-    const std::int64_t* offsets;  // [rows + 1]
-    std::int64_t rows;
-    std::int64_t start;  // the position of a row's first token
-    std::int64_t* out;   // [out_size]
-    std::int64_t out_size;
-    Pieces pieces = {};
-};
-
-struct SeqIdx {
-    const std::int64_t* offsets;  // [rows + 1]
-    std::int64_t rows;
-    std::int32_t* out;  // [out_size]
-    std::int64_t out_size;
-    Pieces pieces = {};
-};
-
-// rows: of the output, one more than the batch has.
-struct CuSeqlens {
-    const std::int64_t* offsets;  // [rows]
-    std::int64_t rows;
-    std::size_t item;
-    void* out;  // [rows]
 };
 
 // value: the bits of one element, in the low end.
@@ -177,25 +125,6 @@ struct CausalLabels {
     std::int64_t* labels;
 };
 
-// set: [set_size], a bit per id. out: [count].
-struct SpecialTokens {
-    static constexpr std::int64_t rows = 1;
-    const std::int64_t* ids;
-    std::int64_t count;
-    const std::uint64_t* set;
-    std::int64_t set_size;
-    std::uint8_t* out;
-};
-
-// offsets: [rows, width, 2]; special, words: [rows, width].
-struct WordStarts {
-    const std::int64_t* offsets;
-    const std::uint8_t* special;
-    std::int64_t rows;
-    std::int64_t width;
-    std::uint8_t* words;
-};
-
 // Rows as in CopyRows, or, where not `flat`, in values that are padded already, [rows, width]. The launcher zeroes
 // `out` first: threads add to it.
 struct RowKeys {
@@ -243,15 +172,6 @@ struct PadMasked {
     std::int64_t* ids;
     std::int64_t* labels;
     std::int64_t* mask;
-};
-
-// word_ids, special, words: [rows, width].
-struct WordStartsOfIds {
-    const std::int64_t* word_ids;
-    const std::uint8_t* special;
-    std::int64_t rows;
-    std::int64_t width;
-    std::uint8_t* words;
 };
 
 }  // namespace quadrat::cuda

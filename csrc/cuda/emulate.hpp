@@ -16,13 +16,19 @@ inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
 
+// Which of the blocks along x run: a test of a huge output looks at a few.
+struct BlockRange {
+    unsigned first, last;  // the last excluded
+};
+
 template <typename Call, typename Argument>
-void emulate(void (*kernel)(Argument), Dim3 blocks, Dim3 threads, const Call& call) {
+void emulate(void (*kernel)(Argument), Dim3 blocks, Dim3 threads, BlockRange range, const Call& call) {
     gridDim = blocks;
     blockDim = threads;
+    const unsigned last = range.last < blocks.x ? range.last : blocks.x;
     for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z) {
         for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y) {
-            for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) {
+            for (blockIdx.x = range.first; blockIdx.x < last; ++blockIdx.x) {
                 for (threadIdx.z = 0; threadIdx.z < threads.z; ++threadIdx.z) {
                     for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y) {
                         for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) {

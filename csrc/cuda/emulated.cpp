@@ -4,88 +4,68 @@
 
 #include <algorithm>
 
-#include "attention_mask.cuh"
 #include "causal_labels.cuh"
 #include "copy_rows.cuh"
-#include "cu_seqlens.cuh"
-#include "fill_gaps.cuh"
 #include "flatten_columns.cuh"
 #include "pad_columns.cuh"
 #include "pad_masked.cuh"
 #include "philox_mask.cuh"
-#include "position_ids.cuh"
 #include "register_columns.hpp"
 #include "row_keys.cuh"
 #include "separate_rows.cuh"
-#include "seq_idx.cuh"
 #include "shape.hpp"
-#include "special_tokens.cuh"
 #include "unpad.cuh"
-#include "word_starts.cuh"
 
 namespace quadrat::cuda {
 namespace {
 
+// At most so many blocks, and those of them that run. Few blocks give each thread a large share, which only huge inputs
+// would do otherwise.
+struct Blocks {
+    std::int64_t most;
+    BlockRange range;
+};
+
 template <typename Call>
-void start(void (*kernel)(Call), const Call& call, std::int64_t max_blocks) {
+void start(void (*kernel)(Call), const Call& call, const Blocks& blocks) {
     if (call.rows == 0) {
         return;
     }
-    const Shape shape = launch_shape(call.rows, typical_width(call), max_blocks);
-    emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, call);
+    const Shape shape = launch_shape(call.rows, typical_width(call), blocks.most);
+    emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, blocks.range, call);
 }
 
 // What is written in pieces has the blocks it needs; fewer blocks mean shorter pieces here, so that rows have several.
 template <typename Call, typename Argument>
-void start_pieces(void (*kernel)(Argument), Call call, std::int64_t max_blocks) {
+void start_pieces(void (*kernel)(Argument), Call call, const Blocks& blocks) {
     const int most_log =
-        max_blocks == most_blocks ? piece_log : 4 + static_cast<int>(std::min<std::int64_t>(max_blocks, 8));
-    const std::int64_t blocks = idle(call) ? 0 : plan(call, most_log);
-    emulate(kernel, {static_cast<unsigned>(blocks)}, {piece_threads}, call);
+        blocks.most == most_blocks ? piece_log : 4 + static_cast<int>(std::min<std::int64_t>(blocks.most, 8));
+    const std::int64_t count = idle(call) ? 0 : plan(call, most_log);
+    emulate(kernel, {static_cast<unsigned>(count)}, {piece_threads}, blocks.range, call);
 }
 
-void launch(const CopyRows& call, std::int64_t max_blocks) { start_pieces(copy_rows, call, max_blocks); }
+void launch(const CopyRows& call, const Blocks& blocks) { start_pieces(copy_rows, call, blocks); }
 
-void launch(const FillGaps& call, std::int64_t max_blocks) { start_pieces(fill_gaps, call, max_blocks); }
+void launch(const PadColumns& call, const Blocks& blocks) { start_pieces(pad_columns<most_columns>, call, blocks); }
 
-void launch(const AttentionMask& call, std::int64_t max_blocks) { start_pieces(attention_mask, call, max_blocks); }
+void launch(const FlattenColumns& call, const Blocks& blocks) { start_pieces(flatten_columns, call, blocks); }
 
-void launch(const PadColumns& call, std::int64_t max_blocks) {
-    start_pieces(pad_columns<most_columns>, call, max_blocks);
+void launch(const Unpad& call, const Blocks& blocks) { start_pieces(unpad, call, blocks); }
+
+void launch(const SeparateRows& call, const Blocks& blocks) {
+    with_element(call.item, [&](auto element) { start(separate_rows<decltype(element)>, call, blocks); });
 }
 
-void launch(const FlattenColumns& call, std::int64_t max_blocks) { start_pieces(flatten_columns, call, max_blocks); }
+void launch(const CausalLabels& call, const Blocks& blocks) { start(causal_labels, call, blocks); }
 
-void launch(const Unpad& call, std::int64_t max_blocks) { start_pieces(unpad, call, max_blocks); }
-
-void launch(const PositionIds& call, std::int64_t max_blocks) { start_pieces(position_ids, call, max_blocks); }
-
-void launch(const SeqIdx& call, std::int64_t max_blocks) { start_pieces(seq_idx, call, max_blocks); }
-
-void launch(const CuSeqlens& call, std::int64_t max_blocks) {
-    with_element(call.item, [&](auto element) { start(cu_seqlens<decltype(element)>, call, max_blocks); });
-}
-
-void launch(const SeparateRows& call, std::int64_t max_blocks) {
-    with_element(call.item, [&](auto element) { start(separate_rows<decltype(element)>, call, max_blocks); });
-}
-
-void launch(const CausalLabels& call, std::int64_t max_blocks) { start(causal_labels, call, max_blocks); }
-
-void launch(const SpecialTokens& call, std::int64_t max_blocks) { start(special_tokens, call, max_blocks); }
-
-void launch(const RowKeys& call, std::int64_t max_blocks) {
+void launch(const RowKeys& call, const Blocks& blocks) {
     std::fill_n(call.out, call.rows, std::uint64_t{0});
-    start(row_keys, call, max_blocks);
+    start(row_keys, call, blocks);
 }
 
-void launch(const PadMasked& call, std::int64_t max_blocks) { start(pad_masked, call, max_blocks); }
+void launch(const PadMasked& call, const Blocks& blocks) { start(pad_masked, call, blocks); }
 
-void launch(const PhiloxMask& call, std::int64_t max_blocks) { start(philox_mask, call, max_blocks); }
-
-void launch(const WordStarts& call, std::int64_t max_blocks) { start(word_starts, call, max_blocks); }
-
-void launch(const WordStartsOfIds& call, std::int64_t max_blocks) { start(word_starts_of_ids, call, max_blocks); }
+void launch(const PhiloxMask& call, const Blocks& blocks) { start(philox_mask, call, blocks); }
 
 py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
 
@@ -96,13 +76,14 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";
-    // Few blocks give each thread a large share, which only huge inputs would do otherwise.
-    const auto run = [](const auto& call, std::int64_t max_blocks) {
+    const auto run = [](const auto& call, std::int64_t max_blocks, unsigned first_block, unsigned last_block) {
         require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
-        launch(call, max_blocks);
+        launch(call, Blocks{max_blocks, {first_block, last_block}});
     };
-    register_kernels<std::int64_t>(m, run, py::arg("max_blocks") = most_blocks);
-    register_columns<std::int64_t>(m, run, py::arg("max_blocks") = most_blocks);
+    const auto most = py::arg("max_blocks") = most_blocks;
+    const auto first = py::arg("first_block") = 0, last = py::arg("last_block") = most_piece_blocks;
+    register_kernels<std::int64_t, unsigned, unsigned>(m, run, most, first, last);
+    register_columns<std::int64_t, unsigned, unsigned>(m, run, most, first, last);
     m.def("source_run",
           [](std::int64_t begin, std::int64_t end, std::int64_t size) { return pair(source_run(begin, end, size)); });
     m.def("row_length", &row_length);

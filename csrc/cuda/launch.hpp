@@ -9,21 +9,13 @@
 namespace quadrat::cuda {
 
 cudaError_t launch(const CopyRows& call, cudaStream_t stream);
-cudaError_t launch(const FillGaps& call, cudaStream_t stream);
-cudaError_t launch(const AttentionMask& call, cudaStream_t stream);
-cudaError_t launch(const PositionIds& call, cudaStream_t stream);
-cudaError_t launch(const SeqIdx& call, cudaStream_t stream);
-cudaError_t launch(const CuSeqlens& call, cudaStream_t stream);
 cudaError_t launch(const PadColumns& call, cudaStream_t stream);
 cudaError_t launch(const FlattenColumns& call, cudaStream_t stream);
 cudaError_t launch(const Unpad& call, cudaStream_t stream);
 cudaError_t launch(const SeparateRows& call, cudaStream_t stream);
 cudaError_t launch(const CausalLabels& call, cudaStream_t stream);
-cudaError_t launch(const SpecialTokens& call, cudaStream_t stream);
 cudaError_t launch(const RowKeys& call, cudaStream_t stream);
 cudaError_t launch(const PadMasked& call, cudaStream_t stream);
 cudaError_t launch(const PhiloxMask& call, cudaStream_t stream);
-cudaError_t launch(const WordStarts& call, cudaStream_t stream);
-cudaError_t launch(const WordStartsOfIds& call, cudaStream_t stream);
 
 }  // namespace quadrat::cuda

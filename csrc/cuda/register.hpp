@@ -133,64 +133,16 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "copy_rows",
         [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                 std::uintptr_t start, std::int64_t width, bool left, std::size_t item, std::uintptr_t out,
-                 std::int64_t out_size, Extra... extra) {
+                 std::uintptr_t start, std::size_t item, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
             require_item(item);
             require(values_size >= 0 && out_size >= 0, "a size is negative");
-            require(padded_size(rows, width) <= out_size || start != 0, "rows * width elements do not fit the output");
+            static_cast<void>(padded_size(rows, 1));
             launch(CopyRows{pointer<const void>(values, item, values_size), values_size, offsets_pointer(offsets, rows),
-                            rows, pointer<const std::int64_t>(start, sizeof(std::int64_t), 0), width, side_of(left),
-                            item, pointer<void>(out, item, out_size), out_size},
+                            rows, offsets_pointer(start, rows), item, pointer<void>(out, item, out_size), out_size},
                    extra...);
         },
         py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("start"),
-        py::arg("width"), py::arg("left"), py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
-    m.def(
-        "fill_gaps",
-        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
-                 std::uint64_t value, std::uintptr_t out, Extra... extra) {
-            require_item(item);
-            launch(FillGaps{offsets_pointer(offsets, rows), rows, width, side_of(left), item, value,
-                            pointer<void>(out, item, padded_size(rows, width))},
-                   extra...);
-        },
-        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("value"),
-        py::arg("out"), names...);
-    m.def(
-        "attention_mask",
-        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::size_t item,
-                 std::uint64_t one, std::uintptr_t out, Extra... extra) {
-            require_item(item);
-            launch(AttentionMask{offsets_pointer(offsets, rows), rows, width, side_of(left), item, one,
-                                 pointer<void>(out, item, padded_size(rows, width))},
-                   extra...);
-        },
-        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("item"), py::arg("one"),
-        py::arg("out"), names...);
-    m.def(
-        "position_ids",
-        [launch](std::uintptr_t offsets, std::int64_t rows, std::int64_t first, std::uintptr_t out,
-                 std::int64_t out_size, Extra... extra) {
-            auto* const target = pointer<std::int64_t>(out, sizeof(std::int64_t), flat_size(rows, out_size));
-            launch(PositionIds{offsets_pointer(offsets, rows), rows, first, target, out_size}, extra...);
-        },
-        py::arg("offsets"), py::arg("rows"), py::arg("start"), py::arg("out"), py::arg("out_size"), names...);
-    m.def(
-        "seq_idx",
-        [launch](std::uintptr_t offsets, std::int64_t rows, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
-            auto* const target = pointer<std::int32_t>(out, sizeof(std::int32_t), flat_size(rows, out_size));
-            launch(SeqIdx{offsets_pointer(offsets, rows), rows, target, out_size}, extra...);
-        },
-        py::arg("offsets"), py::arg("rows"), py::arg("out"), py::arg("out_size"), names...);
-    m.def(
-        "cu_seqlens",
-        [launch](std::uintptr_t offsets, std::int64_t rows, std::size_t item, std::uintptr_t out, Extra... extra) {
-            require(item == 4 || item == 8, "item must be 4 or 8 bytes");
-            require(rows >= 0 && rows < std::numeric_limits<std::int64_t>::max(), "rows must not be negative");
-            launch(CuSeqlens{offsets_pointer(offsets, rows + 1), rows + 1, item, pointer<void>(out, item, rows + 1)},
-                   extra...);
-        },
-        py::arg("offsets"), py::arg("rows"), py::arg("item"), py::arg("out"), names...);
+        py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
     m.def(
         "separate_rows",
         [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
@@ -211,39 +163,6 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
                    extra...);
         },
         py::arg("ids"), py::arg("count"), py::arg("pad_id"), py::arg("labels"), names...);
-    m.def(
-        "special_tokens",
-        [launch](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out,
-                 Extra... extra) {
-            launch(SpecialTokens{array<const std::int64_t>(ids, padded_size(1, count)), count,
-                                 array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
-                                 array<std::uint8_t>(out, count)},
-                   extra...);
-        },
-        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"), names...);
-    m.def(
-        "word_starts",
-        [launch](std::uintptr_t offsets, std::uintptr_t special, std::int64_t rows, std::int64_t width,
-                 std::uintptr_t words, Extra... extra) {
-            require(width <= std::numeric_limits<std::int64_t>::max() / 2, "rows * width is too large");
-            static_cast<void>(padded_size(rows, 2 * width));  // two offsets a token
-            const std::int64_t count = padded_size(rows, width);
-            launch(WordStarts{array<const std::int64_t>(offsets, count), array<const std::uint8_t>(special, count),
-                              rows, width, array<std::uint8_t>(words, count)},
-                   extra...);
-        },
-        py::arg("offsets"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
-    m.def(
-        "word_starts_of_ids",
-        [launch](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t rows, std::int64_t width,
-                 std::uintptr_t words, Extra... extra) {
-            const std::int64_t count = padded_size(rows, width);
-            launch(
-                WordStartsOfIds{array<const std::int64_t>(word_ids, count), array<const std::uint8_t>(special, count),
-                                rows, width, array<std::uint8_t>(words, count)},
-                extra...);
-        },
-        py::arg("word_ids"), py::arg("special"), py::arg("rows"), py::arg("width"), py::arg("words"), names...);
     register_philox<Extra...>(m, launch, names...);
 }
 

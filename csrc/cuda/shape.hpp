@@ -88,31 +88,9 @@ bool idle(const Call& call) {
 inline bool idle(const FlattenColumns&) { return false; }  // without rows, too, the last one ends somewhere
 
 // plan: shares a call that is not idle among blocks, and returns their number.
-template <typename Call>
-std::int64_t plan_padded(Call& call, int most_log) {
-    call.pieces = padded_pieces(call.rows, call.width, static_cast<std::int64_t>(call.item), most_log);
-    return call.pieces.blocks;
-}
-
-inline std::int64_t plan(FillGaps& call, int most_log = piece_log) { return plan_padded(call, most_log); }
-inline std::int64_t plan(AttentionMask& call, int most_log = piece_log) { return plan_padded(call, most_log); }
-
 inline std::int64_t plan(CopyRows& call, int most_log = piece_log) {
-    if (call.start == nullptr) {
-        return plan_padded(call, most_log);
-    }
     const std::int64_t size = std::min(call.values_size, call.out_size);
     call.pieces = flat_pieces(call.rows, size, static_cast<std::int64_t>(call.item), most_log);
-    return call.pieces.blocks;
-}
-
-inline std::int64_t plan(PositionIds& call, int most_log = piece_log) {
-    call.pieces = flat_pieces(call.rows, call.out_size, 8, most_log);
-    return call.pieces.blocks;
-}
-
-inline std::int64_t plan(SeqIdx& call, int most_log = piece_log) {
-    call.pieces = flat_pieces(call.rows, call.out_size, 4, most_log);
     return call.pieces.blocks;
 }
 
@@ -151,18 +129,11 @@ inline std::int64_t plan(FlattenColumns& call, int most_log = piece_log) {
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.
-inline std::int64_t typical_width(const CuSeqlens&) { return 1; }
 inline std::int64_t typical_width(const SeparateRows&) { return 1; }
 inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
-inline std::int64_t typical_width(const SpecialTokens& call) { return call.count; }
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
 inline std::int64_t typical_width(const PadMasked& call) { return call.width / 4; }
 inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
-
-template <typename Call>
-std::int64_t typical_width(const Call& call) {
-    return call.width;
-}
 
 // Calls f with an element of `item` bytes, which tells it the type.
 template <typename F>

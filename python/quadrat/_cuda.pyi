@@ -9,31 +9,19 @@ def description() -> str: ...
 # Initialises the CUDA driver, as the kernels do: not before a fork.
 def device_count() -> int: ...
 
-# Row i is values[offsets[i]:offsets[i + 1]]. start=0: to a padded output, `[rows, width]`; otherwise the address of the
-# starts, and width and left do not matter. Rows that do not fit are cut at their end.
+# Row i, values[offsets[i]:offsets[i + 1]], goes to start[i] of `out`, `[out_size]`. Rows that do not fit are cut at
+# their end.
 def copy_rows(
     values: int,
     values_size: int,
     offsets: int,
     rows: int,
     start: int,
-    width: int,
-    left: bool,
     item: int,
     out: int,
     out_size: int,
     device: int,
     stream: int,
-) -> None: ...
-
-# value: the bits of one element, as an unsigned integer.
-def fill_gaps(
-    offsets: int, rows: int, width: int, left: bool, item: int, value: int, out: int, device: int, stream: int
-) -> None: ...
-
-# one: the bits of the number 1 as one element, as an unsigned integer.
-def attention_mask(
-    offsets: int, rows: int, width: int, left: bool, item: int, one: int, out: int, device: int, stream: int
 ) -> None: ...
 
 # Columns (values, values_size, offsets, width, left, item, inner, value, fill, out), 16 at most, of the same number of
@@ -71,16 +59,6 @@ def unpad(
     stream: int,
 ) -> None: ...
 
-# Row i of a flat batch lies at offsets[i] - offsets[0] of `out`; what runs past its end is cut.
-# out: [out_size] int64. The last row that has tokens counts on to the end; without any token nothing is written.
-def position_ids(offsets: int, rows: int, start: int, out: int, out_size: int, device: int, stream: int) -> None: ...
-
-# out: [out_size] int32; -1 after the last row.
-def seq_idx(offsets: int, rows: int, out: int, out_size: int, device: int, stream: int) -> None: ...
-
-# out: [rows + 1], of 4 or 8 bytes each.
-def cu_seqlens(offsets: int, rows: int, item: int, out: int, device: int, stream: int) -> None: ...
-
 # value: the bits of one element, written to out[start[i]].
 def separate_rows(
     start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int
@@ -88,17 +66,6 @@ def separate_rows(
 
 # labels[i] = ids[i], -100 where that is pad_id; both int64, `[count]`.
 def causal_labels(ids: int, count: int, pad_id: int, labels: int, device: int, stream: int) -> None: ...
-
-# out, `[count]` uint8: 1 where bit ids[i] of the set, `[set_size]` uint64, is 1, else 0.
-def special_tokens(ids: int, count: int, set: int, set_size: int, out: int, device: int, stream: int) -> None: ...
-
-# offsets: `[rows, width, 2]` int64; special, words: `[rows, width]` uint8, see csrc/kernels/word_starts.hpp.
-def word_starts(offsets: int, special: int, rows: int, width: int, words: int, device: int, stream: int) -> None: ...
-
-# word_ids: `[rows, width]` int64, negative where a token is part of no word.
-def word_starts_of_ids(
-    word_ids: int, special: int, rows: int, width: int, words: int, device: int, stream: int
-) -> None: ...
 
 # out: [rows] uint64, the keys of the rows of values, `[values_size]` int64: row i at offsets[i], or, unless `flat`, in
 # its place in `[rows, width]`.
@@ -116,7 +83,8 @@ def row_keys(
 ) -> None: ...
 
 # ids, labels: [out_size] int64, the first masked in place; `[rows, width]`, or, where `flat`, row i at offsets[i] -
-# offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, or 0: all tokens but those in the set, as above.
+# offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, see csrc/kernels/mask_tokens.hpp, or 0: all tokens
+# but those whose bit in the set, `[set_size]` uint64, is 1.
 def philox_mask(
     seed: int,
     epoch: int,
@@ -141,7 +109,7 @@ def philox_mask(
     stream: int,
 ) -> None: ...
 
-# Rows of int64 ids, as in copy_rows, to ids, labels and attention_mask, `[rows, width]` int64, the last of them 0 for
+# Rows of int64 ids to ids, labels and attention_mask, `[rows, width]` int64, the last of them 0 for
 # none; `fill` for ids, -100 for labels where there are no tokens. The rest is as in philox_mask.
 def pad_masked(
     seed: int,

@@ -197,7 +197,7 @@ class _Flat(_Maker):
             out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
         values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
         rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
-        self.kernels.copy_rows(values, place.total, offsets, rows, starts, 0, False, item, *target, *self.where)
+        self.kernels.copy_rows(values, place.total, offsets, rows, starts, item, *target, *self.where)
         self.kernels.separate_rows(starts, rows, item, first, *target, *self.where)
 
     def launch(self) -> None:

@@ -12,19 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
-torch = pytest.importorskip("torch", reason="needs torch")
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
-]
+import quadrat
+from support import samples
+from support.compare import assert_same_batch
+from support.gpu import NEEDS_GPU, torch
+from support.masking import make_masking_tokenizer
+from support.strategies import make_tokenizer
 
-import quadrat  # noqa: E402
-from support import samples  # noqa: E402
-from support.compare import assert_same_batch  # noqa: E402
-from support.masking import make_masking_tokenizer  # noqa: E402
-from support.strategies import make_tokenizer  # noqa: E402
+pytestmark = NEEDS_GPU
 
 
 def seed_all() -> None:

@@ -8,16 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
-torch = pytest.importorskip("torch", reason="needs torch")
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
-]
+import quadrat
+from support.gpu import NEEDS_GPU, torch
+from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows
 
-import quadrat  # noqa: E402
-from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows  # noqa: E402
+pytestmark = NEEDS_GPU
 
 
 def to_gpu(rows: Any) -> Any:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import trainer_pt_utils
 
-_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
-torch = pytest.importorskip("torch", reason="needs torch")
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
-]
+import quadrat
+from support.gpu import NEEDS_GPU, torch
 
-from transformers import trainer_pt_utils  # noqa: E402
-
-import quadrat  # noqa: E402
+pytestmark = NEEDS_GPU
 
 WIDTHS = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 DTYPES = st.sampled_from([torch.float32, torch.int64, torch.bfloat16, torch.bool])

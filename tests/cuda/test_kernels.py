@@ -1,4 +1,4 @@
-"""The CUDA kernels on a GPU, against reference.py. What they do to hostile input is tested by emulation as well."""
+"""The CUDA kernels on a GPU, against the oracles. What they do to hostile input is tested by emulation as well."""
 
 from __future__ import annotations
 
@@ -12,208 +12,191 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import reference
+from quadrat.ops import _device
+from support.gpu import CANARY, DEVICE, NEEDS_GPU, Guarded, Memory, _cuda, torch, where
+from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
+from support.philox import MASK_ID, Case, cases
 
-_cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
-torch = pytest.importorskip("torch", reason="needs torch")
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(_cuda.device_count() == 0, reason="needs a GPU"),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
-]
+pytestmark = NEEDS_GPU
 
-DEVICE = "cuda"
-INT64 = np.iinfo(np.int64)
-CANARY = 0xA5
-MARGIN = 64
-
-lengths_lists = st.lists(
-    st.one_of(st.integers(0, 9), st.sampled_from([31, 32, 33, 64, 255, 256, 257, 300, 513])), max_size=12
-)
-dtypes = st.sampled_from(["bool", "uint8", "int16", "int32", "float32", "int64", "float64"]).map(np.dtype)
-sides = st.sampled_from(["right", "left"])
-hostile = st.one_of(
-    st.integers(-3, 40), st.sampled_from([INT64.min, INT64.max, 2**31, 2**32 + 5]), st.integers(INT64.min, INT64.max)
-)
-
-
-class Guarded:
-    """Device memory between margins of canary bytes, filled with them itself."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.shape, self.dtype = shape, dtype
-        self.size = int(np.prod(shape, dtype=np.int64))
-        self.bytes = torch.full((2 * MARGIN + self.size * dtype.itemsize,), CANARY, dtype=torch.uint8, device=DEVICE)
-        self.address = self.bytes.data_ptr() + MARGIN
-
-    def before(self) -> np.ndarray:
-        return np.full(self.size * self.dtype.itemsize, CANARY, np.uint8).view(self.unsigned).reshape(self.shape)
-
-    def result(self) -> np.ndarray:
-        """The elements as unsigned integers; checks the margins."""
-        host = self.bytes.cpu().numpy()
-        assert (host[:MARGIN] == CANARY).all()
-        assert (host[len(host) - MARGIN :] == CANARY).all()
-        return host[MARGIN : len(host) - MARGIN].view(self.unsigned).reshape(self.shape)
-
-    @property
-    def unsigned(self) -> str:
-        return f"u{self.dtype.itemsize}"
+DTYPES = st.sampled_from(["u1", "u2", "u4", "u8"]).map(np.dtype)
+SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 255, 256, 257, 513, 100_003])
+COPIED, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
 
 
 @dataclass
-class Case:
+class Rows:
     lengths: list[int]
     values: np.ndarray
     offsets: np.ndarray
-    width: int
-    side: str
 
     def __post_init__(self) -> None:
-        self.device_offsets = torch.from_numpy(self.offsets).to(DEVICE)
-        self.device_values = torch.from_numpy(self.values).to(DEVICE)
-
-    @property
-    def layout(self) -> tuple[int, int, int, bool]:
-        return self.device_offsets.data_ptr(), len(self.lengths), self.width, self.side == "left"
-
-    @property
-    def source(self) -> tuple[int, int]:
-        return self.device_values.data_ptr(), self.values.size
-
-    @property
-    def rows(self) -> list[np.ndarray]:
-        unsigned = self.values.view(f"u{self.values.itemsize}")
-        return [unsigned[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)]
+        memory = Memory()
+        self.source = memory.address(self.values), self.values.size
+        self.places = memory.address(self.offsets)
+        self.memory = memory
+        self.rows = [self.values[a:b] for a, b in itertools.pairwise(self.offsets)]
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    lengths = draw(lengths_lists)
+def ragged(draw: st.DrawFn) -> Rows:
+    lengths = draw(LENGTHS)
     offsets = draw(st.integers(0, 5)) + np.cumsum([0, *lengths], dtype=np.int64)
-    values = (np.arange(int(offsets[-1]) + draw(st.integers(0, 5))) * 7919).astype(draw(dtypes))
-    width = max(lengths, default=0) + draw(st.one_of(st.just(0), st.integers(0, 300)))
-    return Case(lengths, values, offsets, width, draw(sides))
+    values = (np.arange(int(offsets[-1]) + draw(st.integers(0, 5))) * 7919).astype(draw(DTYPES))
+    return Rows(lengths, values, offsets)
 
 
-def where() -> tuple[int, int]:
-    """The device and stream that torch works on."""
-    return torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream
+@given(ragged(), st.integers(0, 300), SIDES)
+def test_pad_columns(case: Rows, extra: int, side: str) -> None:
+    shape, dtype = (len(case.lengths), max(case.lengths, default=0) + extra), case.values.dtype
+    out, mask, attended = Guarded(shape, dtype), Guarded(shape, dtype), np.empty(shape, dtype)
+    layout = case.places, shape[1], side == "left", dtype.itemsize, 1
+    _cuda.pad_columns(
+        [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 0, mask.address)], shape[0], *where()
+    )
+    reference.attention_mask(case.lengths, side, attended)
+    assert np.array_equal(out.result(), pad_rows(case.rows, shape[1], side, 9, dtype))
+    assert np.array_equal(mask.result(), attended)
 
 
-def bits_of(value: Any, dtype: np.dtype[Any]) -> int:
-    return int(np.array([value], dtype).view(f"u{dtype.itemsize}")[0])
+@given(ragged(), st.integers(0, 300), st.integers(-5, 5))
+def test_flatten_columns(case: Rows, extra: int, start: int) -> None:
+    rows, dtype, before = len(case.lengths), case.values.dtype, int(case.offsets[0])
+    total = sum(case.lengths) + (extra if any(case.lengths) else 0)
+    expected = {
+        COPIED: np.full(total, 9, dtype), SEPARATED: np.full(total, 9, dtype), POSITIONS: np.empty(total, np.int64),
+        SEQUENCES: np.empty(total, np.int32), BOUNDS: np.empty(rows + 1, np.int32),
+    }  # fmt: skip
+    starts = [int(offset) - before for offset in case.offsets[:-1]]
+    for copied in (expected[COPIED], expected[SEPARATED]):
+        reference.copy_rows(case.rows, starts, copied)
+    filled = [first for first, length in zip(starts, case.lengths, strict=True) if length]
+    reference.separate_rows(filled, 9, expected[SEPARATED])
+    reference.position_ids(case.lengths, start, expected[POSITIONS])
+    reference.seq_idx(case.lengths, expected[SEQUENCES])
+    reference.cu_seqlens(case.lengths, expected[BOUNDS])
+    outs = {source: Guarded(array.shape, array.dtype) for source, array in expected.items()}
+    numbers = {POSITIONS: (start % 2**64, 0), SEQUENCES: (0, 2**64 - 1), BOUNDS: (0, 0)}
+    columns = [
+        (source, *(case.source if source in (COPIED, SEPARATED) else (0, 0)), 1, out.dtype.itemsize,
+         *numbers.get(source, (0, 9)), out.address)
+        for source, out in outs.items()
+    ]  # fmt: skip
+    _cuda.flatten_columns(columns, case.places, rows, total, *where())
+    for source, out in outs.items():
+        assert np.array_equal(out.result(), expected[source]), source
 
 
-@given(cases())
-def test_copy_rows_padded(case: Case) -> None:
-    out = Guarded((len(case.lengths), case.width), case.values.dtype)
-    expected = out.before()
-    gap = [case.width - length if case.side == "left" else 0 for length in case.lengths]
-    reference.copy_rows(case.rows, [row * case.width + g for row, g in enumerate(gap)], expected.reshape(-1))
-    offsets, rows, width, left = case.layout
-    _cuda.copy_rows(*case.source, offsets, rows, 0, width, left, case.values.itemsize, out.address, out.size, *where())
+@given(ragged(), st.integers(-30, 300), st.integers(0, 9), SIDES)
+def test_unpad(case: Rows, extra: int, after: int, side: str) -> None:
+    rows, width, memory = len(case.lengths), max(max(case.lengths, default=0) + extra, 0), Memory()
+    batch = (np.arange(rows * width) * 7919).astype(case.values.dtype).reshape(rows, width)
+    size = int(case.offsets[-1]) + after if rows else 0
+    out, expected = Guarded(size, batch.dtype), np.empty(size, batch.dtype)
+    reference.unpad(batch, case.offsets, side, expected)
+    place = memory.address(batch), case.places, rows, width, side == "left", batch.itemsize, 1
+    _cuda.unpad(*place, out.address, size, *where())
     assert np.array_equal(out.result(), expected)
 
 
-@given(cases(), st.integers(0, 40))
-def test_copy_rows_to_given_starts(case: Case, space: int) -> None:
+@given(ragged(), st.integers(0, 40))
+def test_copy_rows(case: Rows, space: int) -> None:
     starts = np.cumsum([space, *(length + space for length in case.lengths)], dtype=np.int64)
-    out = Guarded((int(starts[-1]),), case.values.dtype)
+    out, memory = Guarded(int(starts[-1]), case.values.dtype), Memory()
     expected = out.before()
     reference.copy_rows(case.rows, starts[:-1].tolist(), expected)
-    device_starts = torch.from_numpy(starts).to(DEVICE)
-    offsets, rows, _, _ = case.layout
-    item = case.values.itemsize
-    _cuda.copy_rows(
-        *case.source, offsets, rows, device_starts.data_ptr(), 0, False, item, out.address, out.size, *where()
-    )
+    place = memory.address(starts), out.dtype.itemsize, out.address, out.size
+    _cuda.copy_rows(*case.source, case.places, len(case.lengths), *place, *where())
     assert np.array_equal(out.result(), expected)
 
 
-@given(cases())
-def test_fill_gaps(case: Case) -> None:
-    dtype = case.values.dtype
-    out = Guarded((len(case.lengths), case.width), dtype)
-    expected = out.before()
-    reference.fill_gaps(case.lengths, case.side, bits_of(1, dtype), expected)
-    _cuda.fill_gaps(*case.layout, dtype.itemsize, bits_of(1, dtype), out.address, *where())
-    assert np.array_equal(out.result(), expected)
-
-
-@given(cases())
-def test_attention_mask(case: Case) -> None:
-    dtype = case.values.dtype
-    out = Guarded((len(case.lengths), case.width), dtype)
-    expected = np.empty(out.shape, dtype)
-    reference.attention_mask(case.lengths, case.side, expected)
-    _cuda.attention_mask(*case.layout, dtype.itemsize, bits_of(1, dtype), out.address, *where())
-    assert np.array_equal(out.result().view(dtype), expected)
-
-
-@given(cases(), st.integers(0, 300), st.integers(-5, 5))
-def test_flat_batch(case: Case, extra: int, start: int) -> None:
-    total = sum(case.lengths) + (extra if any(case.lengths) else 0)
-    address, rows, _, _ = case.layout
-    positions, sequences = Guarded((total,), np.dtype(np.int64)), Guarded((total,), np.dtype(np.int32))
-    bounds = Guarded((rows + 1,), np.dtype(np.int32))
-    expected = np.empty(total, np.int64), np.empty(total, np.int32), np.empty(rows + 1, np.int32)
-    reference.position_ids(case.lengths, start, expected[0])
-    reference.seq_idx(case.lengths, expected[1])
-    reference.cu_seqlens(case.lengths, expected[2])
-    _cuda.position_ids(address, rows, start, positions.address, total, *where())
-    _cuda.seq_idx(address, rows, sequences.address, total, *where())
-    _cuda.cu_seqlens(address, rows, 4, bounds.address, *where())
-    for got, one in zip((positions, sequences, bounds), expected, strict=True):
-        assert np.array_equal(got.result().view(one.dtype), one)
-
-
-@given(st.lists(hostile, max_size=12), st.integers(0, 40), dtypes)
+@given(st.lists(HOSTILE, max_size=12), st.integers(0, 40), DTYPES)
 def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> None:
-    out = Guarded((size,), dtype)
+    out, memory = Guarded(size, dtype), Memory()
     expected = out.before()
-    reference.separate_rows([start for start in starts if 0 <= start < size], bits_of(1, dtype), expected)
-    device_starts = torch.tensor(starts, dtype=torch.int64, device=DEVICE)
-    item = dtype.itemsize
-    _cuda.separate_rows(device_starts.data_ptr(), len(starts), item, bits_of(1, dtype), out.address, size, *where())
+    reference.separate_rows([start for start in starts if 0 <= start < size], 1, expected)
+    place = memory.address(np.array(starts, np.int64)), len(starts), dtype.itemsize, 1
+    _cuda.separate_rows(*place, out.address, size, *where())
     assert np.array_equal(out.result(), expected)
 
 
-@given(st.lists(hostile, min_size=2, max_size=8), st.integers(0, 40))
-def test_hostile_offsets_of_a_flat_batch_change_nothing_outside(offsets: list[int], size: int) -> None:
-    source = torch.tensor(offsets, dtype=torch.int64, device=DEVICE)
-    rows = len(offsets) - 1
-    positions, sequences = Guarded((size,), np.dtype(np.int64)), Guarded((size,), np.dtype(np.int32))
-    _cuda.position_ids(source.data_ptr(), rows, 0, positions.address, size, *where())
-    _cuda.seq_idx(source.data_ptr(), rows, sequences.address, size, *where())
-    positions.result()
-    unchanged = int(sequences.before()[0]) if size else 0
-    assert np.isin(sequences.result(), [*range(rows), 2**32 - 1, unchanged]).all()
+@given(SIZES, st.integers(0, 2**32 - 1), st.integers(-2, 3) | st.sampled_from(FAR))
+def test_causal_labels(count: int, seed: int, pad_id: int) -> None:
+    ids, memory = np.random.default_rng(seed).integers(-2, 4, size=count), Memory()
+    labels, expected = Guarded(count, np.int64), np.empty(count, np.int64)
+    reference.causal_labels(ids, pad_id, expected)
+    _cuda.causal_labels(memory.address(ids), count, pad_id, labels.address, *where())
+    assert np.array_equal(labels.result(), expected)
 
 
-@given(
-    offsets=st.lists(hostile, min_size=1, max_size=8),
-    size=st.integers(0, 40),
-    width=st.integers(0, 40),
-    dtype=dtypes,
-    side=sides,
-    padded=st.booleans(),
-)
+@given(cases, st.none() | st.sets(st.integers(0, 191), max_size=30))
+def test_philox_mask(case: Case, special: set[int] | None) -> None:
+    memory, members = Memory(), bit_set(special or [], 1)
+    if special is not None:
+        case.words = np.empty(case.count, np.uint8)
+        reference.special_tokens(case.ids, special, case.words)
+        case.words += np.uint8(1)
+    expected = case.expected()
+    ids, labels = torch.from_numpy(case.ids).to(DEVICE), Guarded(case.count, np.int64)
+    _cuda.philox_mask(
+        **case.odds, seed=case.seed, epoch=case.epoch, mask_id=MASK_ID, vocab_size=case.vocab_size,
+        row_keys=memory.address(case.keys), offsets=memory.address(case.offsets), rows=case.rows, width=case.width,
+        left=case.layout == "left", flat=case.layout == "flat",
+        words=memory.address(case.words) if special is None else 0, set=memory.address(members), set_size=len(members),
+        ids=ids.data_ptr(), labels=labels.address, out_size=case.count, device=where()[0], stream=where()[1],
+    )  # fmt: skip
+    assert np.array_equal(ids.cpu().numpy(), expected[0])
+    assert np.array_equal(labels.result(), expected[1])
+
+
+@given(cases)
+def test_row_keys(case: Case) -> None:
+    memory, out, expected = Memory(), Guarded(case.rows, np.uint64), np.empty(case.rows, np.uint64)
+    reference.row_keys([case.ids[a : a + n] for a, n in zip(case.start, case.lengths, strict=True)], expected)
+    layout = case.rows, case.width, case.layout == "left", case.layout == "flat"
+    _cuda.row_keys(memory.address(case.ids), case.count, memory.address(case.offsets), *layout, out.address, *where())
+    assert np.array_equal(out.result(), expected)
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), DTYPES, SIDES)
 def test_hostile_offsets_change_nothing_outside(
-    *, offsets: list[int], size: int, width: int, dtype: np.dtype[Any], side: str, padded: bool
+    offsets: list[int], size: int, width: int, dtype: np.dtype[Any], side: str
 ) -> None:
-    lengths = [min(max(b - a, 0), width) for a, b in itertools.pairwise(offsets)]
-    case = Case(lengths, np.zeros(size, dtype), np.array(offsets, np.int64), width, side)
-    out = Guarded((len(lengths), width), dtype)
-    address, rows, width, left = case.layout
-    start = 0 if padded else address  # the offsets are hostile starts as well
-    _cuda.copy_rows(*case.source, address, rows, start, width, left, dtype.itemsize, out.address, out.size, *where())
-    # Only zeros are among the values.
-    assert np.isin(out.result(), [0, out.before().reshape(-1)[0]] if out.size else []).all()
-    filled = Guarded(out.shape, dtype)
-    expected = filled.before()
-    reference.fill_gaps(lengths, side, 1, expected)
-    _cuda.fill_gaps(*case.layout, dtype.itemsize, 1, filled.address, *where())
-    assert np.array_equal(filled.result(), expected)
+    rows, left, item = len(offsets) - 1, side == "left", dtype.itemsize
+    case = Rows([], np.full(size, 5, dtype), np.array(offsets, np.int64))
+    out, mask = Guarded((rows, width), dtype), Guarded((rows, width), dtype)
+    layout = case.places, width, left, item, 1
+    columns = [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 9, mask.address)]
+    if not size:
+        columns[0] = (case.places, 0, *columns[0][2:])
+    _cuda.pad_columns(columns, rows, *where())
+    assert np.array_equal(out.result(), pad_rows(cut_rows(case.values, offsets, width), width, side, 9, dtype))
+    attended = np.empty((rows, width), dtype)
+    reference.attention_mask(cut_lengths(offsets, width), side, attended)
+    assert np.array_equal(mask.result(), np.where(attended == 1, dtype.type(1), dtype.type(9)))
+    total, untouched, memory = size if rows else 0, np.full(1, CANARY, np.uint8).repeat(item).view(dtype)[0], Memory()
+    flat = Guarded(total, dtype)
+    batch = memory.address(np.full(max(rows * width, 1), 5, dtype))
+    _cuda.unpad(batch, case.places, rows, width, left, item, 1, flat.address, total, *where())
+    assert np.isin(flat.result(), [0, 5, untouched]).all()
+    for source in (COPIED, SEPARATED):
+        flat = Guarded(total, dtype)
+        column = (source, case.source[0] or case.places, size, 1, item, 0, 0, flat.address)
+        _cuda.flatten_columns([column], case.places, rows, total, *where())
+        assert np.isin(flat.result(), [0, 5, untouched]).all()
+    positions, sequences, bounds = (Guarded(n, kind) for n, kind in ((total, "i8"), (total, "i4"), (rows + 1, "i8")))
+    columns = [
+        (POSITIONS, 0, 0, 1, 8, 0, 0, positions.address), (SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, sequences.address),
+        (BOUNDS, 0, 0, 1, 8, 0, 0, bounds.address),
+    ]  # fmt: skip
+    _cuda.flatten_columns(columns, case.places, rows, total, *where())
+    positions.result()
+    assert np.isin(sequences.result(), [-1, *range(rows), sequences.before()[0] if total else 0]).all()
+    assert np.array_equal(bounds.result().view("u8"), case.offsets.view("u8") - case.offsets.view("u8")[0])
+    copied = Guarded(rows * width, dtype)
+    # The offsets are hostile starts as well.
+    _cuda.copy_rows(*case.source, case.places, rows, case.places, item, copied.address, copied.size, *where())
+    assert np.isin(copied.result(), [5, untouched]).all()
 
 
 def test_more_rows_than_blocks() -> None:
@@ -221,9 +204,29 @@ def test_more_rows_than_blocks() -> None:
     lengths = rng.integers(0, 5, 1_000_003)
     offsets = torch.from_numpy(np.cumsum([0, *lengths], dtype=np.int64)).to(DEVICE)
     out = torch.full((len(lengths), 4), 7, dtype=torch.int32, device=DEVICE)
-    _cuda.attention_mask(offsets.data_ptr(), len(lengths), 4, False, 4, 1, out.data_ptr(), *where())
+    column = (0, 0, offsets.data_ptr(), 4, False, 4, 1, 1, 0, out.data_ptr())
+    _cuda.pad_columns([column], len(lengths), *where())
     expected = np.arange(4) < lengths[:, None]
     assert np.array_equal(out.cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 40])
+def test_more_columns_than_a_launch_takes(count: int) -> None:
+    dtypes = [torch.int64, torch.bool, torch.bfloat16, torch.int32]
+    lengths = torch.tensor([3, 0, 5, 2])
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(DEVICE)
+    columns = []
+    for i in range(count):
+        dtype = dtypes[i % 4]
+        values = None if i % 5 == 4 else torch.full((10, 1 + i % 3), 1, device=DEVICE).to(dtype)
+        out = torch.full((4, 5 + i, *(() if values is None else values.shape[1:])), 9, device=DEVICE).to(dtype)
+        columns.append(_device.Column(values, offsets, 5 + i, i % 2 == 1, 0, out))
+    _device.pad_columns(columns)
+    for i, column in enumerate(columns):
+        places = torch.arange(5 + i)
+        kept = places >= 5 + i - lengths[:, None] if i % 2 else places < lengths[:, None]
+        shown = column.out.cpu().reshape(4, 5 + i, -1)
+        assert torch.equal(shown, kept[:, :, None].expand_as(shown).to(shown.dtype)), i
 
 
 def test_more_than_2_to_the_32_elements() -> None:
@@ -232,17 +235,17 @@ def test_more_than_2_to_the_32_elements() -> None:
         pytest.skip("needs 7 GB of free GPU memory")
     offsets = torch.tensor([0, width, 2 * width, 3 * width - 3], device=DEVICE)
     out = torch.full((rows, width), 7, dtype=torch.uint8, device=DEVICE)
-    _cuda.attention_mask(offsets.data_ptr(), rows, width, False, 1, 1, out.data_ptr(), *where())
-    assert out[:, [0, 1, width - 4]].all()
-    assert out[:, width - 3 :].tolist() == [[1, 1, 1], [1, 1, 1], [0, 0, 0]]
-    _cuda.fill_gaps(offsets.data_ptr(), rows, width, False, 1, 9, out.data_ptr(), *where())
+    column = (0, 0, offsets.data_ptr(), width, False, 1, 1, 1, 9, out.data_ptr())
+    _cuda.pad_columns([column], rows, *where())
+    assert (out[:, [0, 1, width - 4]] == 1).all()
+    assert out[:, width - 3 :].tolist() == [[1, 1, 1], [1, 1, 1], [9, 9, 9]]
     assert out[2, width - 5 :].tolist() == [1, 1, 9, 9, 9]
     # From beyond 2**32 to beyond 2**32.
     flat = out.reshape(-1)
     picked = torch.tensor([3 * width - 5, 3 * width], device=DEVICE)
     start = torch.tensor([3 * width - 12], device=DEVICE)
     memory = flat.data_ptr(), flat.numel()
-    _cuda.copy_rows(*memory, picked.data_ptr(), 1, start.data_ptr(), 0, False, 1, *memory, *where())
+    _cuda.copy_rows(*memory, picked.data_ptr(), 1, start.data_ptr(), 1, *memory, *where())
     assert flat[-13:].tolist() == [1, 1, 1, 9, 9, 9, 1, 1, 1, 1, 9, 9, 9]
 
 
@@ -250,19 +253,23 @@ def test_another_stream_and_a_graph() -> None:
     offsets = torch.tensor([0, 2, 2, 5], device=DEVICE)
     values = torch.arange(1, 6, device=DEVICE)
     out = torch.empty((3, 4), dtype=torch.int64, device=DEVICE)
+    flat, starts = torch.zeros(9, dtype=torch.int64, device=DEVICE), torch.tensor([6, 6, 1], device=DEVICE)
 
-    def pad() -> None:
-        layout = (offsets.data_ptr(), 3)
-        _cuda.copy_rows(values.data_ptr(), 5, *layout, 0, 4, True, 8, out.data_ptr(), 12, *where())
-        _cuda.fill_gaps(*layout, 4, True, 8, 0, out.data_ptr(), *where())
+    def launches() -> None:
+        column = (values.data_ptr(), 5, offsets.data_ptr(), 4, True, 8, 1, 0, 0, out.data_ptr())
+        _cuda.pad_columns([column], 3, *where())
+        place = values.data_ptr(), 5, offsets.data_ptr(), 3, starts.data_ptr(), 8
+        _cuda.copy_rows(*place, flat.data_ptr(), 9, *where())
 
-    pad()  # loads the kernels, which a capture does not allow
+    launches()  # loads the kernels, which a capture does not allow
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # on a stream of its own; fails if anything waits or allocates
-        pad()
+        launches()
     out.fill_(-1)
+    flat.fill_(0)
     graph.replay()
     assert out.tolist() == [[0, 0, 1, 2], [0, 0, 0, 0], [0, 3, 4, 5]]
+    assert flat.tolist() == [0, 3, 4, 5, 0, 0, 1, 2, 0]
     # Other rows, same graph.
     offsets.copy_(torch.tensor([0, 1, 4, 5]))
     graph.replay()
@@ -271,6 +278,6 @@ def test_another_stream_and_a_graph() -> None:
 
 def test_errors_name_their_cause() -> None:
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        _cuda.fill_gaps(0, 0, 0, False, 1, 0, 0, device=10_000, stream=0)
+        _cuda.separate_rows(0, 0, 1, 0, 0, 0, device=10_000, stream=0)
     with pytest.raises(ValueError, match="not a multiple"):
-        _cuda.fill_gaps(4, 1, 1, False, 1, 0, 8, device=0, stream=0)
+        _cuda.separate_rows(4, 1, 1, 0, 8, 1, device=0, stream=0)

@@ -1,4 +1,4 @@
-"""The rules of the house: no kernel without its twins, no include or import against the direction of the data."""
+"""The rules of the house: no kernel without oracle and test, no include or import against the direction of the data."""
 
 import ast
 import re
@@ -17,22 +17,15 @@ RNG = KERNELS / "rng"  # what kernels draw from
 SOURCES = sorted(path for path in KERNELS.rglob("*") if path.is_file())
 BINDINGS = ROOT / "csrc" / "bindings"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "csrc/cuda/{}.cu", "tests/kernels/test_{}.py"]
+TWINS = ["csrc/kernels/{}.hpp", "csrc/kernels/{}.cpp", "tests/kernels/test_{}.py"]
+CUDA = ROOT / "csrc" / "cuda"
+TESTS = ROOT / "tests"
 
-# Kernels without a CUDA twin, and why.
-HOST_ONLY = {
-    "concat_padded": "works in memory that grew on the host; on a GPU each batch is one copy by torch, as it is there",
-    "unpad_masked": "on a GPU indexing by torch does it: the size of its result has to come to the host either way",
-    "choose_words": "draws from the host's generators, one number after the other",
-    "mask_tokens": "draws from the host's generators, one number after the other",
-    "permutation_mask": "draws from the host's generators, one number after the other",
-}
-
-# CUDA kernels that are several others in one launch, and which. The CPU launches nothing.
+# CUDA kernels that do in one launch what several oracles do one after the other.
 AT_ONCE = {
-    "flatten_columns": ["copy_rows", "separate_rows", "position_ids", "seq_idx", "cu_seqlens"],
-    "pad_columns": ["copy_rows", "fill_gaps", "attention_mask"],
-    "pad_masked": ["copy_rows", "fill_gaps", "attention_mask", "philox_mask"],
+    "flatten_columns": {"copy_rows", "separate_rows", "position_ids", "seq_idx", "cu_seqlens"},
+    "pad_columns": {"copy_rows", "fill_gaps", "attention_mask"},
+    "pad_masked": {"copy_rows", "fill_gaps", "attention_mask", "special_tokens", "philox_mask"},
 }
 
 # From the bottom up: a layer imports from itself and from those before it. Whatever has no layer here stands above all
@@ -61,26 +54,64 @@ def public_kernels():
 @pytest.mark.parametrize("kernel", public_kernels())
 def test_no_kernel_lacks_a_twin(kernel, twin):
     path = ROOT / twin.format(kernel)
-    if path.suffix == ".cu" and kernel in HOST_ONLY:
-        assert not path.exists(), "it has become a kernel like the others"
-        return
     assert path.is_file()
     if path.suffix != ".py":
         assert re.search(rf"\b{kernel}\b", path.read_text()), "the file is there, but not the name"
 
 
-def test_kernels_of_the_host_exist():
-    assert set(HOST_ONLY) <= set(public_kernels())
+def cuda_kernels():
+    """The kernels of each header in csrc/cuda that defines one."""
+    definition = re.compile(r"^__global__ void (?:[A-Z_]+ )?(\w+)\(", re.MULTILINE)
+    found = {path.stem: definition.findall(path.read_text()) for path in CUDA.glob("*.cuh")}
+    return {name: kernels for name, kernels in found.items() if kernels}
 
 
-def test_no_cuda_kernel_lacks_a_reference():
-    names = {path.stem for path in (ROOT / "csrc" / "cuda").glob("*.cu")}
-    assert names - set(AT_ONCE) <= set(public_kernels())
-    tests = [path.read_text() for path in (ROOT / "tests" / "kernels").glob("test_cuda_emulat*.py")]
-    for name, parts in AT_ONCE.items():
-        assert name in names
-        assert set(parts) <= names
-        assert any(f"emulated.{name}(" in text for text in tests)
+def launches_of(path):
+    """The CUDA kernels that a file of the package launches."""
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called == "launch" and isinstance(node.args[0], ast.Constant):
+                yield node.args[0].value
+            elif "kernels." in called and not called.endswith(".device_count"):
+                yield called.rpartition(".")[2]
+
+
+def test_a_cuda_kernel_exists_if_the_package_launches_it():
+    assert cuda_kernels() == {name: [name] for name in cuda_kernels()}, "a header is named after its kernel"
+    assert {name for path in MODULES for name in launches_of(path)} == set(cuda_kernels())
+
+
+def attributes_of(path, module):
+    """The names of a module that a test, or what it imports from tests/support, looks up."""
+    tree = ast.parse(path.read_text())
+    yield from (
+        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and ast.unparse(node.value) == module
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("support."):
+            yield from attributes_of(TESTS / f"{node.module.replace('.', '/')}.py", module)
+
+
+@pytest.mark.parametrize("kernel", cuda_kernels())
+def test_a_cuda_kernel_has_a_property_test_against_oracles(kernel):
+    """It is named after the kernel, launches it in emulation, and knows the oracles it is made of."""
+    (path,) = [path for path in TESTS.glob("kernels/test_cuda_emulated_*.py") if f"test_{kernel}" in functions(path)]
+    assert kernel in set(attributes_of(path, "emulated"))
+    oracles = AT_ONCE.get(kernel, {kernel})
+    assert oracles <= set(public_kernels())
+    assert oracles <= set(attributes_of(path, "reference"))
+
+
+def test_the_stub_of_cuda_has_its_functions_and_their_parameters():
+    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+    stub = ast.parse((PACKAGE / "_cuda.pyi").read_text())
+    parameters = {node.name: [one.arg for one in node.args.args] for node in stub.body if hasattr(node, "args")}
+    assert parameters.keys() == {"description", "device_count", *cuda_kernels()}
+    for name in cuda_kernels():
+        signature = getattr(emulated, name).__doc__.splitlines()[0]
+        own = [name for name in re.findall(r"(\w+): ", signature) if not name.endswith(("_block", "_blocks"))]
+        assert parameters[name] == [*own, "device", "stream"]
 
 
 def test_no_kernel_header_lacks_its_source_or_its_guard():

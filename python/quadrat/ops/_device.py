@@ -136,34 +136,6 @@ def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, 
     return out
 
 
-class Masking(NamedTuple):
-    """How `pad_masked` masks: see `quadrat.mask_tokens`, whose `rng="philox"` it is.
-
-    Attributes:
-        numbers: seed, epoch, the probabilities of masking, of the mask token and of a random one, the mask token, the
-            size of the vocabulary.
-        row_keys: `[rows]` int64.
-        special: the ids never masked, as a bit each, int64; or None.
-    """
-
-    numbers: tuple[int, int, float, float, float, int, int]
-    row_keys: torch.Tensor
-    special: torch.Tensor | None
-
-
-def pad_masked(column: Column, labels: torch.Tensor, mask: torch.Tensor | None, masking: Masking) -> None:
-    """Fill the outputs of masked language modelling, `[rows, width]` int64 like `column.out`, in one launch."""
-    values, offsets, width, left, fill, out = column
-    numbers, keys, special = masking
-    if values is None:
-        raise ValueError("there are no ids to mask")
-    launch(
-        "pad_masked", out, *numbers, address_of(keys), address_of(values), len(values), address_of(offsets), len(out),
-        width, left, *((0, 0) if special is None else (address_of(special), len(special))),
-        fill - (fill >> 63 << 64), address_of(out), address_of(labels), 0 if mask is None else address_of(mask),
-    )  # fmt: skip
-
-
 def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, left: bool) -> torch.Tensor:
     """`[rows, width]`."""
     offsets = int64(offsets)

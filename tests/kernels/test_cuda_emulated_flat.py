@@ -1,0 +1,313 @@
+"""flatten_columns, copy_rows and separate_rows for CUDA, compiled as C++, against the oracles and hostile input."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quadrat import reference
+from support.emulated import BLOCKS, address, emulated, shifted, sparse_bytes
+from support.hostile import BITS, HOSTILE, INT64, KINDS, LENGTHS, cut_rows
+
+COPIED, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
+ORIGINS = st.integers(0, 5) | st.sampled_from([2**31, 2**40])  # the offsets of a slice do not begin at 0
+STARTS = st.integers(-5, 5) | st.sampled_from([INT64.min, INT64.max - 10**6])
+UNTOUCHED = np.frombuffer(b"\xa5" * 4, np.int32)[0]
+
+
+def offsets_of(lengths: list[int], origin: int) -> np.ndarray:
+    return origin + np.cumsum([0, *lengths], dtype=np.int64)
+
+
+@given(KINDS, LENGTHS.filter(any), st.integers(0, 5), st.integers(0, 300), STARTS, BLOCKS, st.data())
+def test_flatten_columns(guarded, kind, lengths, before, extra, first, blocks, data):  # noqa: PLR0917
+    unsigned = f"u{np.dtype(kind).itemsize}"
+    top, inner = np.iinfo(unsigned).max, data.draw(st.sampled_from([1, 1, 1, 2, 3, 5, 8, 33]))
+    offsets, size, fill = offsets_of(lengths, before), sum(lengths) + extra, data.draw(BITS) & top
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    values = rng.integers(0, top, (int(offsets[-1]) + 2, inner), unsigned, endpoint=True)
+    values = shifted(values, data.draw(st.integers(0, 15)))
+    rows = [values[a:b].reshape(-1) for a, b in itertools.pairwise(offsets)]
+    starts = [int(offset - before) * inner for offset in offsets[:-1]]
+    copied = np.full(size * inner, fill, unsigned)
+    reference.copy_rows(rows, starts, copied)
+    separated = copied.reshape(size, inner).copy()
+    reference.separate_rows(
+        [start // inner for start, row in zip(starts, rows, strict=True) if len(row)], fill, separated
+    )
+    expected = {
+        COPIED: copied, SEPARATED: separated.reshape(-1), POSITIONS: np.empty(size, np.int64),
+        SEQUENCES: np.empty(size, np.int32), BOUNDS: np.empty(len(lengths) + 1, np.int64),
+    }  # fmt: skip
+    reference.position_ids(lengths, first, expected[POSITIONS])
+    reference.seq_idx(lengths, expected[SEQUENCES])
+    reference.cu_seqlens(lengths, expected[BOUNDS])
+    outs, columns = {}, []
+    for source, array in expected.items():
+        outs[source] = guarded(array.dtype, array.size)
+        number = first % 2**64 if source == POSITIONS else 0
+        rest = fill if source <= SEPARATED else 2**64 - 1
+        place = (address(values), len(values), inner) if source <= SEPARATED else (0, 0, 1)
+        columns.append((source, *place, array.itemsize, number, rest, outs[source].address))
+    emulated.flatten_columns(columns, address(offsets), len(lengths), size, blocks)
+    for source, array in expected.items():
+        assert np.array_equal(outs[source].array, array), source
+        assert outs[source].intact()
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@given(LENGTHS, ORIGINS, st.integers(0, 300), STARTS, BLOCKS)
+def test_flatten_columns_tells_rows_apart(guarded, kind, lengths, origin, extra, first, blocks):  # noqa: PLR0917
+    """position_ids, seq_idx and cu_seqlens need no values, and offsets may begin anywhere."""
+    offsets, rows = offsets_of(lengths, origin), len(lengths)
+    size = sum(lengths) + (extra if rows else 0)
+    kinds = {POSITIONS: "int64", SEQUENCES: "int32", BOUNDS: kind}
+    outs = {source: guarded(kinds[source], rows + 1 if source == BOUNDS else size) for source in kinds}
+    expected = {source: np.empty_like(out.array) for source, out in outs.items()}
+    if any(lengths):
+        reference.position_ids(lengths, first, expected[POSITIONS])
+    else:
+        expected[POSITIONS] = outs[POSITIONS].array.copy()  # nothing to count on from
+    reference.seq_idx(lengths, expected[SEQUENCES])
+    reference.cu_seqlens(lengths, expected[BOUNDS])
+    columns = [
+        (source, 0, 0, 1, out.array.itemsize, first % 2**64, 2**64 - 1, out.address) for source, out in outs.items()
+    ]
+    emulated.flatten_columns(columns, address(offsets), rows, size, blocks)
+    for source, out in outs.items():
+        assert np.array_equal(out.array, expected[source]), source
+        assert out.intact()
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), HOSTILE, st.sampled_from([1, 2, 4, 8]), BLOCKS)
+def test_flatten_columns_with_hostile_offsets(guarded, offsets, size, first, item, blocks):  # noqa: PLR0917
+    """Nothing outside is written, and only what is among the values; the bounds wrap."""
+    source, rows = np.array(offsets, np.int64), len(offsets) - 1
+    size = size if rows else 0
+    values = guarded(f"u{item}", (size,))
+    values.bytes[:] = 0x5A
+    for how in (COPIED, SEPARATED):
+        flat = guarded(f"u{item}", (size,))
+        column = (how, values.address, size, 1, item, 0, 0, flat.address)
+        emulated.flatten_columns([column], address(source), rows, size, blocks)
+        assert flat.intact()
+        assert set(flat.bytes.tolist()) <= {0, 0x5A, 0xA5}
+    positions, sequences = guarded("int64", (size,)), guarded("int32", (size,))
+    bounds = guarded("int32", (rows + 1,)), guarded("int64", (rows + 1,))
+    columns = [
+        (POSITIONS, 0, 0, 1, 8, first % 2**64, 0, positions.address),
+        (SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, sequences.address),
+        *((BOUNDS, 0, 0, 1, out.array.itemsize, 0, 0, out.address) for out in bounds),
+    ]
+    emulated.flatten_columns(columns, address(source), rows, size, blocks)
+    assert all(out.intact() for out in (positions, sequences, *bounds, values))
+    assert set(sequences.array.tolist()) <= {-1, *range(rows), UNTOUCHED}
+    wrapped = source.view(np.uint64) - source.view(np.uint64)[0]
+    assert np.array_equal(bounds[0].array, wrapped.astype(np.uint32).view(np.int32))
+    assert np.array_equal(bounds[1].array, wrapped.view(np.int64))
+
+
+def test_flatten_columns_beyond_32_bits() -> None:
+    """Values that lie there; what is written there takes a GPU."""
+    offsets, out, separated = np.array([2**32 + 10, 2**32 + 13, 2**32 + 15], np.int64), *np.zeros((2, 6), np.uint8)
+    with sparse_bytes(2**32 + 20) as values:
+        values[2**32 + 10 : 2**32 + 15] = [1, 2, 3, 4, 5]
+        place = address(values), len(values), 1, 1, 0, 9
+        columns = [(COPIED, *place, address(out)), (SEPARATED, *place, address(separated))]
+        emulated.flatten_columns(columns, address(offsets), 2, 6)
+    assert out.tolist() == [1, 2, 3, 4, 5, 9]
+    assert separated.tolist() == [9, 2, 3, 9, 5, 9]
+
+
+@pytest.mark.parametrize("lengths", [[3, 0], [0, 2, 0, 0]])
+def test_padding_continues_the_last_row_with_tokens(guarded, lengths):
+    out, offsets = guarded("int64", (6,)), offsets_of(lengths, 0)
+    column = (POSITIONS, 0, 0, 1, 8, 0, 0, out.address)
+    emulated.flatten_columns([column], address(offsets), len(lengths), 6)
+    assert out.array.tolist() == list(range(6))
+
+
+@given(KINDS, LENGTHS, st.integers(0, 5), st.integers(0, 40), st.randoms(), BLOCKS)
+def test_copy_rows(guarded, kind, lengths, before, space, random, blocks):  # noqa: PLR0917
+    """Rows in any order, with gaps between them, which stay as they are."""
+    unsigned, offsets = f"u{np.dtype(kind).itemsize}", offsets_of(lengths, before)
+    values = (np.arange(int(offsets[-1]) + 3) * 7919).astype(unsigned)
+    values = shifted(values, random.randint(0, 15))
+    starts, position = np.zeros(len(lengths), np.int64), 0
+    for row in random.sample(range(len(lengths)), len(lengths)):
+        position += random.randint(0, space)
+        starts[row] = position
+        position += lengths[row]
+    out = guarded(unsigned, position + space)
+    expected = out.array.copy()
+    reference.copy_rows([values[a:b] for a, b in itertools.pairwise(offsets)], starts.tolist(), expected)
+    emulated.copy_rows(
+        address(values), len(values), address(offsets), len(lengths), address(starts), values.itemsize, out.address,
+        out.array.size, blocks,
+    )  # fmt: skip
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+
+
+@given(
+    st.lists(HOSTILE, min_size=1, max_size=8), st.lists(HOSTILE, min_size=7, max_size=7), st.integers(0, 40),
+    st.integers(0, 40), st.sampled_from([1, 2, 4, 8]), BLOCKS,
+)  # fmt: skip
+def test_copy_rows_with_hostile_offsets(guarded, offsets, starts, size, out_size, item, blocks):  # noqa: PLR0917
+    """What does not fit is cut; where rows overlap, the number of any of them may stay."""
+    source, rows = np.array(offsets, np.int64), len(offsets) - 1
+    start = np.array(starts[:rows], np.int64)
+    values, out = guarded(f"u{item}", (size,)), guarded(f"u{item}", (out_size,))
+    values.array[:] = np.arange(size) + 1
+    before = out.array.copy()
+    emulated.copy_rows(values.address, size, address(source), rows, address(start), item, out.address, out_size, blocks)
+    assert out.intact()
+    assert values.intact()
+    allowed = [{one} for one in before.tolist()]
+    for first, row in zip(starts, cut_rows(values.array, offsets, size), strict=False):
+        if 0 <= first <= out_size:
+            for place, number in enumerate(row[: out_size - first].tolist(), first):
+                allowed[place].add(number)
+    assert all(number in some for number, some in zip(out.array.tolist(), allowed, strict=True))
+
+
+def test_copy_rows_beyond_32_bits() -> None:
+    size = 2**32 + 100
+    with sparse_bytes(size) as values, sparse_bytes(size) as out:
+        values[2**32 + 10 : 2**32 + 15] = [1, 2, 3, 4, 5]
+        offsets = np.array([2**32 + 10, 2**32 + 13, 2**32 + 15], np.int64)
+        starts = np.array([2**32 + 50, 2**31 + 7], np.int64)
+        emulated.copy_rows(address(values), size, address(offsets), 2, address(starts), 1, address(out), size, 64)
+        assert out[2**32 + 48 : 2**32 + 55].tolist() == [0, 0, 1, 2, 3, 0, 0]
+        assert out[2**31 + 5 : 2**31 + 11].tolist() == [0, 0, 4, 5, 0, 0]
+        # Wrapped to 32 bits, the starts would be these.
+        assert not out[:100].any()
+
+
+@pytest.mark.parametrize("item", [1, 2, 4, 8])
+@given(starts=st.lists(HOSTILE, max_size=12), size=st.integers(0, 40), blocks=BLOCKS, value=BITS)
+def test_separate_rows(guarded, item, *, starts, size, blocks, value):
+    start = np.array(starts, np.int64)
+    out = guarded(f"u{item}", (size,))
+    expected = out.array.copy()
+    value %= 2 ** (8 * item)
+    reference.separate_rows([one for one in starts if 0 <= one < size], value, expected)
+    emulated.separate_rows(address(start), len(starts), item, value, out.address, size, blocks)
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+
+
+def test_no_rows(guarded):
+    """Nothing is read, and nothing written but where the last row ends."""
+    bound, offsets = guarded("int32", (1,)), np.array([7], np.int64)
+    emulated.flatten_columns([(BOUNDS, 0, 0, 1, 4, 0, 0, bound.address)], address(offsets), 0, 0)
+    assert bound.array.tolist() == [0]
+    emulated.flatten_columns([], address(offsets), 0, 0)
+    emulated.copy_rows(0, 0, 0, 0, 0, 4, 0, 0)
+    emulated.separate_rows(0, 0, 8, 0, 0, 0)
+
+
+@pytest.mark.parametrize("item", [1, 2, 4, 8])
+def test_no_tokens(item: int) -> None:
+    """Null addresses for what has no elements."""
+    offsets = np.zeros(4, np.int64)
+    columns = [(source, 0, 0, 1, item, 0, 0, 0) for source in (COPIED, SEPARATED)]
+    columns += [(POSITIONS, 0, 0, 1, 8, 0, 0, 0), (SEQUENCES, 0, 0, 1, 4, 0, 0, 0)]
+    emulated.flatten_columns(columns, address(offsets), 3, 0)
+    emulated.copy_rows(0, 0, address(offsets), 3, address(offsets), item, 0, 0)
+    emulated.separate_rows(address(offsets), 3, item, 0, 0, 0)
+
+
+BATCH = {"offsets": 64, "rows": 2, "out_size": 4}
+TAKES = [
+    *((source, 64, 4, 1, 4, 0, 0, 64) for source in (COPIED, SEPARATED)),
+    (POSITIONS, 0, 0, 1, 8, 0, 0, 64),
+    (SEQUENCES, 0, 0, 1, 4, 0, 0, 64),
+    (BOUNDS, 0, 0, 1, 8, 0, 0, 64),
+]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ((5, 64, 4, 1, 8, 0, 0, 64), "no such source"),
+        ((-1, 64, 4, 1, 8, 0, 0, 64), "no such source"),
+        ((COPIED, 64, 4, 1, 4, 0, 0), "eight numbers"),
+        ((COPIED, 64, 4, 1, 3, 0, 0, 64), "item must be"),
+        ((COPIED, 64, -1, 1, 4, 0, 0, 64), "a size is negative"),
+        ((COPIED, 64, 4, -1, 4, 0, 0, 64), "inner must not be negative"),
+        ((COPIED, 64, 2**40, 2**40, 4, 0, 0, 64), "too large"),
+        ((POSITIONS, 0, 0, 1, 4, 0, 0, 64), "8 bytes"),
+        ((SEQUENCES, 0, 0, 1, 8, 0, 0, 64), "4 bytes"),
+        ((BOUNDS, 0, 0, 1, 2, 0, 0, 64), "4 or 8 bytes"),
+        ((POSITIONS, 0, 0, 2, 8, 0, 0, 64), "inner must be 1"),
+        ((COPIED, 0, 4, 1, 4, 0, 0, 64), "null"),
+        ((COPIED, 66, 4, 1, 4, 0, 0, 64), "not a multiple"),
+        *(((*column[:-1], 0), "null") for column in TAKES),
+        *(((*column[:-1], 65), "not a multiple") for column in TAKES),
+    ],
+)
+def test_columns_no_kernel_can_take(column, message):
+    """Nothing is read or written: the addresses are not real."""
+    with pytest.raises(ValueError, match=message):
+        emulated.flatten_columns([column], **BATCH)
+
+
+@pytest.mark.parametrize("column", TAKES)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": -1}, "must not be negative"),
+        ({"out_size": -1}, "must not be negative"),
+        ({"rows": 0}, "without rows"),
+        ({"offsets": 68}, "not a multiple"),
+        ({"offsets": 0}, "null"),
+    ],
+)
+def test_batches_no_kernel_can_take(column, change, message):
+    with pytest.raises(ValueError, match=message):
+        emulated.flatten_columns([column], **BATCH | change)
+
+
+def test_a_launch_takes_so_many_columns():
+    with pytest.raises(ValueError, match="16 columns"):
+        emulated.flatten_columns([TAKES[0]] * 17, **BATCH)
+
+
+COPY = {"values": 64, "values_size": 4, "offsets": 64, "rows": 2, "start": 64, "item": 4, "out": 64, "out_size": 6}
+SEPARATE = {"start": 64, "rows": 2, "item": 4, "value": 1, "out": 64, "out_size": 4}
+BAD = [
+    ({"rows": -1}, "must not be negative"),
+    ({"values_size": -1}, "negative"),
+    ({"out_size": -1}, "negative"),
+    ({"item": 3}, "item must be"),
+    ({"item": 0}, "item must be"),
+    ({"values": 66}, "not a multiple"),
+    ({"offsets": 68}, "not a multiple"),
+    ({"start": 4}, "not a multiple"),
+    ({"out": 65}, "not a multiple"),
+    ({"values": 0}, "null"),
+    ({"offsets": 0}, "null"),
+    ({"start": 0}, "null"),
+    ({"out": 0}, "null"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "good", "change", "message"),
+    [
+        (kernel, good, *bad)
+        for (kernel, good), bad in itertools.product([("copy_rows", COPY), ("separate_rows", SEPARATE)], BAD)
+        if bad[0].keys() <= good.keys()
+    ],
+)
+def test_arguments_no_kernel_can_take(kernel: str, good: dict[str, int], change: dict[str, int], message: str) -> None:
+    """Nothing is read or written: the addresses are not real."""
+    arguments: dict[str, Any] = good | change
+    with pytest.raises(ValueError, match=message):
+        getattr(emulated, kernel)(**arguments)

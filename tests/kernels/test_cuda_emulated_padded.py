@@ -1,0 +1,284 @@
+"""pad_columns and unpad for CUDA, compiled as C++, against compositions of the oracles and hostile input."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quadrat import reference
+from support.emulated import BLOCKS, address, emulated, shifted, sparse_bytes
+from support.hostile import BITS, HOSTILE, KINDS, LENGTHS, SIDES, cut_lengths, cut_rows, pad_rows
+
+INNER = st.sampled_from([1, 1, 1, 2, 3, 5, 8, 33])
+
+
+def moved(guard: Any, by: int) -> tuple[np.ndarray, int]:
+    """The output of a guard that had `by` elements too many: those at the front stay out."""
+    return guard.array.reshape(-1)[by:], guard.address + by * guard.array.itemsize
+
+
+def marked(lengths: list[int], width: int, side: str, value: int, fill: int, dtype: Any) -> np.ndarray:  # noqa: PLR0917
+    """attention_mask, with other numbers than 1 and 0."""
+    out = np.empty((len(lengths), width), np.uint8)
+    reference.attention_mask(lengths, side, out)
+    return np.where(out == 1, np.array(value, dtype), np.array(fill, dtype))
+
+
+@dataclass
+class Column:
+    """A column for pad_columns, and what it becomes."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+    width: int
+    side: str
+    value: int
+    fill: int
+    mask: bool
+    by: int  # elements that the output lies behind a word
+
+    @property
+    def inner(self) -> int:
+        return self.values.shape[1]
+
+    def arguments(self, out: int) -> tuple[Any, ...]:
+        source = (0, 0) if self.mask else (address(self.values), len(self.values))
+        layout = address(self.offsets), self.width, self.side == "left", self.values.itemsize, self.inner
+        return (*source, *layout, self.value, self.fill, out)
+
+    def expected(self) -> np.ndarray:
+        dtype, width = self.values.dtype, self.width * self.inner
+        bounds = itertools.pairwise(self.offsets)
+        if self.mask:
+            return marked([int(b - a) * self.inner for a, b in bounds], width, self.side, self.value, self.fill, dtype)
+        return pad_rows([self.values[a:b].reshape(-1) for a, b in bounds], width, self.side, self.fill, dtype)
+
+
+@st.composite
+def columns_of(draw: st.DrawFn, rows: int) -> Column:
+    unsigned = f"u{np.dtype(draw(KINDS)).itemsize}"
+    lengths = draw(st.lists(LENGTHS.flatmap(lambda some: st.sampled_from(some or [0])), min_size=rows, max_size=rows))
+    offsets = draw(st.integers(0, 5)) + np.cumsum([0, *lengths], dtype=np.int64)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    top = np.iinfo(unsigned).max
+    size = int(offsets[-1]) + draw(st.integers(0, 3)), draw(INNER)
+    return Column(
+        values=shifted(rng.integers(0, top, size, unsigned, endpoint=True), draw(st.integers(0, 15))),
+        offsets=offsets,
+        width=max(lengths, default=0) + draw(st.integers(0, 40) | st.just(300)),
+        side=draw(SIDES),
+        value=draw(BITS) & top,
+        fill=draw(BITS) & top,
+        mask=draw(st.booleans()),
+        by=draw(st.integers(0, 15)),
+    )
+
+
+@given(st.data(), st.integers(0, 7), BLOCKS)
+def test_pad_columns(guarded: Any, data: Any, rows: int, blocks: int) -> None:
+    columns = data.draw(st.lists(columns_of(rows), max_size=4))
+    outs = [guarded(one.values.dtype, rows * one.width * one.inner + one.by) for one in columns]
+    emulated.pad_columns(
+        [one.arguments(moved(out, one.by)[1]) for one, out in zip(columns, outs, strict=True)], rows, blocks
+    )
+    for one, out in zip(columns, outs, strict=True):
+        assert np.array_equal(moved(out, one.by)[0], one.expected().reshape(-1))
+        assert bool((out.bytes[: one.by * one.values.itemsize] == 0xA5).all())
+        assert out.intact()
+
+
+@given(KINDS, LENGTHS, st.integers(0, 300), SIDES, BLOCKS)
+def test_pad_columns_makes_attention_masks(guarded, kind, lengths, extra, side, blocks):  # noqa: PLR0917
+    offsets, width = np.cumsum([7, *lengths], dtype=np.int64), max(lengths, default=0) + extra
+    out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
+    reference.attention_mask(lengths, side, expected)
+    one = int(np.array([1], kind).view(f"u{expected.itemsize}")[0])
+    column = (0, 0, address(offsets), width, side == "left", expected.itemsize, 1, one, 0, out.address)
+    emulated.pad_columns([column], len(lengths), blocks)
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+
+
+@given(
+    st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), st.sampled_from([1, 2, 4, 8]),
+    SIDES, BLOCKS, BITS, st.booleans(),
+)  # fmt: skip
+def test_pad_columns_with_hostile_offsets(guarded, offsets, size, width, item, side, blocks, bits, mask):  # noqa: PLR0917
+    """Rows are cut to what there is of them and to the width; every element is written, and none outside."""
+    source, rows, unsigned = np.array(offsets, np.int64), len(offsets) - 1, f"u{item}"
+    values, out = guarded(unsigned, (size,)), guarded(unsigned, (rows, width))
+    values.array[:] = np.arange(size) + 7
+    value, fill = bits & np.iinfo(unsigned).max, ~bits & np.iinfo(unsigned).max
+    place = (0, 0) if mask else (values.address, size)
+    column = (*place, address(source), width, side == "left", item, 1, value, fill, out.address)
+    emulated.pad_columns([column], rows, blocks)
+    if mask:
+        expected = marked(cut_lengths(offsets, width), width, side, value, fill, unsigned)
+    else:
+        expected = pad_rows(cut_rows(values.array, offsets, width), width, side, fill, unsigned)
+    assert np.array_equal(out.array, expected)
+    assert out.intact()
+    assert values.intact()
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_row_longer_than_the_width_is_cut_at_its_end(guarded, side):
+    values, offsets = np.arange(1, 10, dtype=np.int64), np.array([0, 2, 7, 9], np.int64)
+    out, mask = guarded("int64", (3, 3)), guarded("int64", (3, 3))
+    layout = (address(offsets), 3, side == "left", 8, 1, 1, 0)
+    emulated.pad_columns([(address(values), 9, *layout, out.address), (0, 0, *layout, mask.address)], 3)
+    expected = {"right": [[1, 2, 0], [3, 4, 5], [8, 9, 0]], "left": [[0, 1, 2], [3, 4, 5], [0, 8, 9]]}
+    assert out.array.tolist() == expected[side]
+    assert np.array_equal(mask.array, out.array != 0)
+    assert out.intact()
+    assert mask.intact()
+
+
+@given(KINDS, LENGTHS, st.integers(0, 5), st.integers(0, 9), st.integers(0, 300), INNER, SIDES, BLOCKS, st.data())
+def test_unpad(guarded, kind, lengths, before, after, extra, inner, side, blocks, data):  # noqa: PLR0917
+    unsigned = f"u{np.dtype(kind).itemsize}"
+    width = max(max(lengths, default=0) + data.draw(st.sampled_from([-30, -1, 0, 1, extra])), 0)
+    offsets = before + np.cumsum([0, *lengths], dtype=np.int64)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    rows = rng.integers(0, np.iinfo(unsigned).max, (len(lengths), width, inner), unsigned, endpoint=True)
+    rows, by = shifted(rows, data.draw(st.integers(0, 15))), data.draw(st.integers(0, 15))
+    size = int(offsets[-1]) + after if lengths else 0
+    out, expected = guarded(unsigned, size * inner + by), np.empty((size, inner), unsigned)
+    reference.unpad(rows, offsets, side, expected)
+    result, place = moved(out, by)
+    emulated.unpad(
+        address(rows), address(offsets), len(lengths), width, side == "left", rows.itemsize, inner, place, size, blocks
+    )
+    assert np.array_equal(result.reshape(size, inner), expected)
+    assert bool((out.bytes[: by * rows.itemsize] == 0xA5).all())
+    assert out.intact()
+
+
+@given(
+    st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), st.sampled_from([1, 2, 4, 8]),
+    SIDES, BLOCKS,
+)  # fmt: skip
+def test_unpad_with_hostile_offsets(guarded, offsets, size, width, item, side, blocks):  # noqa: PLR0917
+    """Nothing outside is written, and only what the batch has, or zeros."""
+    source, rows = np.array(offsets, np.int64), len(offsets) - 1
+    batch, flat = guarded(f"u{item}", (rows, width)), guarded(f"u{item}", (size if rows else 0,))
+    batch.bytes[:] = 0x5A
+    emulated.unpad(
+        batch.address, address(source), rows, width, side == "left", item, 1, flat.address, flat.array.size, blocks
+    )
+    assert flat.intact()
+    assert set(flat.bytes.tolist()) <= {0, 0x5A, 0xA5}
+
+
+HUGE = 2**31 + 11  # two rows of it are more than 32 bits count
+
+
+def blocks_around(place: int, width: int) -> tuple[int, int, int]:
+    """What runs of a launch only the blocks that write near `place` of `[2, width]` bytes."""
+    per_row, _, lanes_log, bytes_log = emulated.pieces_of(2, width, width, 2 * width)
+    row, at = divmod(place, width)
+    block = (row * per_row + (at >> bytes_log)) // (256 >> lanes_log)
+    return 65535, max(block - 1, 0), block + 2
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("mask", [False, True])
+def test_pad_columns_beyond_32_bits(left: bool, mask: bool) -> None:
+    offsets = np.array([0, HUGE, 2 * HUGE - 3], np.int64)
+    gap = HUGE if left else 2 * HUGE - 3  # the only one, of 3
+    with sparse_bytes(2 * HUGE) as values, sparse_bytes(2 * HUGE) as out:
+        source = (0, 0) if mask else (address(values), 2 * HUGE - 3)
+        values[[HUGE - 2, HUGE - 1, HUGE, HUGE + 1]] = [5, 6, 7, 8]
+        values[[2 * HUGE - 5, 2 * HUGE - 4]] = [3, 4]
+        column = (*source, address(offsets), HUGE, left, 1, 1, 1, 9, address(out))
+        emulated.pad_columns([column], 2, *blocks_around(gap, HUGE))
+        before, after = ([1, 1], [1, 1]) if mask else ([5, 6], [7, 8]) if left else ([3, 4], [])
+        assert out[gap - 2 : gap + 5].tolist() == [*before, 9, 9, 9, *(after if left else [])]
+        # Wrapped to 32 bits, places would be these.
+        assert not out[:100].any()
+        assert not out[gap - 2**22 : gap - 2**21].any(), "other blocks ran"
+
+
+def test_unpad_beyond_32_bits() -> None:
+    offsets, out = np.array([0, 2, 5], np.int64), np.zeros(5, np.uint8)
+    with sparse_bytes(2 * HUGE) as batch:
+        batch[[HUGE - 2, HUGE - 1]] = [1, 2]
+        batch[[2 * HUGE - 3, 2 * HUGE - 2, 2 * HUGE - 1]] = [3, 4, 5]
+        emulated.unpad(address(batch), address(offsets), 2, HUGE, True, 1, 1, address(out), 5)
+        assert out.tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("item", [1, 2, 4, 8])
+def test_nothing_to_do(item: int) -> None:
+    """No rows, and null addresses for what has no elements."""
+    offsets = np.array([7, 7, 7, 7], np.int64)
+    emulated.pad_columns([], 3)
+    emulated.pad_columns([(0, 0, 0, 5, False, item, 1, 1, 0, 0)], 0)
+    emulated.pad_columns([(0, 0, address(offsets), 0, True, item, 1, 1, 0, 0)], 3)
+    emulated.pad_columns([(0, 0, address(offsets), 5, True, item, 0, 1, 0, 0)], 3)
+    emulated.unpad(0, address(offsets), 0, 5, False, item, 1, 0, 0)
+    emulated.unpad(0, address(offsets), 3, 0, False, item, 1, 0, 0)
+
+
+GOOD = (64, 4, 64, 3, False, 4, 1, 0, 0, 64)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({5: 3}, "item must be"),
+        ({5: 0}, "item must be"),
+        ({3: -1}, "must not be negative"),
+        ({1: -1}, "a size is negative"),
+        ({6: -1}, "inner must not be negative"),
+        ({3: 2**62}, "too large"),
+        ({1: 2**40, 6: 2**40}, "too large"),
+        ({0: 66}, "not a multiple"),
+        ({9: 65}, "not a multiple"),
+        ({2: 68}, "not a multiple"),
+        ({0: 0}, "null"),
+        ({2: 0}, "null"),
+        ({9: 0}, "null"),
+    ],
+)
+def test_columns_no_kernel_can_take(change: dict[int, int], message: str) -> None:
+    """Nothing is read or written: the addresses are not real."""
+    column = tuple(change.get(i, number) for i, number in enumerate(GOOD))
+    with pytest.raises(ValueError, match=message):
+        emulated.pad_columns([column], 2)
+
+
+def test_a_launch_takes_so_many_columns_of_so_many_numbers() -> None:
+    with pytest.raises(ValueError, match="16 columns"):
+        emulated.pad_columns([GOOD] * 17, 2)
+    with pytest.raises(ValueError, match="ten numbers"):
+        emulated.pad_columns([GOOD[:9]], 2)
+    with pytest.raises(ValueError, match="must not be negative"):
+        emulated.pad_columns([], -1)
+
+
+BATCH = {"padded": 64, "offsets": 64, "rows": 2, "width": 3, "left": False}
+BATCH |= {"item": 4, "inner": 1, "out": 64, "out_size": 6}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"item": 3}, "item must be"),
+        *(({name: -1}, "must not be negative") for name in ("rows", "width", "inner", "out_size")),
+        *(({name: 2**62}, "too large") for name in ("rows", "width", "inner", "out_size")),
+        ({"rows": 0}, "must be empty"),
+        *(({name: 66}, "not a multiple") for name in ("padded", "offsets", "out")),
+        *(({name: 0}, "null") for name in ("padded", "offsets", "out")),
+    ],
+)
+def test_batches_unpad_cannot_take(change: dict[str, int], message: str) -> None:
+    """Nothing is read or written: the addresses are not real."""
+    with pytest.raises(ValueError, match=message):
+        emulated.unpad(**BATCH | change)
