@@ -22,7 +22,8 @@ from rich.console import Console
 import quadrat
 from cuda_report import markdown, plot, rounded
 from quadrat import _cuda
-from quadrat._memory import address_of, launch
+from quadrat._gpu import PadColumn, launch, pad_columns
+from quadrat._memory import address_of
 from quadrat.ops import _device
 
 RESULTS = Path(__file__).parent / "results"
@@ -115,10 +116,10 @@ class Batch:
     def bytes(self) -> int:
         return self.ragged.values.nbytes
 
-    def column(self, out: torch.Tensor | None = None) -> _device.Column:
-        values, offsets = self.ragged.values, self.ragged.offsets
-        out = torch.empty_like(self.padded) if out is None else out
-        return _device.Column(values, offsets, self.width, self.left, 0, out)
+    def column(self, *, mask: bool = False) -> tuple[PadColumn, torch.Tensor]:
+        """A column for a launch, and the output that it writes: the rows, or their attention mask."""
+        out, values = torch.empty_like(self.padded), None if mask else self.ragged.values
+        return _device.column_of(values, self.ragged.offsets, self.width, left=self.left, fill=0, out=out), out
 
     def padded_by_hand(self) -> torch.Tensor:
         """The padded batch by plain indexing."""
@@ -147,12 +148,12 @@ def rows_of(mib: int, width: int, item: int) -> int:
 
 
 def pad_work(name: str, batch: Batch) -> Work:
-    column = batch.column()
+    column, out = batch.column()
     return Work(
         f"pad, {name}",
-        lambda: _device.pad_columns([column]),
+        lambda: pad_columns([column], batch.rows, out.device),
         batch.bytes + batch.padded.nbytes,
-        lambda: torch.equal(column.out, batch.padded_by_hand()),
+        lambda: torch.equal(out, batch.padded_by_hand()),
     )
 
 
@@ -170,25 +171,23 @@ def unpad_work(name: str, batch: Batch) -> Work:
 
 def batch_work(batch: Batch) -> Work:
     """What a language model's collator gives: ids, labels and the attention mask, one launch."""
-    columns = [batch.column(), batch.column(), batch.column()._replace(values=None)]
+    columns, outs = zip(batch.column(), batch.column(), batch.column(mask=True), strict=True)
     padded = batch.padded.nbytes
     return Work(
         "pad ids, labels and mask at once, int64",
-        lambda: _device.pad_columns(columns),
+        lambda: pad_columns(columns, batch.rows, outs[0].device),
         2 * batch.bytes + 3 * padded,
-        lambda: (
-            torch.equal(columns[1].out, batch.padded_by_hand()) and torch.equal(columns[2].out, batch.mask().long())
-        ),
+        lambda: torch.equal(outs[1], batch.padded_by_hand()) and torch.equal(outs[2], batch.mask().long()),
     )
 
 
 def mask_work(batch: Batch) -> Work:
-    column = batch.column()._replace(values=None)
+    column, out = batch.column(mask=True)
     return Work(
         "attention_mask, int64",
-        lambda: _device.pad_columns([column]),
+        lambda: pad_columns([column], batch.rows, out.device),
         batch.padded.nbytes,
-        lambda: torch.equal(column.out, batch.mask().long()),
+        lambda: torch.equal(out, batch.mask().long()),
     )
 
 
@@ -331,26 +330,25 @@ def masked() -> list[dict[str, Any]]:
     """Masked language modelling, padding and the attention mask together, beside padding and the mask alone."""
     batch = Batch(rows_of(512, 512, 8), 512, torch.int64)
     lengths = batch.ragged.lengths
-    columns = [batch.column(), batch.column(), batch.column()._replace(values=None)]
+    columns, (ids, labels, mask) = zip(batch.column(), batch.column(), batch.column(mask=True), strict=True)
     keys = torch.arange(batch.rows, device="cuda")
 
     special = torch.tensor([1 << 0 | 1 << 7], device="cuda")
-    ids, labels, mask = (column.out for column in columns)
-    values, offsets = batch.ragged.values, batch.ragged.offsets
+    own = columns[0]
     how = 7, 0, 0.15, 0.8, 0.1, 103, 30522
-    source = address_of(values), len(values), address_of(offsets), batch.rows, batch.width, batch.left
-    outputs = address_of(ids), address_of(labels), address_of(mask)
+    source = own.values, own.values_size, own.offsets, batch.rows, own.width, own.left
+    outputs = own.out, address_of(labels), address_of(mask)
 
     def alone() -> None:
-        _device.pad_columns(columns)
+        pad_columns(columns, batch.rows, ids.device)
 
     def one_by_one() -> Any:
-        _device.pad_columns([columns[0], columns[2]])
-        return quadrat.mask_tokens(columns[0].out, mask_token_id=103, vocab_size=30522, special_ids=[0, 7],
+        pad_columns([columns[0], columns[2]], batch.rows, ids.device)
+        return quadrat.mask_tokens(ids, mask_token_id=103, vocab_size=30522, special_ids=[0, 7],
                                    rng="philox", seed=7, row_keys=keys, lengths=lengths)  # fmt: skip
 
     def together() -> None:
-        launch("pad_masked", ids, *how, address_of(keys), *source, address_of(special), 1, 0, *outputs)
+        launch("pad_masked", ids.device, *how, address_of(keys), *source, address_of(special), 1, 0, *outputs)
 
     expected = one_by_one()
     together()

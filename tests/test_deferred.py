@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat import _emulated
-from quadrat import batch as deferred_module
+from quadrat import _gpu, _plan
 from support import samples
 from support.columns import FORMS, columns
 from support.compare import assert_same_batch
 from support.deferred import assert_becomes, assert_deferred, on_emulated_device, seed_all, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
+from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
 
 words_of_another_tokenizer = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
@@ -217,17 +217,6 @@ def test_what_is_masked_where_it_arrives(side, flagged):
     assert_same_batch(expected, sent(batch).to("cpu"))
 
 
-class Calls:
-    """Kernels, and which of them were called."""
-
-    def __init__(self):
-        self.names = []
-
-    def __getattr__(self, name):
-        self.names.append(name)
-        return getattr(_emulated, name)
-
-
 @pytest.mark.parametrize(
     ("columns", "launches"),
     [
@@ -239,9 +228,10 @@ class Calls:
 def test_launches_that_mask(columns, launches):
     rows = [{"input_ids": [7] * n, **{name: [0] * n for name in columns}} for n in (9, 3)]
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=True)
-    calls = Calls()
-    on_emulated_device(collator(rows), calls)
-    assert calls.names == launches
+    batch = collator(rows)
+    with emulated_launches() as launched:
+        _plan.make(batch._plan, batch._buffer)
+    assert launched == launches
 
 
 def test_an_epoch_ends_after_its_batches():
@@ -354,14 +344,18 @@ def test_other_devices_get_the_tensors(monkeypatch, caplog):
         name: (value.shape, value.dtype) for name, value in batch.to("cpu").items()
     }
     monkeypatch.setitem(sys.modules, "quadrat._cuda", None)
-    deferred_module._cuda_kernels.cache_clear()
+    for cached in (_gpu._kernels, _gpu.available):
+        cached.cache_clear()
     with caplog.at_level(logging.WARNING, "quadrat"):
-        assert deferred_module._cuda_kernels() is None
-        assert deferred_module._cuda_kernels() is None
+        assert not _gpu.available()
+        assert not _gpu.available()
     assert [record.message for record in caplog.records] == [
         "quadrat was built without CUDA: deferred batches are padded on the CPU and then copied"
     ]
-    deferred_module._cuda_kernels.cache_clear()
+    with pytest.raises(RuntimeError, match="no CUDA kernels: move the tensors to the CPU"):
+        _gpu.launch("unpad", torch.device("cuda"))
+    for cached in (_gpu._kernels, _gpu.available):
+        cached.cache_clear()
 
 
 def test_many_columns():

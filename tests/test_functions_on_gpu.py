@@ -15,9 +15,15 @@ from hypothesis import given
 
 import quadrat
 from quadrat import _memory
-from support.on_device import check_flatten, check_gather, check_mask, check_pad, check_unpad, ragged_rows
-
-emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+from support.on_device import (
+    check_flatten,
+    check_gather,
+    check_mask,
+    check_pad,
+    check_unpad,
+    emulated_launches,
+    ragged_rows,
+)
 
 MODULES = [f"quadrat.{name}" for name in ("_offsets", "_take", "ragged", "ops._device", "ops.mask", "ops.unpad")]
 
@@ -31,10 +37,10 @@ def gpu():
     def start(rows):
         for module in modules:
             patch.setattr(module, "on_gpu", _memory.is_tensor)
-        patch.setattr("quadrat.ops._device.launch", lambda kernel, tensor, *rest: getattr(emulated, kernel)(*rest))
         return rows
 
-    yield start, patch.undo
+    with emulated_launches():
+        yield start, patch.undo
     patch.undo()
 
 

@@ -11,6 +11,7 @@ import quadrat
 from quadrat.ops import mask_tokens as mask_tokens_module
 from support.compare import assert_same_value, generator_states
 from support.masking import make_masking_tokenizer, seed_everything
+from support.on_device import emulated_launches
 
 TOKENIZER = make_masking_tokenizer()
 COMMON = {"mask_token_id": TOKENIZER.mask_token_id, "vocab_size": len(TOKENIZER)}
@@ -157,20 +158,13 @@ def each_alone(**options):
 @pytest.fixture
 def device(monkeypatch):
     """The way of CUDA tensors, on tensors of the CPU: their kernels compiled as C++."""
-    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
-
-    class Kernels:
-        row_keys = staticmethod(lambda *arguments: emulated.row_keys(*arguments[:-2], 65535))
-        philox_mask = staticmethod(lambda *arguments: emulated.philox_mask(*arguments[:-2], 65535))
-
-    monkeypatch.setattr("quadrat.ops._philox.cuda_kernels", lambda: Kernels)
-    monkeypatch.setattr("quadrat.ops._philox.stream_of", lambda device: (0, 0))
 
     def use(on_device):
         places = mask_tokens_module._mask_on_gpu if on_device else mask_tokens_module.mask_places
         monkeypatch.setattr(mask_tokens_module, "mask_places", places)
 
-    return use
+    with emulated_launches():
+        yield use
 
 
 @pytest.mark.parametrize("where", ["np", "pt", "device"])

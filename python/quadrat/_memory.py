@@ -287,25 +287,6 @@ def address_of(array: Any) -> int:
     return int(array.data_ptr()) if is_tensor(array) else _core.address(array)
 
 
-def cuda_kernels() -> Any:
-    """The compiled CUDA kernels. Raises RuntimeError where quadrat was built without."""
-    try:
-        from quadrat import _cuda
-    except ImportError as error:
-        raise RuntimeError("this quadrat has no CUDA kernels: move the tensors to the CPU") from error
-    return _cuda
-
-
-def stream_of(device: torch.device) -> tuple[int, int]:
-    """The number of a CUDA device, and the handle of the stream that torch works on there."""
-    import torch
-
-    if device.index is not None and (handle := getattr(torch._C, "_cuda_getCurrentRawStream", None)) is not None:
-        return device.index, handle(device.index)  # without an object for the stream, which costs more than a launch
-    stream = torch.cuda.current_stream(device)
-    return stream.device_index, stream.cuda_stream
-
-
 @functools.lru_cache(maxsize=256, typed=True)
 def bits_of(value: Any, kind: int) -> int:
     """The bits of a number as one element of `kind`, as an unsigned integer."""
@@ -321,15 +302,6 @@ def compiling() -> bool:
     """Whether torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())
-
-
-def launch(kernel: str, tensor: torch.Tensor, *arguments: Any) -> None:
-    """Queue a kernel of `quadrat._cuda` on the stream that torch works on, on the device of `tensor`.
-
-    Raises:
-        RuntimeError: where quadrat was built without CUDA kernels, or CUDA fails.
-    """
-    getattr(cuda_kernels(), kernel)(*arguments, *stream_of(tensor.device))
 
 
 # Numbers no kernel computes with are moved as integers of their size.

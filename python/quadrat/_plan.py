@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quadrat import _gpu
+from quadrat._gpu import FlatColumn, PadColumn
 from quadrat._memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
 from quadrat.ingest import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
 
@@ -11,7 +13,6 @@ if TYPE_CHECKING:
     import torch
 
 NOWHERE = -1
-_MOST_COLUMNS = 16  # of a launch
 UINT8 = KINDS.index("uint8")
 WORD_NONE = 2  # as in csrc/kernels/mask_tokens.hpp
 
@@ -54,18 +55,16 @@ class Plan(NamedTuple):
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
-def make(plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> dict[str, Any]:
+def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
     """The outputs of a plan, made where the buffer is, in one launch for all that are padded.
 
     Args:
         plan: what to make.
         buffer: a copy of the bytes, on the device, aligned to 64 bytes.
-        kernels: the functions of `quadrat._cuda`, or others that take the same addresses.
-        where: their last arguments: device and stream.
     """
     import torch
 
-    maker = (_Flat if plan.flat else _Padded)(plan, buffer, kernels, where)
+    maker = (_Flat if plan.flat else _Padded)(plan, buffer)
     made: dict[str, Any] = {}
     for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
         if place.offsets < 0 and place.values >= 0:
@@ -82,15 +81,14 @@ def make(plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...])
 class _Maker:
     """Collects the columns of a launch."""
 
-    def __init__(self, plan: Plan, buffer: torch.Tensor, kernels: Any, where: tuple[int, ...]) -> None:
-        self.plan, self.buffer, self.kernels, self.where = plan, buffer, kernels, where
-        self.base = address_of(buffer)
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
 
 
 class _Padded(_Maker):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._columns: list[tuple[int, int, int, int, bool, int, int, int, int, int]] = []
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        super().__init__(plan, buffer)
+        self._columns: list[PadColumn] = []
         self._ids: dict[int, tuple[Place, Any]] = {}  # by column
         self._labels: list[tuple[int, int, int, int]] = []
         self._masked: tuple[int, Any] | None = None
@@ -108,42 +106,35 @@ class _Padded(_Maker):
             mask = action == MASK
             values = (0, 0) if mask else (self.base + place.values, place.total)
             one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
-            shape = self.base + place.offsets, place.shape[1], self.plan.options[2], item_size(kind), 1
-            self._columns.append((*values, *shape, one, fill, address_of(out)))
+            offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
+            column = PadColumn(*values, offsets, width, left, item_size(kind), 1, one, fill, address_of(out))
+            self._columns.append(column)
 
     def launch(self) -> None:
         masking = self.plan.masking
         if masking is None or self._masked is None or self._masked[1].numel() == 0:
-            self._pad()
+            _gpu.pad_columns(self._columns, self.plan.rows, self.device)
         else:
             source, labels = self._masked
             mask = self._pad_masked if masking.words < 0 else self._mask_padded
             mask(masking, *self._ids[source], labels)
         for ids, count, pad_id, labels in self._labels:
-            self.kernels.causal_labels(ids, count, pad_id, labels, *self.where)
-
-    def _pad(self) -> None:
-        for first in range(0, len(self._columns), _MOST_COLUMNS):
-            columns = self._columns[first : first + _MOST_COLUMNS]
-            self.kernels.pad_columns(columns, self.plan.rows, *self.where)
+            _gpu.launch("causal_labels", self.device, ids, count, pad_id, labels)
 
     def _pad_masked(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
         """The ids, their labels and the attention mask at once, then the other columns."""
-        out = address_of(ids)
-        own = next(column for column in self._columns if column[-1] == out)
+        own = next(column for column in self._columns if column.out == address_of(ids))
         # An attention mask has no values, and is int64 where the bits of its ones are 1.
-        like = 0, *own[2:6], 1
-        masks = (column[-1] for column in self._columns if (column[0], *column[2:6], column[7]) == like)
-        mask = next(masks, 0)
-        self._columns = [column for column in self._columns if column[-1] not in (out, mask)]
+        like = own._replace(values=0, values_size=0, one=1, fill=0)
+        mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
         members = (0, 0) if not masking.members_size else (self.base + masking.members, masking.members_size)
-        keys, values, offsets = (self.base + at for at in (masking.keys, place.values, place.offsets))
-        width, left, fill = place.shape[1], self.plan.options[2], 0 if place.fill is None else int(place.fill)
-        self.kernels.pad_masked(
-            *masking.numbers, keys, values, place.total, offsets, self.plan.rows, width, left, *members, fill,
-            out, address_of(labels), mask, *self.where,
+        _gpu.launch(
+            "pad_masked", self.device, *masking.numbers, self.base + masking.keys, own.values, own.values_size,
+            own.offsets, self.plan.rows, own.width, own.left, *members, 0 if place.fill is None else int(place.fill),
+            own.out, address_of(labels), 0 if mask is None else mask.out,
         )  # fmt: skip
-        self._pad()
+        rest = [column for column in self._columns if column not in (own, mask)]
+        _gpu.pad_columns(rest, self.plan.rows, self.device)
 
     def _mask_padded(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
         """All that is padded, what each token is among it, and then the ids masked in place."""
@@ -151,22 +142,28 @@ class _Padded(_Maker):
 
         words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
         self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=WORD_NONE), words)
-        self._pad()
+        _gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
-        self.kernels.philox_mask(
-            *masking.numbers, keys, offsets, self.plan.rows, place.shape[1], left, False, address_of(words), 0, 0,
-            address_of(ids), address_of(labels), ids.numel(), *self.where,
+        _gpu.launch(
+            "philox_mask", self.device, *masking.numbers, keys, offsets, self.plan.rows, place.shape[1], left, False,
+            address_of(words), 0, 0, address_of(ids), address_of(labels), ids.numel(),
         )  # fmt: skip
 
 
 # What each action is to flatten_columns.
-_SOURCES = {JOIN: 0, SHIFT: 1, POSITIONS: 2, SEQUENCES: 3, BOUNDS: 4}
+_SOURCES = {
+    JOIN: _gpu.VALUES,
+    SHIFT: _gpu.SEPARATED,
+    POSITIONS: _gpu.POSITIONS,
+    SEQUENCES: _gpu.SEQUENCES,
+    BOUNDS: _gpu.BOUNDS,
+}
 
 
 class _Flat(_Maker):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._columns: dict[int, list[tuple[int, int, int, int, int, int, int, int]]] = {}  # by their offsets
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        super().__init__(plan, buffer)
+        self._columns: dict[int, list[FlatColumn]] = {}  # by their offsets
         self._sizes: dict[int, int] = {}
 
     def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
@@ -187,7 +184,7 @@ class _Flat(_Maker):
         if action != BOUNDS:
             self._sizes[place.offsets] = out.numel()
         values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
-        column = _SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out)
+        column = FlatColumn(_SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out))
         self._columns.setdefault(place.offsets, []).append(column)
 
     def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
@@ -197,14 +194,13 @@ class _Flat(_Maker):
             out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
         values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
         rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
-        self.kernels.copy_rows(values, place.total, offsets, rows, starts, item, *target, *self.where)
-        self.kernels.separate_rows(starts, rows, item, first, *target, *self.where)
+        _gpu.launch("copy_rows", self.device, values, place.total, offsets, rows, starts, item, *target)
+        _gpu.launch("separate_rows", self.device, starts, rows, item, first, *target)
 
     def launch(self) -> None:
         for offsets, columns in self._columns.items():
-            for first in range(0, len(columns), _MOST_COLUMNS):
-                some, size = columns[first : first + _MOST_COLUMNS], self._sizes.get(offsets, 0)
-                self.kernels.flatten_columns(some, self.base + offsets, self.plan.rows, size, *self.where)
+            size = self._sizes.get(offsets, 0)
+            _gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
 
 
 def elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:

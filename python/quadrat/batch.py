@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat import _core
-from quadrat._memory import (
-    INT64,
-    KINDS,
-    address_of,
-    empty,
-    interop,
-    is_tensor,
-    kind_of,
-    stream_of,
-)
+from quadrat import _core, _gpu
+from quadrat._memory import INT64, KINDS, address_of, empty, interop, is_tensor, kind_of
 from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
 
 if TYPE_CHECKING:
     import torch
-
-logger = logging.getLogger("quadrat")
 
 # Both in bytes, as in csrc/bindings/defer_buffer.hpp. A small buffer is sent within the message to another process:
 # passing on a file descriptor of shared memory takes longer.
@@ -113,12 +99,9 @@ class DeferredBatch(Mapping[str, Any]):
         import torch
 
         device = torch.device(device)
-        if device.type == "cuda":
-            kernels = _cuda_kernels()
-            if kernels is not None:
-                buffer = self._buffer.to(device, non_blocking=non_blocking)
-                made = make(self._plan, buffer, kernels, stream_of(buffer.device))
-                return self._wrapped(made | _moved(self._held, device, non_blocking))
+        if device.type == "cuda" and _gpu.available():
+            made = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
+            return self._wrapped(made | _moved(self._held, device, non_blocking))
         made = self._on_host() | self._held
         return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))
 
@@ -343,16 +326,3 @@ def flat_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
 
 def _class_of(wrapped: bool) -> type[DeferredBatch]:
     return _DeferredEncoding if wrapped else DeferredBatch
-
-
-@functools.cache
-def _cuda_kernels() -> Any:
-    """`quadrat._cuda`, where it was built and there is a device for it; else None, which is said once."""
-    try:
-        kernels = importlib.import_module("quadrat._cuda")
-    except ImportError:
-        kernels = None
-    if kernels is not None and kernels.device_count() > 0:
-        return kernels
-    logger.warning("quadrat was built without CUDA: deferred batches are padded on the CPU and then copied")
-    return None

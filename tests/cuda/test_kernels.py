@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import reference
-from quadrat.ops import _device
+from quadrat._gpu import pad_columns
+from quadrat.ops._device import column_of
 from support.gpu import CANARY, DEVICE, NEEDS_GPU, Guarded, Memory, _cuda, torch, where
 from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
 from support.philox import MASK_ID, Case, cases
@@ -215,17 +216,18 @@ def test_more_columns_than_a_launch_takes(count: int) -> None:
     dtypes = [torch.int64, torch.bool, torch.bfloat16, torch.int32]
     lengths = torch.tensor([3, 0, 5, 2])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(DEVICE)
-    columns = []
+    columns, outs = [], []
     for i in range(count):
         dtype = dtypes[i % 4]
         values = None if i % 5 == 4 else torch.full((10, 1 + i % 3), 1, device=DEVICE).to(dtype)
         out = torch.full((4, 5 + i, *(() if values is None else values.shape[1:])), 9, device=DEVICE).to(dtype)
-        columns.append(_device.Column(values, offsets, 5 + i, i % 2 == 1, 0, out))
-    _device.pad_columns(columns)
-    for i, column in enumerate(columns):
+        columns.append(column_of(values, offsets, 5 + i, left=i % 2 == 1, fill=0, out=out))
+        outs.append((out, values))  # a column has addresses only
+    pad_columns(columns, 4, offsets.device)
+    for i, (out, _) in enumerate(outs):
         places = torch.arange(5 + i)
         kept = places >= 5 + i - lengths[:, None] if i % 2 else places < lengths[:, None]
-        shown = column.out.cpu().reshape(4, 5 + i, -1)
+        shown = out.cpu().reshape(4, 5 + i, -1)
         assert torch.equal(shown, kept[:, :, None].expand_as(shown).to(shown.dtype)), i
 
 

@@ -32,7 +32,7 @@ AT_ONCE = {
 # of them: it may import them, and they must not import it.
 LAYERS = [
     ("_core", "_cuda"),
-    ("_generators", "_memory"),
+    ("_generators", "_gpu", "_memory"),
     ("_arrow", "_offsets", "_take", "ingest"),
     ("_plan", "batch", "ops", "ragged"),
     ("rows",),
@@ -69,12 +69,9 @@ def cuda_kernels():
 def launches_of(path):
     """The CUDA kernels that a file of the package launches."""
     for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            if called == "launch" and isinstance(node.args[0], ast.Constant):
-                yield node.args[0].value
-            elif "kernels." in called and not called.endswith(".device_count"):
-                yield called.rpartition(".")[2]
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("launch", "_gpu.launch"):
+            assert isinstance(node.args[0], ast.Constant), "a kernel is named where it is launched"
+            yield node.args[0].value
 
 
 def test_a_cuda_kernel_exists_if_the_package_launches_it():
@@ -217,15 +214,28 @@ def test_the_reference_needs_numpy_only():
     assert not [path for path in MODULES if "reference" in imports_of(path)], "an oracle is no part of what it tests"
 
 
-def test_one_module_handles_addresses():
+@pytest.mark.parametrize(
+    ("names", "module"),
+    [
+        ({"data_ptr", "ctypes", "__array_interface__", "untyped_storage"}, "_memory.py"),
+        ({"cuda_stream", "_kernels", "_stream_of"}, "_gpu.py"),
+    ],
+    ids=["addresses", "launches"],
+)
+def test_one_module_handles(names, module):
     handling = []
     for path in MODULES:
         nodes = list(ast.walk(ast.parse((PACKAGE / path).read_text())))
-        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        names |= {node.id for node in nodes if isinstance(node, ast.Name)}
-        if names & {"data_ptr", "ctypes", "__array_interface__", "untyped_storage", "cuda_stream"}:
+        found = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        found |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        if found & names:
             handling.append(str(path))
-    assert handling == ["_memory.py"]
+    assert handling == [module]
+
+
+def test_only_the_launcher_and_show_config_import_the_cuda_kernels():
+    named = [str(path) for path in MODULES if re.search(r"\b_cuda\b", (PACKAGE / path).read_text())]
+    assert named == ["_gpu.py", "config.py"]
 
 
 def enum(path, name):

@@ -14,14 +14,15 @@ import numpy as np
 import torch
 
 import quadrat
-from quadrat import _emulated, _plan
+from quadrat import _plan
 from support.compare import assert_same_batch, assert_same_value, frozen, generator_states, outcome
+from support.on_device import emulated_launches
 
 
-def on_emulated_device(deferred: quadrat.DeferredBatch, kernels: Any = _emulated, where: tuple[int, ...] = ()) -> Any:
+def on_emulated_device(deferred: quadrat.DeferredBatch) -> Any:
     """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
-    buffer = deferred._buffer.clone()
-    return deferred._wrapped(_plan.make(deferred._plan, buffer, kernels, where) | deferred._held)
+    with emulated_launches():
+        return deferred._wrapped(_plan.make(deferred._plan, deferred._buffer.clone()) | deferred._held)
 
 
 def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:

@@ -1,15 +1,37 @@
-"""Checks that a function gives on a device what it gives on the CPU."""
+"""Checks that a function gives on a device what it gives on the CPU, and the emulation in a GPU's place."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 import torch
 
 import quadrat
 
 DTYPES = [torch.bool, torch.uint8, torch.int16, torch.bfloat16, torch.int32, torch.float32, torch.int64, torch.float64]
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257, 700]), max_size=8)
+
+
+@contextlib.contextmanager
+def emulated_launches() -> Iterator[list[str]]:
+    """The names of the kernels that are launched meanwhile: their emulation, on tensors of the CPU."""
+    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+    names: list[str] = []
+
+    class Kernels:
+        def __getattr__(self, name: str) -> Any:
+            names.append(name)
+            return lambda *arguments: getattr(emulated, name)(*arguments[:-2])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quadrat._gpu._kernels", Kernels)
+        patch.setattr("quadrat._gpu._stream_of", lambda device: (0, 0))
+        yield names
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""The functions on tensors of a GPU: addresses and sizes for the kernels, on the stream that torch works on.
+"""The functions on tensors of a GPU: addresses and sizes for the kernels.
 
 Nothing here waits for the GPU: whoever calls says how long and how many. Offsets are the GPU's, so that rows that do
 not fit are cut there, where the CPU raises an error.
@@ -8,52 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat import _core
-from quadrat._memory import (
-    BOOL,
-    INT64,
-    KINDS,
-    address_of,
-    carried,
-    carrier_of,
-    kind_of,
-    launch,
-    on_gpu,
-    torch_dtype,
-)
+from quadrat import _core, _gpu
+from quadrat._gpu import FlatColumn, PadColumn
+from quadrat._memory import BOOL, INT64, KINDS, address_of, carried, carrier_of, kind_of, on_gpu, torch_dtype
 from quadrat.ragged import Ragged
 
 if TYPE_CHECKING:
     import torch
-
-MOST_COLUMNS = 16  # of a launch, as in csrc/cuda/calls.hpp
-# What an output of flatten_columns is made of, as in csrc/cuda/calls.hpp.
-VALUES, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
-
-
-class Column(NamedTuple):
-    """A padded column that a launch makes.
-
-    Attributes:
-        values: `[total, ...]`; or None, where `fill` stands for the padding and 1 for the tokens: an attention mask.
-        offsets: `[rows + 1]` int64.
-        width: the padded length, in tokens.
-        left: whether padding goes to the left.
-        fill: the bits of one element of padding.
-        out: `[rows, width, ...]`, contiguous.
-    """
-
-    values: torch.Tensor | None
-    offsets: torch.Tensor
-    width: int
-    left: bool
-    fill: int
-    out: torch.Tensor
 
 
 def rows_on_gpu(rows: Any) -> Ragged | None:
@@ -93,20 +58,20 @@ def bits_of_padding(value: Any, like: torch.Tensor) -> int:
     return int(bits[0])
 
 
-def pad_columns(columns: Sequence[Column]) -> None:
-    """Fill the outputs of columns of the same number of rows: one launch for every 16 of them."""
-    arguments, rows = [], 0
-    for values, offsets, width, left, fill, out in columns:
-        rows = len(offsets) - 1
-        inner = math.prod(out.shape[2:])
-        item = out.element_size()
-        source = (0, 0) if values is None else (address_of(values), len(values))
-        if values is not None and not values.numel():
-            source = (address_of(offsets), 0)  # no address would mean a mask; nothing is read there
-        one = bits_of_padding(True, out) if values is None else 0
-        arguments.append((*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out)))
-    for first in range(0, len(arguments), MOST_COLUMNS):
-        launch("pad_columns", columns[0].out, arguments[first : first + MOST_COLUMNS], rows)
+def column_of(
+    values: torch.Tensor | None, offsets: torch.Tensor, width: int, *, left: bool, fill: int, out: torch.Tensor
+) -> PadColumn:
+    """A column for a launch: `values`, `[total, ...]`, to `out`, `[rows, width, ...]`; without, an attention mask."""
+    item, inner = out.element_size(), math.prod(out.shape[2:])
+    # Without an address it would be a mask; nothing is read of values that are empty.
+    source = (0, 0) if values is None else _source_of(values, offsets)
+    one = bits_of_padding(True, out) if values is None else 0
+    return PadColumn(*source, address_of(offsets), width, left, item, inner, one, fill, address_of(out))
+
+
+def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
+    """An address and a number of tokens."""
+    return (address_of(values), len(values)) if values.numel() else (address_of(offsets), 0)
 
 
 @functools.cache
@@ -132,7 +97,7 @@ def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, 
     """`[rows, width, ...]`; rows are cut to the width."""
     values, offsets = plain(values), int64(offsets)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
-    pad_columns([Column(values, offsets, width, left, fill, out)])
+    _gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
 
 
@@ -140,7 +105,7 @@ def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, lef
     """`[rows, width]`."""
     offsets = int64(offsets)
     out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
-    pad_columns([Column(None, offsets, width, left, 0, out)])
+    _gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
     return out
 
 
@@ -153,7 +118,7 @@ def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool
         return out.zero_()
     item, inner = out.element_size(), math.prod(out.shape[1:])
     place = address_of(padded), address_of(offsets), rows, width, left, item, inner
-    launch("unpad", out, *place, address_of(out), total)
+    _gpu.launch("unpad", out.device, *place, address_of(out), total)
     return out
 
 
@@ -170,14 +135,13 @@ def flatten(
     sequences = offsets.new_empty(total, dtype=torch.int32)
     bounds = offsets.new_empty(rows + 1, dtype=torch.int32)
     item, inner = out.element_size(), math.prod(out.shape[1:])
-    columns = [(BOUNDS, 0, 0, 1, 4, 0, 0, address_of(bounds))]
+    columns = [FlatColumn(_gpu.BOUNDS, 0, 0, 1, 4, 0, 0, address_of(bounds))]
     if rows and total:
-        source = address_of(values) if values.numel() else address_of(offsets)
-        count = len(values) if values.numel() else 0
+        source = _source_of(values, offsets)
         columns += [
-            (VALUES, source, count, inner, item, 0, fill, address_of(out)),
-            (POSITIONS, 0, 0, 1, 8, start % 2**64, 0, address_of(positions)),
-            (SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, address_of(sequences)),
+            FlatColumn(_gpu.VALUES, *source, inner, item, 0, fill, address_of(out)),
+            FlatColumn(_gpu.POSITIONS, 0, 0, 1, 8, start % 2**64, 0, address_of(positions)),
+            FlatColumn(_gpu.SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, address_of(sequences)),
         ]
-    launch("flatten_columns", bounds, columns, address_of(offsets), rows, total if rows else 0)
+    _gpu.flatten_columns(columns, address_of(offsets), rows, total if rows else 0, bounds.device)
     return out, positions, sequences, bounds

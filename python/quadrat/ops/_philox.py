@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat import _core
-from quadrat._memory import INT64, address_of, cuda_kernels, empty, is_tensor, stream_of
+from quadrat import _core, _gpu
+from quadrat._memory import INT64, address_of, empty, is_tensor
 from quadrat.ingest import explain
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -141,18 +141,17 @@ def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: A
     import torch
 
     odds, special_ids = draws.odds, draws.special_ids
-    kernels = cuda_kernels()
-    where, device = stream_of(ids.device), ids.device
-    rows, width, flat, count = places.rows, places.width, places.flat, ids.numel()
+    rows, width, flat, count, device = places.rows, places.width, places.flat, ids.numel(), ids.device
     labels = torch.empty_like(ids)
     offsets = _offsets(places, device)
     if keys is None:
         keys = torch.empty(rows, dtype=torch.int64, device=device)
-        kernels.row_keys(
-            address_of(ids), count, address_of(offsets), rows, width, places.left, flat, address_of(keys), *where
-        )
+        layout = address_of(offsets), rows, width, places.left, flat
+        _gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
     members = torch.from_numpy(_bits(special_ids)).to(device) if words is None and special_ids else None
-    kernels.philox_mask(
+    _gpu.launch(
+        "philox_mask",
+        device,
         draws.seed,
         draws.epoch,
         *odds,
@@ -168,7 +167,6 @@ def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: A
         address_of(ids),
         address_of(labels),
         count,
-        *where,
     )
     return labels
 
