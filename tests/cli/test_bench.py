@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 
 import datasets
@@ -22,8 +20,8 @@ from quadrat.__main__ import main
 from quadrat.bench import measure
 from quadrat.bench.comparison import PAIRS
 from quadrat.bench.corpus import train_tokenizer
+from support.command import TEXTS, here, run
 
-TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(100)]
 SHORT = ("--seconds", 0.01)
 
 
@@ -93,33 +91,18 @@ def test_both_are_called_in_turn_and_alone_and_quietly():
 def folder(tmp_path_factory):
     """A text file, a saved data set of tokens, and the tokenizer of both."""
     folder = tmp_path_factory.mktemp("data")
-    tokenizer = train_tokenizer(TEXTS, max_length=40)
+    tokenizer = train_tokenizer(TEXTS[:100], max_length=40)
     tokenizer.save_pretrained(folder / "tokenizer")
-    (folder / "texts.txt").write_text("\n".join(TEXTS))
-    columns = dict(tokenizer(TEXTS, truncation=True, return_special_tokens_mask=True))
+    (folder / "texts.txt").write_text("\n".join(TEXTS[:100]))
+    columns = dict(tokenizer(TEXTS[:100], truncation=True, return_special_tokens_mask=True))
     datasets.Dataset.from_dict(columns).save_to_disk(folder / "rows")
     datasets.Dataset.from_dict({"ids": [*columns["input_ids"], None]}).save_to_disk(folder / "missing")
     datasets.Dataset.from_dict({"input_ids": [[1, 2]], "attention_mask": [1]}).save_to_disk(folder / "number")
     return folder
 
 
-def here(capsys, *arguments):
-    """The command in this process: status, standard output and standard error."""
-    status = main(["bench", *map(str, arguments)])
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
 def test_a_text_file(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "quadrat", "bench", "texts.txt", "--batch-size", "8", "--seconds", "0.01"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
-        timeout=300,
-        check=False,
-    )
+    done = run("bench", "texts.txt", "--batch-size", 8, *SHORT, folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece of" in done.stdout
     assert "All collators give what transformers' give" in done.stdout
@@ -129,7 +112,7 @@ def test_a_text_file(folder):
 
 def test_a_saved_data_set(folder, capsys):
     options = ("--tokenizer", folder / "tokenizer", "--batch-size", 30, "--json", *SHORT)
-    status, said, errors = here(capsys, folder / "rows", *options)
+    status, said, errors = here(capsys, "bench", folder / "rows", *options)
     assert (status, errors) == (0, "")
     found = json.loads(said)
     assert [one["name"] for one in found["collators"]] == list(PAIRS)
@@ -137,13 +120,13 @@ def test_a_saved_data_set(folder, capsys):
     for one in found["collators"]:
         assert (one["rows"], one["compared"]) == (30, 3)
         assert one["computed"] == (one["tokens"] if one["name"] == "flattening" else 30 * 40)
-    cut = here(capsys, folder / "rows", *options, "--max-length", 5, "--collators", "clm")[1]
+    cut = here(capsys, "bench", folder / "rows", *options, "--max-length", 5, "--collators", "clm")[1]
     assert json.loads(cut)["collators"][0]["computed"] == 30 * 5
 
 
 def test_fewer_rows_than_a_batch(folder, capsys):
     options = ("--batch-size", 500, "--collators", "padding", *SHORT)
-    said = here(capsys, folder / "texts.txt", *options)[1]
+    said = here(capsys, "bench", folder / "texts.txt", *options)[1]
     assert "1 batch of 100 rows" in said
 
 
@@ -159,7 +142,7 @@ def generative(tmp_path):
 
 
 def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
-    status, said, _ = here(capsys, folder / "texts.txt", "--tokenizer", generative / "eos", *SHORT)
+    status, said, _ = here(capsys, "bench", folder / "texts.txt", "--tokenizer", generative / "eos", *SHORT)
     assert status == 0
     assert "padding with its end of sequence <eos>" in said
     assert "\n mlm " not in said
@@ -182,7 +165,7 @@ def test_what_cannot_be_compared_is_one_line_and_status_2(
 ):
     given = () if tokenizer is None else ("--tokenizer", generative / tokenizer)
     # Every row is in a batch.
-    status, said, errors = here(capsys, folder / data, *given, *options, "--batch-size", 1000, *SHORT)
+    status, said, errors = here(capsys, "bench", folder / data, *given, *options, "--batch-size", 1000, *SHORT)
     assert (status, said) == (2, "")
     assert errors.startswith("quadrat bench: ")
     assert message in errors
@@ -215,17 +198,17 @@ class Fails(quadrat.DataCollatorWithPadding):
 def test_a_difference_is_said_and_is_status_1(collator, message, folder, capsys, monkeypatch):
     monkeypatch.setattr(quadrat, "DataCollatorWithPadding", collator)
     options = ("--tokenizer", folder / "tokenizer", *SHORT)
-    status, said, errors = here(capsys, folder / "texts.txt", *options)
+    status, said, errors = here(capsys, "bench", folder / "texts.txt", *options)
     assert (status, said) == (1, "")
     expected = f"quadrat bench: padding: DataCollatorWithPadding differs from transformers: {message}\n"
     assert errors == expected
-    assert here(capsys, folder / "texts.txt", *options, "--collators", "flattening")[0] == 0
+    assert here(capsys, "bench", folder / "texts.txt", *options, "--collators", "flattening")[0] == 0
 
 
 def test_says_when_the_reference_itself_fails(folder, capsys, tmp_path):
     rows = {"input_ids": [[1, 2], [3]], "attention_mask": [[1, 1], [1, 1]]}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "rows")
-    status, _, errors = here(capsys, tmp_path / "rows", "--tokenizer", folder / "tokenizer", *SHORT)
+    status, _, errors = here(capsys, "bench", tmp_path / "rows", "--tokenizer", folder / "tokenizer", *SHORT)
     assert status == 2
     assert "padding, batch 1 of 1: transformers' collator does not take it: " in errors
 
@@ -241,6 +224,6 @@ def test_options_are_checked(options, capsys):
 @pytest.mark.parametrize(("missing", "extra"), [("rich", "cli"), ("transformers", "transformers")])
 def test_says_what_is_not_installed(missing, extra, folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
-    status, _, errors = here(capsys, folder / "texts.txt")
+    status, _, errors = here(capsys, "bench", folder / "texts.txt")
     assert status == 2
     assert f'needs {missing}: pip install "quadrat[{extra}]"' in errors

@@ -1,0 +1,114 @@
+"""What the commands say of data that cannot be read, and of options that make no sense."""
+
+import os
+import sys
+
+import datasets
+import pytest
+
+from quadrat.__main__ import main
+from support.command import here
+
+
+def saved(rows, **options):
+    def write(folder):
+        datasets.Dataset.from_dict(rows).save_to_disk(folder / "data", **options)
+        return folder / "data"
+
+    return write
+
+
+def written(name, content):
+    def write(folder):
+        path = folder / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda folder: folder / "none.txt", (), "none.txt: no such file or folder"),
+        (written("a.txt", b""), (), "a.txt: the file has no text"),
+        (written("a.txt", b"\n \n"), (), "a.txt: the file has no text"),
+        (written("a.txt", b"good\nb\xe4d\n"), (), "a.txt, line 2: not UTF-8"),
+        (written("a.txt", b"text"), ("--field", "body"), "--field is for .jsonl files"),
+        (written("a.txt", b"text"), ("--split", "train"), "--split is for a folder"),
+        (written("a.csv", b"text"), (), "a.csv: expected a file that ends in .txt or .jsonl"),
+        (written("a.jsonl", b'{"text": "a"}\n{"body": "b"}'), (), 'a.jsonl, line 2: expected an object with a string'),
+        (written("a.jsonl", b'{"text": 3}'), (), 'a.jsonl, line 1: expected an object with a string "text"'),
+        (written("a.jsonl", b'{"text": "a"}'), ("--field", "body"), 'line 1: expected an object with a string "body"'),
+        (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl, line 1: not JSON"),
+        (written("a.jsonl", b"[" * 200_000), (), "a.jsonl, line 1: not JSON"),
+        (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
+        (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
+        (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
+        (saved({"text": ["a"]}), ("--split", "train"), "--split is for a DatasetDict"),
+        (saved({"text": ["a", None]}), (), "row 1: column 'text' is null"),
+        (saved({"input_ids": [[1], [2, 3], None]}), (), "row 2: column 'input_ids' is null"),
+        (saved({"input_ids": [[0.5]]}), (), "column 'input_ids' holds list<"),
+        (saved({"text": [3]}), (), "column 'text' holds int64; expected text"),
+        (saved({"text": []}, num_shards=1), (), "the data set has no rows"),
+        (saved({"text": []}), (), "the data set, or one of its parts, has no rows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tmp_path, capsys):
+    status, said, errors = here(capsys, "waste", make(tmp_path), *options)
+    assert (status, said) == (2, "")
+    assert errors.startswith("quadrat waste: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("rows", (), "a DatasetDict; choose one of its parts with --split: train, test"),
+        ("rows", ("--split", "dev"), "no split 'dev'; there are: train, test"),
+        ("texts.txt", ("--tokenizer", "nowhere/at-all"), "no tokenizer could be loaded from 'nowhere/at-all'"),
+        ("texts.txt", ("--tokenizer", os.curdir), "no tokenizer could be loaded from '.'"),
+        ("fixed", ("--png", "no/such/folder.png"), "folder.png: there is no folder 'no/such'"),
+        ("fixed", ("--png", os.curdir), "a folder; expected the name of a file"),
+        ("fixed", ("--png", "picture.docx"), "picture.docx"),
+    ],
+)
+def test_what_was_asked_wrongly_is_one_line_and_status_2(data, options, message, folder, capsys):
+    status, _, errors = here(capsys, "waste", folder / data, *options)
+    assert status == 2
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--batch-size", "0", "expected a number from 1 to 1,000,000,000, got 0"),
+        ("--max-tokens", str(10**30), "expected a number from 1 to 1,000,000,000, got"),
+        ("--max-length", "none", "expected a whole number, got 'none'"),
+        ("--seed", "-1", "expected a number of at least 0, got -1"),
+    ],
+)
+def test_numbers_are_checked(option, value, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["waste", "texts.txt", option, value])
+    assert exit_.value.code == 2
+    assert f"argument {option}: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "extra"),
+    [("rich", (), "cli"), ("matplotlib", ("--png", "a.png"), "cli"), ("datasets", ("--json",), "datasets")],
+)
+def test_says_what_is_not_installed(*, missing, options, extra, folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    status, said, errors = here(capsys, "waste", folder / "fixed", *options)
+    assert (status, said) == (2, "")
+    assert f'needs {missing}: pip install "quadrat[{extra}]"' in errors
+
+
+@pytest.mark.parametrize("missing", ["rich", "transformers"])
+def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert here(capsys, "waste", folder / "fixed", "--json")[0] == 0

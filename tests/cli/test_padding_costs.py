@@ -1,0 +1,195 @@
+"""What each way of batching costs, by `quadrat.bench.waste`, against batches that are really padded."""
+
+import itertools
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+import quadrat
+from quadrat.bench import waste
+
+LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=150).map(lambda found: np.array(found, dtype=np.int64))
+BATCH_SIZES = st.integers(1, 9)
+MULTIPLES = st.integers(1, 9)
+
+
+@st.composite
+def rows(draw):
+    """Lengths and a permutation of them."""
+    lengths = draw(LENGTHS)
+    return lengths, np.array(draw(st.permutations(range(len(lengths)))), dtype=np.int64)
+
+
+def batches(plan):
+    return [batch.tolist() for batch in np.split(plan.order, plan.starts[1:])]
+
+
+def tokens(lengths, batch):
+    """A row of ones for each row of a batch."""
+    return [np.ones(lengths[row], dtype=np.int64) for row in batch]
+
+
+@given(of=rows(), batch_size=BATCH_SIZES)
+def test_shuffled_batches_are_the_order_cut(of, batch_size):
+    _, order = of
+    plan = waste.shuffled(order, batch_size)
+    found = batches(plan)
+    assert list(itertools.chain(*found)) == order.tolist()
+    assert [len(batch) for batch in found[:-1]] == [batch_size] * (len(found) - 1)
+    assert 1 <= len(found[-1]) <= batch_size
+
+
+@given(lengths=LENGTHS, batch_size=BATCH_SIZES, seed=st.integers(0, 2**32))
+def test_groups_by_length_as_transformers_does(lengths, batch_size, seed):
+    expected = get_length_grouped_indices(lengths.tolist(), batch_size, generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed)).numpy()
+    before = order.copy()
+    plan = waste.length_grouped(lengths, order, batch_size)
+    assert plan.order.tolist() == expected
+    assert plan.starts.tolist() == list(range(0, len(lengths), batch_size))
+    assert (order == before).all()
+
+
+def test_groups_fifty_batches_at_a_time_as_transformers_does():
+    lengths = np.random.default_rng(0).integers(1, 500, 5000)
+    order = torch.randperm(5000, generator=torch.Generator().manual_seed(1)).numpy()
+    expected = get_length_grouped_indices(lengths.tolist(), 7, generator=torch.Generator().manual_seed(1))
+    assert waste.length_grouped(lengths, order, 7).order.tolist() == expected
+
+
+@given(of=rows(), batch_size=BATCH_SIZES, max_tokens=st.integers(1, 200), multiple_of=MULTIPLES)
+def test_a_token_budget_is_kept_and_used(of, batch_size, max_tokens, multiple_of):
+    lengths, order = of
+    found = batches(waste.token_budget(lengths, order, batch_size, max_tokens, multiple_of=multiple_of))
+    assert sorted(itertools.chain(*found)) == list(range(len(lengths)))
+    size = batch_size * max(1, min(len(lengths) // (4 * batch_size), waste.MEGABATCH))
+    megabatch = {row: number // size for number, row in enumerate(order.tolist())}
+    for batch, after in itertools.zip_longest(found, found[1:]):
+        assert len({megabatch[row] for row in batch}) == 1
+        assert quadrat.pad(tokens(lengths, batch), multiple_of=multiple_of).size <= max_tokens or len(batch) == 1
+        if after is not None and megabatch[after[0]] == megabatch[batch[0]]:
+            one_more = quadrat.pad(tokens(lengths, [*batch, after[0]]), multiple_of=multiple_of)
+            assert one_more.size > max_tokens
+
+
+@given(of=rows(), batch_size=BATCH_SIZES, multiple_of=MULTIPLES, more=st.none() | st.integers(0, 9))
+def test_padding_costs_what_really_padding_makes(of, batch_size, multiple_of, more):
+    lengths, order = of
+    to = None if more is None else int(lengths.max()) + more
+    plan = waste.length_grouped(lengths, order, batch_size)
+    made = [
+        quadrat.pad(tokens(lengths, batch), multiple_of=multiple_of, length=to and -(-to // multiple_of) * multiple_of)
+        for batch in batches(plan)
+    ]
+    cost = waste.padded("name", lengths, plan, multiple_of=multiple_of, to=to)
+    computed = sum(batch.size for batch in made)
+    assert cost == waste.Cost(
+        "name",
+        batches=len(made),
+        largest_batch=max(batch.size for batch in made),
+        tokens=sum(int(batch.sum()) for batch in made),
+        computed=computed,
+        scores=sum(len(batch) * batch.shape[1] ** 2 for batch in made),
+    )
+    padding = sum(int((batch == 0).sum()) for batch in made)
+    assert cost.padding == pytest.approx(padding / computed if computed else 0)
+    assert cost.factor == pytest.approx(computed / cost.tokens if cost.tokens else 1)
+
+
+@given(of=rows(), batch_size=BATCH_SIZES, multiple_of=MULTIPLES)
+def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_of):
+    lengths, order = of
+    plan = waste.shuffled(order, batch_size)
+    made = [quadrat.flatten(tokens(lengths, batch), multiple_of=multiple_of) for batch in batches(plan)]
+    totals = [batch.values.size for batch in made]
+    cost = waste.flattened("name", lengths, plan, multiple_of=multiple_of)
+    assert cost == waste.Cost(
+        "name",
+        batches=len(made),
+        largest_batch=max(totals),
+        tokens=sum(int(batch.values.sum()) for batch in made),
+        computed=sum(totals),
+        scores=sum(int((np.diff(batch.cu_seqlens).astype(int) ** 2).sum()) for batch in made),
+        masked_scores=sum(total**2 for total in totals),
+    )
+
+
+@given(
+    lengths=LENGTHS,
+    batch_size=BATCH_SIZES,
+    more=st.integers(0, 9),
+    max_tokens=st.integers(1, 200),
+    multiple_of=MULTIPLES,
+    seed=st.integers(0, 9),
+)
+def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens, multiple_of, seed):
+    options = {"batch_size": batch_size, "max_length": int(lengths.max()) + more, "max_tokens": max_tokens}
+    costs = waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed)
+    fixed, dynamic, grouped, budget, flat = costs
+    assert {cost.tokens for cost in costs} == {int(lengths.sum())}
+    assert fixed.batches == dynamic.batches == grouped.batches == flat.batches == -(-len(lengths) // batch_size)
+    assert fixed.computed == len(lengths) * -(-options["max_length"] // multiple_of) * multiple_of
+    assert fixed.computed >= max(dynamic.computed, grouped.computed, budget.computed)
+    assert all(cost.padding >= 0 and cost.factor >= 1 and cost.scores >= flat.scores for cost in costs)
+    assert waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed) == costs
+    if multiple_of == 1:
+        assert flat.padding == 0
+        assert flat.computed <= min(dynamic.computed, grouped.computed, budget.computed)
+
+
+@given(lengths=LENGTHS, batch_size=BATCH_SIZES, multiple_of=MULTIPLES)
+def test_the_default_budget_has_room_for_every_row(lengths, batch_size, multiple_of):
+    budget = waste.default_max_tokens(lengths, batch_size, multiple_of)
+    assert budget >= quadrat.pad(tokens(lengths, [int(lengths.argmax())]), multiple_of=multiple_of).size
+    assert budget >= batch_size * lengths.mean() - 32
+
+
+def test_the_default_budget_is_a_batch_of_mean_length():
+    assert waste.default_max_tokens(np.array([100, 300]), 32) == 6400
+
+
+@given(lengths=st.lists(st.integers(0, 10**6), min_size=1, max_size=200), at_most=st.integers(1, 30))
+def test_the_histogram_counts_every_row_once(lengths, at_most):
+    bins = waste.histogram(np.array(lengths), at_most=at_most)
+    widths = {one.last - one.first + 1 for one in bins if one.last is not None}
+    assert len(widths) == 1
+    assert widths.pop().bit_count() == 1
+    assert len([one for one in bins if one.last is not None]) <= at_most
+    assert all(one.last is not None for one in bins[:-1])
+    assert all(one.last + 1 == after.first for one, after in itertools.pairwise(bins))
+    for one in bins:
+        last = np.inf if one.last is None else one.last
+        assert one.rows == sum(one.first <= length <= last for length in lengths)
+    assert sum(one.rows for one in bins) == len(lengths)
+
+
+def test_one_long_row_does_not_squeeze_the_histogram():
+    bins = waste.histogram(np.array([*range(64)] * 10 + [10_000]))
+    assert [str(one) for one in bins] == [*(f"{first}\N{EN DASH}{first + 3}" for first in range(0, 64, 4)), "64+"]
+    assert [one.rows for one in bins] == [40] * 16 + [1]
+    assert str(waste.histogram(np.array([7]))[0]) == "7"
+
+
+@given(lengths=LENGTHS, max_length=st.integers(1, 50))
+def test_the_summary_says_what_it_says(lengths, max_length):
+    found = waste.summarise(lengths, max_length)
+    rows = sorted(lengths.tolist())
+    assert (found.rows, found.tokens, found.longest) == (len(rows), sum(rows), rows[-1])
+    assert found.mean == pytest.approx(sum(rows) / len(rows))
+    assert sum(length <= found.p95 for length in rows) >= 0.95 * len(rows)
+    assert found.p95 in rows
+    assert sum(length < found.p95 for length in rows) < 0.95 * len(rows)
+    assert sum(length <= found.median for length in rows) >= len(rows) / 2 <= sum(row >= found.median for row in rows)
+    assert found.truncated == sum(length > max_length for length in rows)
+    assert found.kept == sum(min(length, max_length) for length in rows)
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1, "1.00"), (9.994, "9.99"), (10, "10.0"), (962.79, "963"), (4980.2, "4,980")]
+)
+def test_factors_have_as_many_decimals_as_say_something(factor, said):
+    assert waste.times(factor) == said

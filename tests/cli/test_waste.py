@@ -1,0 +1,138 @@
+"""`python -m quadrat waste` as a user runs it: what it reads, and what it says of it."""
+
+import dataclasses
+import json
+import re
+
+import datasets
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from quadrat.bench import source, waste
+from support.command import TEXTS, here, run
+
+
+def ways(said):
+    return {cost["name"]: cost for cost in json.loads(said)["ways"]}
+
+
+def lengths_of(folder, *, max_length):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    rows = tokenizer(TEXTS, truncation=max_length is not None, max_length=max_length, verbose=False)["input_ids"]
+    return np.array([len(row) for row in rows])
+
+
+def test_a_text_file(folder):
+    done = run("waste", "texts.txt", "--batch-size", 8, folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "texts.txt: 200 texts" in done.stdout
+    assert "entries trained on them; give your own with --tokenizer" in done.stdout
+    assert "None is truncated." in done.stdout
+    for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED):
+        assert re.search(rf"^ *{name}.* \d+\.\d%", done.stdout, re.MULTILINE), name
+    assert "quadrat.DataCollator" in done.stdout
+
+
+def test_a_json_file_with_the_users_own_tokenizer(folder):
+    options = ("--field", "body", "--tokenizer", "tokenizer", "--batch-size", 8, "--max-tokens", 128, "--seed", 3)
+    done = run("waste", "texts.jsonl", *options, "--pad-to-multiple-of", 8, "--json", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    lengths = lengths_of(folder, max_length=40)
+    assert found["max_length"] == 40
+    assert found["lengths"]["truncated"] == (lengths_of(folder, max_length=None) > 40).sum() > 0
+    assert found["lengths"]["kept"] == lengths.sum()
+    costs = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, multiple_of=8, seed=3)
+    assert found["ways"] == [
+        {**dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in costs
+    ]
+    plain = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, seed=3)
+    added = [cost.computed - other.computed for cost, other in zip(costs, plain, strict=True)]
+    assert list(found["added_by_rounding"].values()) == added
+
+
+def test_a_saved_data_set_and_a_picture(folder):
+    pytest.importorskip("matplotlib", reason="it draws the picture")
+    done = run("waste", "rows", "--split", "train", "--png", "picture.png", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "200 rows" in done.stdout
+    assert "the lists in column 'input_ids'" in done.stdout
+    assert "picture.png written" in done.stdout
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_data_sets_files_and_columns_agree(folder, capsys):
+    tokenizer = ("--tokenizer", folder / "tokenizer", "--max-length", 64, "--json")
+    found = {}
+    for name, options in {
+        "texts.txt": (),
+        "texts.jsonl": ("--field", "body"),
+        "texts": (),
+        "rows": ("--split", "train"),
+        "large": (),
+    }.items():
+        status, said, errors = here(capsys, "waste", folder / name, *options, *tokenizer)
+        assert (status, errors) == (0, "")
+        found[name] = ways(said)
+    assert found["texts.txt"][waste.FLATTENED]["tokens"] == lengths_of(folder, max_length=64).sum()
+    assert all(costs == found["texts.txt"] for costs in found.values())
+
+
+def test_rows_of_one_length(folder, capsys):
+    status, said, _ = here(capsys, "waste", folder / "fixed", "--json")
+    assert status == 0
+    assert {cost["computed"] for cost in ways(said).values()} == {12}
+
+
+def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
+    arguments = (folder / "texts", "--tokenizer", folder / "tokenizer", "--json")
+    before = here(capsys, "waste", *arguments)
+    monkeypatch.setattr(source, "_CHUNK", 7)
+    assert here(capsys, "waste", *arguments) == before
+    rows = (folder / "rows", "--split", "train", "--json")
+    in_pieces = here(capsys, "waste", *rows)
+    monkeypatch.undo()
+    assert here(capsys, "waste", *rows) == in_pieces
+
+
+def test_an_empty_text_is_a_row(tmp_path, folder, capsys):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": ""}\n\n{"text": "several words"}\n')
+    status, said, _ = here(capsys, "waste", path, "--tokenizer", folder / "tokenizer", "--json")
+    assert status == 0
+    assert json.loads(said)["lengths"] | {"rows": 2, "tokens": 6} == json.loads(said)["lengths"]
+
+
+def test_rows_without_a_token(tmp_path, capsys):
+    nothing = datasets.Dataset.from_dict(
+        {"input_ids": [[], []]}, features=datasets.Features({"input_ids": datasets.List(datasets.Value("int64"))})
+    )
+    nothing.save_to_disk(tmp_path / "nothing")
+    status, said, _ = here(capsys, "waste", tmp_path / "nothing")
+    assert status == 0
+    assert "2 rows, 0 tokens" in said
+
+
+def test_a_tokenizer_without_a_limit_truncates_nothing(tmp_path, folder, capsys):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(tmp_path)
+    found = json.loads(here(capsys, "waste", folder / "texts.txt", "--tokenizer", tmp_path, "--json")[1])
+    assert found["max_length"] == found["lengths"]["longest"] > 40
+
+
+def test_a_picture_is_named_as_asked(folder, tmp_path, capsys):
+    path = tmp_path / "picture"
+    status, said, _ = here(capsys, "waste", folder / "fixed", "--png", path)
+    assert status == 0
+    assert f"{path} written." in said.replace("\n", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["picture"]
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("option", ["--batch-size", "--max-length", "--max-tokens", "--pad-to-multiple-of"])
+def test_the_largest_numbers_overflow_nothing(option, folder, capsys):
+    status, said, errors = here(capsys, "waste", folder / "fixed", option, 10**9, "--json")
+    assert (status, errors) == (0, "")
+    assert all(cost["tokens"] <= cost["computed"] for cost in ways(said).values())

@@ -1,0 +1,33 @@
+"""The command line, run as a user runs it, or in this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from quadrat.__main__ import main
+
+TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(200)]
+
+
+def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, in `folder`."""
+    return subprocess.run(
+        [sys.executable, "-m", "quadrat", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
+        timeout=300,
+        check=False,
+    )
+
+
+def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
+    """A command in this process: status, standard output and standard error."""
+    status = main([*map(str, arguments)])
+    said = capsys.readouterr()
+    return status, said.out, said.err
