@@ -1,7 +1,6 @@
 // Columns from whoever speaks the Arrow PyCapsule interface (pyarrow, polars, DuckDB, ...), by pointer.
 #include <pybind11/pybind11.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "arrow_abi.hpp"
+#include "arrow_layout.hpp"
 #include "flat_column.hpp"
 #include "kind_caster.hpp"
 #include "register.hpp"
@@ -38,114 +38,36 @@ struct Imported {
     }
 };
 
-bool number_of_format(char letter, Kind* out) {
-    constexpr const char* letters = "cCsSiIlLfg";
-    constexpr Kind kinds[] = {Kind::int8,   Kind::uint8, Kind::int16,  Kind::uint16,  Kind::int32,
-                              Kind::uint32, Kind::int64, Kind::uint64, Kind::float32, Kind::float64};
-    const char* const found = std::strchr(letters, letter);
-    if (letter == '\0' || found == nullptr) {
-        return false;
-    }
-    *out = kinds[found - letters];
-    return true;
+bool is_struct(const arrow::Schema& schema) {
+    return schema.format != nullptr && std::strcmp(schema.format, "+s") == 0;
 }
 
-// The name of an extension type, whose values its storage need not show; empty for any other type.
-std::string extension_name(const arrow::Schema& schema) {
-    const char* at = schema.metadata;
-    const auto number = [&at] {
-        std::int32_t read = 0;
-        std::memcpy(&read, at, sizeof read);
-        at += sizeof read;
-        return read;
-    };
-    const auto text = [&] {
-        const std::int32_t size = number();
-        at += size;
-        return std::string(at - size, static_cast<std::size_t>(size));
-    };
-    for (std::int32_t entries = at == nullptr ? 0 : number(); entries > 0; --entries) {
-        const std::string key = text(), value = text();
-        if (key == "ARROW:extension:name") {
-            return value;
-        }
+// The rows of a table are there as a whole; what is null is a value in a column.
+bool has_null_rows(const arrow::Array& array, const arrow::Where& where) {
+    const void* const bits = array.n_buffers > 0 && array.buffers != nullptr ? array.buffers[0] : nullptr;
+    if (bits == nullptr && array.null_count > 0) {
+        arrow::refuse(where, std::to_string(array.null_count) + " rows are null, and no buffer says which");
     }
-    return {};
+    return bits != nullptr && array.null_count != 0 &&
+           !all_set(static_cast<const std::uint8_t*>(bits), array.offset, array.length);
 }
 
-FlatType type_of(const arrow::Schema& schema) {
-    FlatType type;
-    type.format = extension_name(schema);
-    if (!type.format.empty()) {
-        return type;
-    }
-    type.format = schema.format;
-    const std::string& format = type.format;
-    if (schema.dictionary != nullptr) {
-        return type;
-    }
-    if (format.size() == 1 && number_of_format(format[0], &type.kind)) {
-        type.layout = Layout::number;
-    } else if (format == "b") {
-        type.layout = Layout::boolean;
-    } else if (format == "n") {
-        type.layout = Layout::null;
-    } else if (format == "u" || format == "U") {
-        type.layout = Layout::text;
-        type.offset_bytes = format == "u" ? 4 : 8;
-    } else if (format == "z" || format == "Z") {
-        type.layout = Layout::binary;
-        type.offset_bytes = format == "z" ? 4 : 8;
-    } else if (schema.n_children == 1 && (format == "+l" || format == "+L" || format.rfind("+w:", 0) == 0)) {
-        type.layout = Layout::list;
-        type.offset_bytes = format == "+l" ? 4 : format == "+L" ? 8 : 0;
-        type.fixed = type.offset_bytes == 0 ? std::strtoll(format.c_str() + 3, nullptr, 10) : 0;
-        type.item = std::make_shared<const FlatType>(type_of(*schema.children[0]));
-    }
-    return type;
-}
-
-// Elements [first, first + length) of an array, which is itself a part of its buffers.
-FlatArray flat_array(const FlatType& type, const arrow::Array& array, std::int64_t first, std::int64_t length) {
-    FlatArray flat;
-    flat.first = array.offset + first;
-    flat.length = length;
-    if (type.layout == Layout::null || type.layout == Layout::other) {
-        return flat;
-    }
-    const auto buffer = [&](std::int64_t i) -> const void* { return i < array.n_buffers ? array.buffers[i] : nullptr; };
-    flat.validity = array.null_count == 0 ? nullptr : static_cast<const std::uint8_t*>(buffer(0));
-    switch (type.layout) {
-        case Layout::text:
-        case Layout::binary:
-            flat.offsets = buffer(1);
-            flat.data = buffer(2);
-            break;
-        case Layout::list:
-            flat.offsets = type.offset_bytes == 0 ? nullptr : buffer(1);
-            flat.items = std::make_shared<const FlatArray>(
-                flat_array(*type.item, *array.children[0], 0, array.children[0]->length));
-            break;
-        default:
-            flat.data = buffer(1);
-    }
-    return flat;
-}
-
-bool is_struct(const arrow::Schema& schema) { return std::strcmp(schema.format, "+s") == 0; }
-
-void add_array(const arrow::Schema& schema, const arrow::Array& array, std::vector<FlatColumn>* columns) {
+void add_array(const arrow::Schema& schema, const arrow::Array& array, const arrow::Where& where,
+               std::vector<FlatColumn>* columns) {
     if (!is_struct(schema)) {
         FlatColumn& column = columns->front();
-        column.add_chunk(flat_array(column.type(), array, 0, array.length));
+        column.add_chunk(flat_array(column.type(), array, 0, array.length, where));
         return;
     }
-    if (array.null_count != 0 && array.n_buffers > 0 && array.buffers[0] != nullptr) {
+    arrow::check(array, where);
+    arrow::check_children(array, schema.n_children, where);
+    if (has_null_rows(array, where)) {
         throw py::value_error("rows that are null as a whole are no rows of a table: drop them first");
     }
     for (std::size_t i = 0; i < columns->size(); ++i) {
         FlatColumn& column = (*columns)[i];
-        column.add_chunk(flat_array(column.type(), *array.children[i], array.offset, array.length));
+        const arrow::Where child{schema.children[i]->name};
+        column.add_chunk(flat_array(column.type(), *array.children[i], array.offset, array.length, child));
     }
 }
 
@@ -171,23 +93,22 @@ void take(T* from, T* to) {
 void read_stream(arrow::ArrayStream* stream, Imported* out) {
     const auto check = [&](int error) {
         if (error != 0) {
-            const char* const why = stream->get_last_error(stream);
+            const char* const why = stream->get_last_error == nullptr ? nullptr : stream->get_last_error(stream);
             throw py::value_error(why == nullptr ? "the Arrow stream failed" : why);
         }
     };
     if (stream->release == nullptr) {
         throw py::value_error("the Arrow capsule was used before: ask for a new one");
     }
-    check(stream->get_schema(stream, &out->schema));
-    while (true) {
-        auto array = std::make_unique<arrow::Array>();
-        array->release = nullptr;
-        check(stream->get_next(stream, array.get()));
-        if (array->release == nullptr) {
-            return;
-        }
-        out->arrays.push_back(std::move(array));
+    if (stream->get_schema == nullptr || stream->get_next == nullptr) {
+        throw py::value_error("the Arrow stream has no functions to read it with");
     }
+    check(stream->get_schema(stream, &out->schema));
+    do {
+        out->arrays.push_back(std::make_unique<arrow::Array>());
+        check(stream->get_next(stream, out->arrays.back().get()));
+    } while (out->arrays.back()->release != nullptr);
+    out->arrays.pop_back();
 }
 
 std::shared_ptr<Imported> import(const py::object& source) {
@@ -198,27 +119,36 @@ std::shared_ptr<Imported> import(const py::object& source) {
         return imported;
     }
     const py::tuple capsules = source.attr("__arrow_c_array__")();
+    if (capsules.size() != 2) {
+        throw py::value_error("__arrow_c_array__ gives two capsules, not " + std::to_string(capsules.size()));
+    }
     take(unpack<arrow::Schema>(capsules[0], arrow::schema_capsule), &imported->schema);
-    auto array = std::make_unique<arrow::Array>();
-    take(unpack<arrow::Array>(capsules[1], arrow::array_capsule), array.get());
-    imported->arrays.push_back(std::move(array));
+    imported->arrays.push_back(std::make_unique<arrow::Array>());
+    take(unpack<arrow::Array>(capsules[1], arrow::array_capsule), imported->arrays.back().get());
     return imported;
 }
 
-// (names, columns) of a table or record batch; (None, [column]) of a single array.
-py::tuple columns_of(const py::object& source) {
+// (names, columns) of a table or record batch; (None, [column]) of a single array, which errors call by `name`.
+py::tuple columns_of(const py::object& source, const std::string& name) {
     const std::shared_ptr<Imported> imported = import(source);
     const arrow::Schema& schema = imported->schema;
+    const arrow::Where where{name.c_str()};
     const bool is_table = is_struct(schema);
     std::vector<FlatColumn> columns;
     py::list names;
-    for (std::int64_t i = 0; i < (is_table ? schema.n_children : 1); ++i) {
-        const arrow::Schema& column = is_table ? *schema.children[i] : schema;
-        columns.emplace_back(type_of(column), imported);
-        names.append(py::str(column.name == nullptr ? "" : column.name));
+    if (is_table) {
+        arrow::check(schema, where);
+        arrow::check_children(schema, schema.n_children, where);
+        for (std::int64_t i = 0; i < schema.n_children; ++i) {
+            const arrow::Schema& column = *schema.children[i];
+            columns.emplace_back(type_of(column, {column.name}), imported);
+            names.append(py::str(column.name == nullptr ? "" : column.name));
+        }
+    } else {
+        columns.emplace_back(type_of(schema, where), imported);
     }
     for (const auto& array : imported->arrays) {
-        add_array(schema, *array, &columns);
+        add_array(schema, *array, where, &columns);
     }
     py::list result;
     for (FlatColumn& column : columns) {
@@ -270,7 +200,7 @@ void register_arrow(py::module_& m) {
     py::class_<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
-    m.def("arrow_columns", &columns_of, py::arg("source"));
+    m.def("arrow_columns", &columns_of, py::arg("source"), py::arg("name") = "");
     m.def("memory_column", &column_of_memory, py::arg("values"), py::arg("kind"), py::arg("values_size"),
           py::arg("offsets"), py::arg("rows"), py::arg("keep"));
 }

@@ -13,20 +13,6 @@ using Layout = FlatType::Layout;
 
 bool bit(const std::uint8_t* bits, std::int64_t at) { return ((bits[at / 8] >> (at % 8)) & 1) != 0; }
 
-bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count) {
-    for (std::int64_t at = first; at < first + count;) {
-        if (at % 8 == 0 && first + count - at >= 8) {
-            if (bits[at / 8] != 0xFF) {
-                return false;
-            }
-            at += 8;
-        } else if (!bit(bits, at++)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool is_null(const FlatArray& array, std::int64_t at) {
     return array.validity != nullptr && !bit(array.validity, array.first + at);
 }
@@ -40,23 +26,29 @@ std::int64_t read_offset(const FlatType& type, const FlatArray& array, std::int6
                                   : static_cast<const std::int64_t*>(array.offsets)[at];
 }
 
-// Which items make up an element of a list or text.
-Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
+// Which of `size` items make up an element of a list or text. The offsets are another library's word: each pair is
+// looked at before it is used.
+Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std::int64_t size) {
     const std::int64_t physical = array.first + at;
     if (type.offset_bytes == 0) {
         return {physical * type.fixed, (physical + 1) * type.fixed};
     }
-    return {read_offset(type, array, physical), read_offset(type, array, physical + 1)};
+    const Bounds found{read_offset(type, array, physical), read_offset(type, array, physical + 1)};
+    if (found.begin < 0 || found.end < found.begin || found.end > size) {
+        throw py::value_error("its offsets run from " + std::to_string(found.begin) + " to " +
+                              std::to_string(found.end) + " of " + std::to_string(size) +
+                              " values: the data is damaged");
+    }
+    return found;
 }
 
 Bounds item_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
-    const Bounds found = bounds(type, array, at);
-    if (found.begin < 0 || found.end < found.begin || found.end > array.items->length) {
-        throw py::value_error("the offsets of a list run from " + std::to_string(found.begin) + " to " +
-                              std::to_string(found.end) + " of " + std::to_string(array.items->length) +
-                              " values: the column is damaged");
-    }
-    return found;
+    return bounds(type, array, at, array.items->length);
+}
+
+// Of the size of a text's buffer the last offset is all there is.
+Bounds text_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    return bounds(type, array, at, array.data == nullptr ? 0 : read_offset(type, array, array.first + array.length));
 }
 
 template <typename T>
@@ -101,6 +93,20 @@ Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length)
 }
 
 }  // namespace
+
+bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count) {
+    for (std::int64_t at = first; at < first + count;) {
+        if (at % 8 == 0 && first + count - at >= 8) {
+            if (bits[at / 8] != 0xFF) {
+                return false;
+            }
+            at += 8;
+        } else if (!bit(bits, at++)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 void FlatColumn::add_chunk(FlatArray chunk) {
     if (chunk.length > 0) {
@@ -170,10 +176,7 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
             return py::bool_(bit(static_cast<const std::uint8_t*>(array.data), array.first + at));
         case Layout::text:
         case Layout::binary: {
-            const Bounds found = bounds(type, array, at);
-            if (found.begin < 0 || found.end < found.begin) {
-                throw py::value_error("the offsets of a text decrease: the column is damaged");
-            }
+            const Bounds found = text_bounds(type, array, at);
             const char* const begin = static_cast<const char*>(array.data) + found.begin;
             const auto size = static_cast<std::size_t>(found.end - found.begin);
             return type.layout == Layout::text ? py::object(py::str(begin, size)) : py::object(py::bytes(begin, size));

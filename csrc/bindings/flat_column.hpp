@@ -38,6 +38,9 @@ struct FlatArray {
     std::shared_ptr<const FlatArray> items;  // of lists
 };
 
+// Whether `count` bits from the first on are all 1.
+bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count);
+
 class FlatColumn {
 public:
     // owner: keeps the memory of the chunks alive.

@@ -18,6 +18,11 @@ std::int64_t length_of(const py::object& values) {
     return PySequence_Size(values.ptr());
 }
 
+// What is wrong with the memory of a column, and where.
+[[noreturn]] void refuse_value(const py::handle& name, std::int64_t row, const py::value_error& error) {
+    throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
+}
+
 [[noreturn]] void refuse_key(std::int64_t key, std::int64_t size) {
     throw py::index_error("row " + std::to_string(key) + " is out of range: there are " + std::to_string(size) +
                           " rows");
@@ -91,7 +96,12 @@ py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
 py::object Table::value(std::size_t column, std::int64_t row) const {
     const Source& source = sources_[column];
     if (source.flat) {
-        py::object value = source.flat->value(source.flat->place(row));
+        py::object value;
+        try {
+            value = source.flat->value(source.flat->place(row));
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], row, error);
+        }
         return value ? value : fallback_value(column, row);
     }
     auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(source.values.ptr(), row));
@@ -121,7 +131,13 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, c
     const std::uint32_t form = flat->is_numbers() ? form_number : form_list;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
-        if (flat->row(places[i], &row)) {
+        bool found = false;
+        try {
+            found = flat->row(places[i], &row);
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], rows[i], error);
+        }
+        if (found) {
             out->add_as_python(row, form);
         } else {
             add_value(value(column, rows[i]), interop, out);

@@ -102,6 +102,11 @@ for _name in (
 Rows.__hash__ = None  # type: ignore[assignment]
 MutableSequence.register(Rows)  # its own metaclass is pybind11's
 
+
+class UnevenColumns(ValueError):  # noqa: N818 - a ValueError to whoever gives the columns
+    """A mapping is no batch: its columns differ in their number of rows."""
+
+
 # What holds the rows of a batch in order.
 SEQUENCES = (list, tuple, Rows)
 
@@ -200,14 +205,18 @@ def bare_column(rows: Any) -> _core.Columns:
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> Any:
-    made = {name: _column(value) for name, value in columns.items()}
+    made = {name: _column(name, value) for name, value in columns.items()}
     if any(column is None for column in made.values()):
         return columns
     sources = dict(columns)
-    return Rows(_core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row])))
+    try:
+        table = _core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row]))
+    except ValueError as error:
+        raise UnevenColumns(str(error)) from None
+    return Rows(table)
 
 
-def _column(value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None:
+def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None:
     """One value per row, in a form that `_core.Table` takes; None where `value` is not that."""
     if type(value) in (list, tuple):
         return value  # type: ignore[no-any-return]
@@ -220,7 +229,7 @@ def _column(value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None
     if isinstance(value, (str, bytes, Mapping)):
         return None
     if _speaks_arrow(value):
-        names, columns = _core.arrow_columns(value)
+        names, columns = _core.arrow_columns(value, str(name))
         if names is None:
             return columns[0]
     return list(value) if isinstance(value, Sequence) or hasattr(value, "__len__") else None

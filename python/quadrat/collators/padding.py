@@ -13,7 +13,7 @@ from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
-from quadrat.rows import rows_of
+from quadrat.rows import UnevenColumns, rows_of
 
 
 @dataclass
@@ -54,10 +54,7 @@ class DataCollatorWithPadding(Remembering, originals.DataCollatorWithPadding):
         reference = super().__call__
         try:
             rows = rows_of(features)
-        except ValueError as error:
-            if not isinstance(features, Mapping):
-                raise
-            # The reference takes mappings too, and says this in its own way.
+        except UnevenColumns as error:  # the reference takes mappings too, and says this in its own way
             return hand_over(self, str(error), reference, features)
         return self._decide(rows, reference) if rows is features else DataCollatorWithPadding.__call__(self, rows)
 

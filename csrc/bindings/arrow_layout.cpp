@@ -1,0 +1,206 @@
+#include "arrow_layout.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+namespace quadrat::arrow {
+namespace {
+
+using Layout = FlatType::Layout;
+
+constexpr int most_levels = 64;                                // of lists in lists, as in Arrow's own import
+constexpr std::int64_t most_elements = std::int64_t{1} << 56;  // beyond any memory: sizes in bytes do not overflow
+
+bool number_of_format(char letter, Kind* out) {
+    constexpr const char* letters = "cCsSiIlLfg";
+    constexpr Kind kinds[] = {Kind::int8,   Kind::uint8, Kind::int16,  Kind::uint16,  Kind::int32,
+                              Kind::uint32, Kind::int64, Kind::uint64, Kind::float32, Kind::float64};
+    const char* const found = std::strchr(letters, letter);
+    if (letter == '\0' || found == nullptr) {
+        return false;
+    }
+    *out = kinds[found - letters];
+    return true;
+}
+
+// The name of an extension type, whose values its storage need not show; empty for any other type.
+std::string extension_name(const Schema& schema, const Where& where) {
+    const char* at = schema.metadata;
+    const auto number = [&] {
+        std::int32_t read = 0;
+        std::memcpy(&read, at, sizeof read);
+        at += sizeof read;
+        if (read < 0) {
+            refuse(where, "its metadata has a size of " + std::to_string(read));
+        }
+        return read;
+    };
+    const auto text = [&] {
+        const std::int32_t size = number();
+        at += size;
+        return std::string(at - size, static_cast<std::size_t>(size));
+    };
+    for (std::int32_t entries = at == nullptr ? 0 : number(); entries > 0; --entries) {
+        const std::string key = text(), value = text();
+        if (key == "ARROW:extension:name") {
+            return value;
+        }
+    }
+    return {};
+}
+
+// The size of the lists of a type "+w:size".
+std::int64_t fixed_size(const std::string& format, const Where& where) {
+    std::int64_t size = -1;
+    const char* const end = format.data() + format.size();
+    const auto [read, error] = std::from_chars(format.data() + std::strlen("+w:"), end, size);
+    if (error != std::errc() || read != end || size < 0) {
+        refuse(where, "'" + format + "' is not a type");
+    }
+    return size;
+}
+
+std::int64_t buffers_of(const FlatType& type) {
+    switch (type.layout) {
+        case Layout::text:
+        case Layout::binary:
+            return 3;
+        case Layout::list:
+            return type.offset_bytes == 0 ? 1 : 2;
+        default:
+            return 2;
+    }
+}
+
+// What the type asks for beside the elements themselves.
+void check_buffers(const FlatType& type, const Array& array, const Where& where) {
+    const std::int64_t buffers = buffers_of(type), last = array.offset + array.length;
+    if (array.n_buffers != buffers || array.buffers == nullptr) {
+        refuse(where, "it has " + std::to_string(array.buffers == nullptr ? 0 : array.n_buffers) +
+                          " buffers where its type '" + type.format + "' has " + std::to_string(buffers));
+    }
+    if (array.null_count > 0 && array.buffers[0] == nullptr) {
+        refuse(where, std::to_string(array.null_count) + " elements are null, and no buffer says which");
+    }
+    if (buffers > 1 && last > 0 && array.buffers[1] == nullptr) {
+        refuse(where, "it has no buffer of " + std::string(type.offset_bytes > 0 ? "offsets" : "values"));
+    }
+    if (array.dictionary != nullptr) {
+        refuse(where, "it has a dictionary, and its type '" + type.format + "' has none");
+    }
+    if (type.fixed > 0 && last > array.children[0]->length / type.fixed) {
+        refuse(where, std::to_string(last) + " lists of " + std::to_string(type.fixed) + " elements do not fit into " +
+                          std::to_string(array.children[0]->length));
+    }
+}
+
+}  // namespace
+
+void refuse(const Where& where, const std::string& what) {
+    const bool named = where.column != nullptr && *where.column != '\0';
+    std::string message = named ? "column '" + std::string(where.column) + "': " : std::string();
+    message += "the Arrow data is damaged: " + what;
+    if (where.depth > 0) {
+        message +=
+            " (the elements of its lists" + (where.depth > 1 ? ", level " + std::to_string(where.depth) : "") + ")";
+    }
+    throw py::value_error(message);
+}
+
+void check(const Schema& schema, const Where& where) {
+    if (schema.release == nullptr) {
+        refuse(where, "its schema was released");
+    }
+}
+
+void check(const Array& array, const Where& where) {
+    if (array.release == nullptr) {
+        refuse(where, "its array was released");
+    }
+    const bool possible = array.length >= 0 && array.offset >= 0 && array.length <= most_elements &&
+                          array.offset <= most_elements - array.length;
+    if (!possible) {
+        refuse(where, "it has length " + std::to_string(array.length) + " at offset " + std::to_string(array.offset));
+    }
+    if (array.null_count < -1 || array.null_count > array.length) {
+        refuse(where, std::to_string(array.null_count) + " of " + std::to_string(array.length) + " elements are null");
+    }
+}
+
+FlatType type_of(const Schema& schema, const Where& where) {
+    check(schema, where);
+    if (schema.format == nullptr) {
+        refuse(where, "its schema has no format");
+    }
+    if (where.depth > most_levels) {
+        refuse(where, "lists lie in lists on more than " + std::to_string(most_levels) + " levels");
+    }
+    FlatType type;
+    type.format = extension_name(schema, where);
+    if (!type.format.empty()) {
+        return type;
+    }
+    type.format = schema.format;
+    const std::string& format = type.format;
+    if (schema.dictionary != nullptr) {
+        return type;
+    }
+    if (format.size() == 1 && number_of_format(format[0], &type.kind)) {
+        type.layout = Layout::number;
+    } else if (format == "b") {
+        type.layout = Layout::boolean;
+    } else if (format == "n") {
+        type.layout = Layout::null;
+    } else if (format == "u" || format == "U") {
+        type.layout = Layout::text;
+        type.offset_bytes = format == "u" ? 4 : 8;
+    } else if (format == "z" || format == "Z") {
+        type.layout = Layout::binary;
+        type.offset_bytes = format == "z" ? 4 : 8;
+    } else if (format == "+l" || format == "+L" || format.rfind("+w:", 0) == 0) {
+        type.layout = Layout::list;
+        type.offset_bytes = format == "+l" ? 4 : format == "+L" ? 8 : 0;
+        type.fixed = type.offset_bytes == 0 ? fixed_size(format, where) : 0;
+    }
+    if (type.layout != Layout::other) {
+        check_children(schema, type.layout == Layout::list ? 1 : 0, where);
+    }
+    if (type.layout == Layout::list) {
+        type.item = std::make_shared<const FlatType>(type_of(*schema.children[0], where.inside()));
+    }
+    return type;
+}
+
+FlatArray flat_array(const FlatType& type, const Array& array, std::int64_t first, std::int64_t length,
+                     const Where& where) {
+    check(array, where);
+    if (first + length > array.length) {
+        refuse(where, "it has " + std::to_string(array.length) + " rows where the table has " +
+                          std::to_string(first + length));
+    }
+    FlatArray flat;
+    flat.first = array.offset + first;
+    flat.length = length;
+    if (type.layout == Layout::null || type.layout == Layout::other) {
+        return flat;
+    }
+    check_children(array, type.layout == Layout::list ? 1 : 0, where);
+    check_buffers(type, array, where);
+    flat.validity = array.null_count == 0 ? nullptr : static_cast<const std::uint8_t*>(array.buffers[0]);
+    if (type.layout == Layout::text || type.layout == Layout::binary) {
+        flat.offsets = array.buffers[1];
+        flat.data = array.buffers[2];
+    } else if (type.layout == Layout::list) {
+        const Array& items = *array.children[0];
+        flat.offsets = type.offset_bytes == 0 ? nullptr : array.buffers[1];
+        flat.items = std::make_shared<const FlatArray>(flat_array(*type.item, items, 0, items.length, where.inside()));
+    } else {
+        flat.data = array.buffers[1];
+    }
+    return flat;
+}
+
+}  // namespace quadrat::arrow
