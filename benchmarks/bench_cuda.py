@@ -25,6 +25,7 @@ from quadrat import _cuda
 from quadrat._gpu import PadColumn, launch, pad_columns
 from quadrat._memory import address_of
 from quadrat.ops import _device
+from quadrat.ops._philox import PhiloxOptions
 
 RESULTS = Path(__file__).parent / "results"
 MIB = 1 << 20
@@ -335,7 +336,7 @@ def masked() -> list[dict[str, Any]]:
 
     special = torch.tensor([1 << 0 | 1 << 7], device="cuda")
     own = columns[0]
-    how = 7, 0, 0.15, 0.8, 0.1, 103, 30522
+    options = PhiloxOptions(7, 0, 0.15, 0.8, 0.1, 103, 30522)
     source = own.values, own.values_size, own.offsets, batch.rows, own.width, own.left
     outputs = own.out, address_of(labels), address_of(mask)
 
@@ -348,7 +349,7 @@ def masked() -> list[dict[str, Any]]:
                                    rng="philox", seed=7, row_keys=keys, lengths=lengths)  # fmt: skip
 
     def together() -> None:
-        launch("pad_masked", ids.device, *how, address_of(keys), *source, address_of(special), 1, 0, *outputs)
+        launch("pad_masked", ids.device, options, address_of(keys), *source, address_of(special), 1, 0, *outputs)
 
     expected = one_by_one()
     together()

@@ -352,6 +352,24 @@ def test_options_that_cannot_be(options: dict[str, Any], error: type[Exception],
         make(**options)
 
 
+@pytest.mark.parametrize("cls", [None, PadsInItsOwnWay])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mlm_probability", 1.5, "mlm_probability must be between 0 and 1, not 1.5"),
+        ("random_replace_prob", 0.3, "must not exceed 1 together: 0.8 \\+ 0.3"),
+    ],
+)
+def test_options_that_become_wrong(cls: Any, name: str, value: float, message: str) -> None:
+    """The reference looks at them when a collator is made; they can be set later."""
+    tokenizer = TOKENIZER if cls is None else make_masking_tokenizer(cls=cls)
+    for deferred in (False, True):
+        collator = make(tokenizer, deferred=deferred)
+        setattr(collator, name, value)
+        with pytest.raises(ValueError, match=message):
+            collator([{"input_ids": row} for row in ROWS if row])
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_keys_that_cannot_be(flat: bool) -> None:
     collator = make(row_key="idx", padding_free=flat)

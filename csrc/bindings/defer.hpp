@@ -24,8 +24,8 @@ namespace py = pybind11;
 //   fill: what fills the gaps, or None where there are none.
 //   shape: of the output; none for what is no array.
 // options: (width, multiple_of, left) of a padded batch, (multiple_of, separator, start) of a flat one.
-// masking: of ids that are masked where they are padded, or None: (numbers, keys, words, set, set_size).
-//   numbers: seed, epoch, the probabilities of masking, of the mask token and of a random one, mask id, vocab size.
+// masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
+//   options: see PhiloxOptions in masking_options.hpp.
 //   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
 //     and the ids that are special, as a bit each, uint64 [set_size]; -1 where there is no such thing.
 struct DeferredFactory {

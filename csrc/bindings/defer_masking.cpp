@@ -48,7 +48,7 @@ py::object DeferredMasking::as_object() const {
     if (labels_ == nullptr) {
         return py::none();
     }
-    return py::make_tuple(labels_->numbers(), keys_, words_, set_, labels_->special_set().size());
+    return py::make_tuple(labels_->options(), keys_, words_, set_, labels_->special_set().size());
 }
 
 }  // namespace quadrat

@@ -10,13 +10,11 @@
 #include "../kernels/copy_rows.hpp"
 #include "../kernels/special_tokens.hpp"
 #include "../kernels/word_starts.hpp"
+#include "masking_options.hpp"
 #include "register.hpp"
 
 namespace quadrat {
 namespace {
-
-// A random token is one word of 32 bits below this, two above; mirrored in python/quadrat/collators/_masking.py.
-constexpr std::int64_t most_tokens = std::int64_t{1} << 28;
 
 template <typename T>
 std::unique_ptr<T[]> scratch(std::int64_t count) {
@@ -189,6 +187,7 @@ Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const Batch
 }
 
 void register_labels(py::module_& m) {
+    m.attr("most_tokens") = most_tokens;
     py::class_<Labels>(m, "Labels");
     py::class_<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t>(), py::arg("pad_id"))
@@ -205,9 +204,7 @@ void register_labels(py::module_& m) {
                          const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
                          int word_source) {
                  const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 if (vocab_size < 1 || vocab_size >= most_tokens) {
-                     throw py::value_error("vocab_size must be between 1 and 2**28");
-                 }
+                 check_vocab_size(vocab_size);
                  return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
                                                        mlm_probability, replacement, special_ids, special, words,
                                                        static_cast<WordSource>(word_source));

@@ -19,18 +19,6 @@ T* pointer(std::uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-PhiloxMasking checked_masking(std::uint64_t seed, const PhiloxOdds& odds, std::int64_t mask_id,
-                              std::int64_t vocab_size) {
-    const auto is_probability = [](double value) { return value >= 0 && value <= 1; };
-    if (!is_probability(odds.masked) || !is_probability(odds.replaced) || !is_probability(odds.randomised)) {
-        throw py::value_error("a probability is not between 0 and 1");
-    }
-    if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
-        throw py::value_error("vocab_size must be between 1 and 2**28");
-    }
-    return philox_masking(seed, 0, odds.masked, odds.replaced, odds.randomised, mask_id, vocab_size);
-}
-
 std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* lengths) {
     std::vector<std::int64_t> start(static_cast<std::size_t>(batch.rows));
     const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
@@ -45,26 +33,28 @@ std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* l
 
 }  // namespace
 
-PhiloxLabels::PhiloxLabels(const PhiloxMasking& masking, const PhiloxOdds& odds, py::array_t<std::uint32_t> epoch,
-                           std::int64_t keys, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                           std::int64_t words, WordSource word_source)
+PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
+                           std::int64_t special, std::int64_t words, WordSource word_source, std::int64_t keys,
+                           std::optional<py::array_t<std::uint32_t>> epoch)
     : MaskingLabels(special_ids, special, words, word_source),
-      masking_(masking),
-      odds_(odds),
-      epoch_(std::move(epoch)),
-      keys_(keys) {
-    if (epoch_.size() != 1) {
+      masking_(checked_masking(options)),
+      options_(options),
+      keys_(keys),
+      epoch_(std::move(epoch)) {
+    if (epoch_ && epoch_->size() != 1) {
         throw py::value_error("epoch must be one number");
     }
 }
 
 std::uint32_t PhiloxLabels::epoch() const {
-    return *static_cast<const volatile std::uint32_t*>(epoch_.data());  // another process may have written it
+    // Another process may have written it.
+    return epoch_ ? *static_cast<const volatile std::uint32_t*>(epoch_->data()) : masking_.epoch;
 }
 
-py::tuple PhiloxLabels::numbers() const {
-    return py::make_tuple(masking_.seed, epoch(), odds_.masked, odds_.replaced, odds_.randomised, masking_.mask_id,
-                          masking_.vocab_size);
+PhiloxOptions PhiloxLabels::options() const {
+    PhiloxOptions options = options_;
+    std::get<1>(options) = epoch();
+    return options;
 }
 
 Status PhiloxLabels::write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,
@@ -118,18 +108,15 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
 
 void register_philox(py::module_& m) {
     py::class_<PhiloxLabels, Labels>(m, "PhiloxLabels")
-        .def(py::init([](std::uint64_t seed, py::array_t<std::uint32_t> epoch, double mlm_probability, double mask,
-                         double random, std::int64_t mask_id, std::int64_t vocab_size,
-                         const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                         int word_source, std::int64_t keys) {
-                 const PhiloxOdds odds{mlm_probability, mask, random};
-                 return std::make_unique<PhiloxLabels>(checked_masking(seed, odds, mask_id, vocab_size), odds,
-                                                       std::move(epoch), keys, special_ids, special, words,
-                                                       static_cast<WordSource>(word_source));
+        .def(py::init([](const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
+                         std::int64_t special, std::int64_t words, int word_source, std::int64_t keys,
+                         std::optional<py::array_t<std::uint32_t>> epoch) {
+                 return std::make_unique<PhiloxLabels>(options, special_ids, special, words,
+                                                       static_cast<WordSource>(word_source), keys, std::move(epoch));
              }),
-             py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
-             py::arg("mask_id"), py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
-             py::arg("word_source"), py::arg("keys"))
+             py::arg("options"), py::arg("special_ids"), py::arg("special") = -1, py::arg("words") = -1,
+             py::arg("word_source") = static_cast<int>(WordSource::none), py::arg("keys") = -1,
+             py::arg("epoch") = py::none())
         .def(
             "write",
             [](const PhiloxLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
@@ -161,20 +148,16 @@ void register_philox(py::module_& m) {
         py::arg("out"));
     m.def(
         "philox_mask",
-        [](std::uint64_t seed, std::uint32_t epoch, double mlm_probability, double mask, double random,
-           std::int64_t mask_id, std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t start,
-           std::uintptr_t lengths, std::int64_t rows, std::uintptr_t words, std::uintptr_t ids, std::uintptr_t labels,
-           std::int64_t count) {
-            PhiloxMasking how = checked_masking(seed, {mlm_probability, mask, random}, mask_id, vocab_size);
-            how.epoch = epoch;
+        [](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t start, std::uintptr_t lengths,
+           std::int64_t rows, std::uintptr_t words, std::uintptr_t ids, std::uintptr_t labels, std::int64_t count) {
+            const PhiloxMasking how = checked_masking(options);
             return report(philox_mask(how, {pointer<const std::uint64_t>(row_keys), rows},
                                       pointer<const std::int64_t>(start), pointer<const std::int64_t>(lengths), count,
                                       pointer<const std::uint8_t>(words), pointer<std::int64_t>(ids),
                                       pointer<std::int64_t>(labels)));
         },
-        py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
-        py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("start"), py::arg("lengths"),
-        py::arg("rows"), py::arg("words"), py::arg("ids"), py::arg("labels"), py::arg("count"));
+        py::arg("options"), py::arg("row_keys"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
+        py::arg("words"), py::arg("ids"), py::arg("labels"), py::arg("count"));
     // Both ways the words are computed: by one counter, and for n places in a row.
     m.def(
         "philox",

@@ -4,24 +4,22 @@
 #include <pybind11/numpy.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "../kernels/philox_mask.hpp"
 #include "labels.hpp"
+#include "masking_options.hpp"
 
 namespace quadrat {
 
-struct PhiloxOdds {
-    double masked, replaced, randomised;
-};
-
 class PhiloxLabels final : public MaskingLabels {
 public:
-    // epoch: one number, looked at for each batch: it may lie in memory that other processes write to. keys: the column
-    // of row keys, one int64 a row, or -1: then a row's key comes from its tokens. The others: as of MaskingLabels.
-    PhiloxLabels(const PhiloxMasking& masking, const PhiloxOdds& odds, py::array_t<std::uint32_t> epoch,
-                 std::int64_t keys, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                 std::int64_t words, WordSource word_source);
+    // keys: the column of row keys, one int64 a row, or -1: then a row's key comes from its tokens. epoch: one number,
+    // in place of that of the options, looked at for each batch: it may lie in memory that other processes write to.
+    // The others: as of MaskingLabels. Throws ValueError for options that nothing can be drawn with.
+    PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source, std::int64_t keys,
+                 std::optional<py::array_t<std::uint32_t>> epoch);
 
     using MaskingLabels::write;
     // On arrays; special, offsets: see `classify`. lengths, keys: of the rows, or null: then each row fills the width,
@@ -31,8 +29,8 @@ public:
     // The keys of the rows; lengths[i] ids at ids[start[i]].
     Status write_keys(const Columns& columns, Span<const std::int64_t> ids, Span<const std::int64_t> start,
                       const std::int64_t* lengths, std::uint64_t* out) const;
-    // (seed, epoch of now, three probabilities, mask id, vocab size): how the kernel is told to mask.
-    py::tuple numbers() const;
+    // With the epoch of now.
+    PhiloxOptions options() const;
 
 private:
     Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
@@ -43,9 +41,9 @@ private:
     std::uint32_t epoch() const;
 
     PhiloxMasking masking_;
-    PhiloxOdds odds_;  // that masking_ has as bars
-    py::array_t<std::uint32_t> epoch_;
+    PhiloxOptions options_;
     std::int64_t keys_;
+    std::optional<py::array_t<std::uint32_t>> epoch_;
 };
 
 }  // namespace quadrat

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../kernels/choose_words.hpp"
+#include "masking_options.hpp"
 #include "register.hpp"
 
 namespace quadrat {
@@ -94,9 +95,7 @@ void register_word_labels(py::module_& m) {
                          double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
                          py::array_t<std::uint8_t> pieces, bool joined, py::object before) {
                  const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 if (vocab_size < 1 || vocab_size >= std::int64_t{1} << 28) {
-                     throw py::value_error("vocab_size must be between 1 and 2**28");
-                 }
+                 check_vocab_size(vocab_size);
                  return std::make_unique<WordLabels>(std::move(shuffle), static_cast<Source>(source),
                                                      std::move(generator), probability, replacement, std::move(pieces),
                                                      joined, std::move(before));

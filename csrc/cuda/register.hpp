@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "../bindings/masking_options.hpp"
 #include "calls.hpp"
 
 namespace quadrat::cuda {
@@ -58,29 +59,16 @@ inline std::int64_t flat_size(std::int64_t rows, std::int64_t out_size) {
 
 inline Side side_of(bool left) { return left ? Side::left : Side::right; }
 
-// Throws for probabilities and sizes that give no bars.
-inline PhiloxMasking masking_of(std::uint64_t seed, std::uint32_t epoch, double p, double mask, double random,
-                                std::int64_t mask_id, std::int64_t vocab_size) {
-    const auto is_probability = [](double value) { return value >= 0 && value <= 1; };  // and no NaN
-    require(is_probability(p) && is_probability(mask) && is_probability(random) && mask + random <= 1,
-            "probabilities must be between 0 and 1, mask and random together, too");
-    require(vocab_size > 0 && vocab_size <= std::numeric_limits<std::uint32_t>::max(),
-            "vocab_size must be positive and below 2**32");
-    return philox_masking(seed, epoch, p, mask, random, mask_id, vocab_size);
-}
-
 template <typename... Extra, typename Launch, typename... Names>
 void register_philox(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "pad_masked",
-        [launch](std::uint64_t seed, std::uint32_t epoch, double p, double mask, double random, std::int64_t mask_id,
-                 std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
+        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
                  std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::uintptr_t set,
                  std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
                  std::uintptr_t attention_mask, Extra... extra) {
             const std::int64_t size = padded_size(rows, width);
-            launch(PadMasked{masking_of(seed, epoch, p, mask, random, mask_id, vocab_size),
-                             array<const std::uint64_t>(row_keys, rows),
+            launch(PadMasked{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
                              array<const std::int64_t>(values, padded_size(1, values_size)), values_size,
                              offsets_pointer(offsets, rows), rows, width, side_of(left),
                              array<const std::uint64_t>(set, padded_size(1, set_size)), set_size, fill,
@@ -88,10 +76,9 @@ void register_philox(py::module_& m, Launch launch, const Names&... names) {
                              array<std::int64_t>(attention_mask, 0)},
                    extra...);
         },
-        py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
-        py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("values"), py::arg("values_size"),
-        py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("set"), py::arg("set_size"),
-        py::arg("fill"), py::arg("ids"), py::arg("labels"), py::arg("attention_mask"), names...);
+        py::arg("options"), py::arg("row_keys"), py::arg("values"), py::arg("values_size"), py::arg("offsets"),
+        py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("set"), py::arg("set_size"), py::arg("fill"),
+        py::arg("ids"), py::arg("labels"), py::arg("attention_mask"), names...);
     m.def(
         "row_keys",
         [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
@@ -106,25 +93,23 @@ void register_philox(py::module_& m, Launch launch, const Names&... names) {
         py::arg("left"), py::arg("flat"), py::arg("out"), names...);
     m.def(
         "philox_mask",
-        [launch](std::uint64_t seed, std::uint32_t epoch, double p, double mask, double random, std::int64_t mask_id,
-                 std::int64_t vocab_size, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
+        [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
                  std::int64_t width, bool left, bool flat, std::uintptr_t words, std::uintptr_t set,
                  std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size,
                  Extra... extra) {
             static_cast<void>(padded_size(1, out_size));
             require(flat ? flat_size(rows, out_size) == out_size : padded_size(rows, width) == out_size,
                     "rows * width must be out_size");
-            launch(PhiloxMask{masking_of(seed, epoch, p, mask, random, mask_id, vocab_size),
-                              array<const std::uint64_t>(row_keys, rows), offsets_pointer(offsets, rows), rows, width,
-                              side_of(left), flat, words == 0 ? nullptr : array<const std::uint8_t>(words, out_size),
+            launch(PhiloxMask{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
+                              offsets_pointer(offsets, rows), rows, width, side_of(left), flat,
+                              words == 0 ? nullptr : array<const std::uint8_t>(words, out_size),
                               array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
                               array<std::int64_t>(ids, out_size), array<std::int64_t>(labels, out_size), out_size},
                    extra...);
         },
-        py::arg("seed"), py::arg("epoch"), py::arg("mlm_probability"), py::arg("mask"), py::arg("random"),
-        py::arg("mask_id"), py::arg("vocab_size"), py::arg("row_keys"), py::arg("offsets"), py::arg("rows"),
-        py::arg("width"), py::arg("left"), py::arg("flat"), py::arg("words"), py::arg("set"), py::arg("set_size"),
-        py::arg("ids"), py::arg("labels"), py::arg("out_size"), names...);
+        py::arg("options"), py::arg("row_keys"), py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"),
+        py::arg("flat"), py::arg("words"), py::arg("set"), py::arg("set_size"), py::arg("ids"), py::arg("labels"),
+        py::arg("out_size"), names...);
 }
 
 // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.

@@ -25,6 +25,7 @@ struct Replacement {
 };
 
 inline constexpr std::int64_t ignore_index = -100;
+inline constexpr std::int64_t most_tokens = rng::one_word_integers;  // a vocabulary is smaller, and so are its ids
 
 // Draws which of `count` tokens are masked: one trial of probability p for each that begins a word (`words`, see Word),
 // then the rest of its word, up to the end of its row of `width`. Writes their positions, rising, to `positions` and

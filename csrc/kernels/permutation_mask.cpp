@@ -11,17 +11,15 @@
 namespace quadrat {
 namespace {
 
-constexpr std::int64_t most_starts = std::int64_t{1} << 28;  // torch draws one word below this
-
 // Whether every span reserves something, and has somewhere to begin.
 bool is_sound(const SpanRule& rule) {
     for (std::int64_t n = 1; n <= rule.contexts.size; ++n) {
         const std::int64_t context = rule.contexts[n - 1];
-        if (context < 1 || context >= most_starts || context - n + rule.slack < 0) {
+        if (context < 1 || context >= rng::one_word_integers || context - n + rule.slack < 0) {
             return false;
         }
     }
-    return rule.contexts.size > 0 && rule.contexts.size < most_starts && rule.slack >= 0 && rule.slack <= 1;
+    return rule.contexts.size > 0 && rule.contexts.size < rng::one_word_integers && rule.slack >= 0 && rule.slack <= 1;
 }
 
 // One row of perm_mask: 1 where `rank` is not above what a token asks of those who see it.

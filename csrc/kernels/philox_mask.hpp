@@ -30,7 +30,7 @@ struct PhiloxMasking {
     MaskBars begins;  // for a token that begins a word: its draw says whether the word is masked, too
     MaskBars inside;  // for another token of a masked word
     std::int64_t mask_id;
-    std::int64_t vocab_size;  // random tokens are drawn below this; 0 < vocab_size < 2^32
+    std::int64_t vocab_size;  // random tokens are drawn below this; 0 < vocab_size < most_tokens
 };
 
 // Bars for a token that is masked with probability p and then replaced or randomised with the other two.

@@ -100,6 +100,8 @@ def sample(
     source: int, generator: Any, p: float, high: int, count: int
 ) -> tuple[list[int], list[int], list[int], int, list[int]]: ...
 
+most_tokens: int  # a vocabulary is smaller, and so are its ids
+
 class Labels: ...
 
 class CausalLabels(Labels):
@@ -125,21 +127,19 @@ class MaskedLabels(Labels):
     ) -> None: ...
     def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...
 
+# As `quadrat.ops._philox.PhiloxOptions` names them.
+_PhiloxOptions = tuple[int, int, float, float, float, int, int]
+
 class PhiloxLabels(Labels):
     def __init__(
         self,
-        seed: int,
-        epoch: NDArray[np.uint32],
-        mlm_probability: float,
-        mask: float,
-        random: float,
-        mask_id: int,
-        vocab_size: int,
+        options: _PhiloxOptions,
         special_ids: list[int],
-        special: int,
-        words: int,
-        word_source: int,
-        keys: int,
+        special: int = -1,
+        words: int = -1,
+        word_source: int = 0,
+        keys: int = -1,
+        epoch: NDArray[np.uint32] | None = None,
     ) -> None: ...
     def write(
         self,
@@ -159,13 +159,7 @@ def row_keys(
     values: int, values_size: int, start: int, lengths: int, rows: int, out: int
 ) -> tuple[int, int, int] | None: ...
 def philox_mask(
-    seed: int,
-    epoch: int,
-    mlm_probability: float,
-    mask: float,
-    random: float,
-    mask_id: int,
-    vocab_size: int,
+    options: _PhiloxOptions,
     row_keys: int,
     start: int,
     lengths: int,

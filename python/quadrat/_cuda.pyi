@@ -4,6 +4,9 @@ from collections.abc import Sequence
 # `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, and starts, `[rows]`, are int64 counts
 # of elements. The calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError.
 
+# As `quadrat.ops._philox.PhiloxOptions` names them.
+_PhiloxOptions = tuple[int, int, float, float, float, int, int]
+
 def description() -> str: ...
 
 # Initialises the CUDA driver, as the kernels do: not before a fork.
@@ -86,13 +89,7 @@ def row_keys(
 # offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, see csrc/kernels/mask_tokens.hpp, or 0: all tokens
 # but those whose bit in the set, `[set_size]` uint64, is 1.
 def philox_mask(
-    seed: int,
-    epoch: int,
-    mlm_probability: float,
-    mask: float,
-    random: float,
-    mask_id: int,
-    vocab_size: int,
+    options: _PhiloxOptions,
     row_keys: int,
     offsets: int,
     rows: int,
@@ -112,13 +109,7 @@ def philox_mask(
 # Rows of int64 ids to ids, labels and attention_mask, `[rows, width]` int64, the last of them 0 for
 # none; `fill` for ids, -100 for labels where there are no tokens. The rest is as in philox_mask.
 def pad_masked(
-    seed: int,
-    epoch: int,
-    mlm_probability: float,
-    mask: float,
-    random: float,
-    mask_id: int,
-    vocab_size: int,
+    options: _PhiloxOptions,
     row_keys: int,
     values: int,
     values_size: int,

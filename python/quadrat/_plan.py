@@ -36,7 +36,7 @@ NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
 class Masking(NamedTuple):
     """How ids are masked once they are padded, as csrc/bindings/defer.hpp has it; the places are in bytes."""
 
-    numbers: tuple[int, int, float, float, float, int, int]  # seed, epoch, probabilities, mask id, vocabulary
+    options: tuple[int, int, float, float, float, int, int]  # as `quadrat.ops._philox.PhiloxOptions` names them
     keys: int  # of the rows, uint64 [rows]
     words: int  # what each token is, uint8 [total], or -1
     members: int  # the ids that are special, as a bit each, uint64, or -1
@@ -129,7 +129,7 @@ class _Padded(_Maker):
         mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
         members = (0, 0) if not masking.members_size else (self.base + masking.members, masking.members_size)
         _gpu.launch(
-            "pad_masked", self.device, *masking.numbers, self.base + masking.keys, own.values, own.values_size,
+            "pad_masked", self.device, masking.options, self.base + masking.keys, own.values, own.values_size,
             own.offsets, self.plan.rows, own.width, own.left, *members, 0 if place.fill is None else int(place.fill),
             own.out, address_of(labels), 0 if mask is None else mask.out,
         )  # fmt: skip
@@ -145,7 +145,7 @@ class _Padded(_Maker):
         _gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
         _gpu.launch(
-            "philox_mask", self.device, *masking.numbers, keys, offsets, self.plan.rows, place.shape[1], left, False,
+            "philox_mask", self.device, masking.options, keys, offsets, self.plan.rows, place.shape[1], left, False,
             address_of(words), 0, 0, address_of(ids), address_of(labels), ids.numel(),
         )  # fmt: skip
 

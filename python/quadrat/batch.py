@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core, _gpu
-from quadrat._memory import INT64, KINDS, address_of, empty, interop, is_tensor, kind_of
+from quadrat._memory import INT64, KINDS, address_of, interop, is_tensor, kind_of
 from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
+from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
 
 if TYPE_CHECKING:
     import torch
@@ -211,25 +212,22 @@ class DeferredBatch(Mapping[str, Any]):
 
     def _mask(self, masking: Masking, place: Place, ids: Any) -> Any:
         """Masks padded ids in place, as the collator does without `deferred`; returns the labels."""
-        base, rows, (_, width), left = address_of(self._buffer), self._plan.rows, place.shape, self._plan.options[2]
-        words = np.empty(place.shape, np.uint8)
+        rows, (_, width), left = self._plan.rows, place.shape, bool(self._plan.options[2])
+
+        def numbers(at: int, count: int) -> Any:
+            return elements(self._buffer, NO_PLACE._replace(values=at, total=count), INT64).numpy()
+
+        flags, special_ids = None, []
         if masking.words < 0:
-            members = base + masking.members, masking.members_size
-            _core.special_tokens(address_of(ids), ids.numel(), *members, address_of(words))
-            words += 1  # a word of its own, or none
+            special_ids = ids_of_bits(numbers(masking.members, masking.members_size))
         else:
-            columns = _Packed(base, rows)
+            words, columns = np.empty(place.shape, np.uint8), _Packed(address_of(self._buffer), rows)
             index = columns.index(place._replace(values=masking.words), UINT8)
             columns.columns.pad(index, address_of(words), UINT8, width, left, WORD_NONE)
-        offsets = elements(self._buffer, NO_PLACE._replace(values=place.offsets, total=rows + 1), INT64).numpy()
-        lengths = np.diff(offsets)
-        start = np.arange(rows, dtype=np.int64) * width + (width - lengths if left else 0)
-        labels, address = empty("pt", place.shape, INT64)
-        _core.philox_mask(
-            *masking.numbers, base + masking.keys, address_of(start), address_of(lengths), rows, address_of(words),
-            address_of(ids), address, ids.numel(),
-        )  # fmt: skip
-        return labels
+            flags = (words == WORD_NONE).view(np.uint8)
+        places = Places(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
+        keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
+        return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)
 
 
 class _DeferredEncoding(DeferredBatch):

@@ -16,7 +16,7 @@ from quadrat._gpu import pad_columns
 from quadrat.ops._device import column_of
 from support.gpu import CANARY, DEVICE, NEEDS_GPU, Guarded, Memory, _cuda, torch, where
 from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
-from support.philox import MASK_ID, Case, cases
+from support.philox import Case, cases
 
 pytestmark = NEEDS_GPU
 
@@ -140,9 +140,8 @@ def test_philox_mask(case: Case, special: set[int] | None) -> None:
     expected = case.expected()
     ids, labels = torch.from_numpy(case.ids).to(DEVICE), Guarded(case.count, np.int64)
     _cuda.philox_mask(
-        **case.odds, seed=case.seed, epoch=case.epoch, mask_id=MASK_ID, vocab_size=case.vocab_size,
-        row_keys=memory.address(case.keys), offsets=memory.address(case.offsets), rows=case.rows, width=case.width,
-        left=case.layout == "left", flat=case.layout == "flat",
+        case.options, row_keys=memory.address(case.keys), offsets=memory.address(case.offsets), rows=case.rows,
+        width=case.width, left=case.layout == "left", flat=case.layout == "flat",
         words=memory.address(case.words) if special is None else 0, set=memory.address(members), set_size=len(members),
         ids=ids.data_ptr(), labels=labels.address, out_size=case.count, device=where()[0], stream=where()[1],
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import reference
+from quadrat import _core, reference
+from quadrat.ops._philox import PhiloxOptions
 from support.emulated import BLOCKS, address, emulated
 from support.hostile import FAR, HOSTILE, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
-from support.philox import MASK_ID, Case, cases
+from support.philox import Case, cases
 
 SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 64, 255, 256, 257, 300, 513, 1025])
 SPECIAL = st.sets(st.integers(0, 191), max_size=30)
@@ -26,10 +28,6 @@ def hostile_ids(seed: int, low: int, high: int, shape: Any) -> np.ndarray:
     rng = np.random.default_rng(seed)
     usual, far = rng.integers(low, high, size=shape), rng.choice(np.array(FAR, np.int64), size=shape)
     return np.where(rng.random(shape) < 0.05, far, usual)
-
-
-def numbers_of(case: Case) -> dict[str, Any]:
-    return {**case.odds, "seed": case.seed, "epoch": case.epoch, "mask_id": MASK_ID, "vocab_size": case.vocab_size}
 
 
 def words_of(ids: np.ndarray, special: Any) -> np.ndarray:
@@ -59,7 +57,7 @@ def mask(guarded: Any, case: Case, offsets: np.ndarray, members: np.ndarray | No
     special = guarded("uint64", size)
     special.array[:] = members if size else 0
     emulated.philox_mask(
-        **numbers_of(case),
+        case.options,
         row_keys=keys.address,
         offsets=bounds.address,
         rows=case.rows,
@@ -123,7 +121,7 @@ def test_pad_masked(guarded, case, before, special, fill, with_mask, blocks):  #
     expected = [array.reshape(case.rows, width) for array in (*padded.expected(), attended)]
     outs, members = [guarded("int64", (case.rows, width)) for _ in range(3)], bit_set(special, case.numbers % 3)
     emulated.pad_masked(
-        **numbers_of(case), row_keys=address(case.keys), values=address(values), values_size=len(values),
+        case.options, row_keys=address(case.keys), values=address(values), values_size=len(values),
         offsets=address(offsets), rows=case.rows, width=width, left=left,
         set=address(members) if len(members) else 0, set_size=len(members), fill=fill, ids=outs[0].address,
         labels=outs[1].address, attention_mask=outs[2].address if with_mask else 0, max_blocks=blocks,
@@ -141,7 +139,7 @@ def test_pad_masked_with_hostile_offsets(guarded, offsets, size, width, side, bl
     values, keys = np.arange(size) + 50, np.zeros(rows, np.uint64)
     outs = [guarded("int64", (rows, width)) for _ in range(3)]
     emulated.pad_masked(
-        0, 0, 0.5, 1.0, 0.0, 5, 9, address(keys), address(values), size, address(source), rows, width, side == "left",
+        (0, 0, 0.5, 1.0, 0.0, 5, 9), address(keys), address(values), size, address(source), rows, width, side == "left",
         0, 0, 7, *(out.address for out in outs), blocks,
     )  # fmt: skip
     assert all(out.intact() for out in outs)
@@ -209,31 +207,23 @@ def test_nothing_to_do() -> None:
     emulated.causal_labels(0, 0, 3, 0)
     for flat in (False, True):
         emulated.row_keys(0, 0, 0, 0, 5, False, flat, 0)
-        emulated.philox_mask(0, 0, 0.5, 0.8, 0.1, 3, 9, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0)
-    emulated.pad_masked(0, 0, 0.5, 0.8, 0.1, 3, 9, 0, 0, 0, 0, 0, 5, False, 0, 0, 7, 0, 0, 0)
+        emulated.philox_mask(HOW, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0)
+    emulated.pad_masked(HOW, 0, 0, 0, 0, 0, 5, False, 0, 0, 7, 0, 0, 0)
 
 
 LABELS = {"ids": 64, "count": 3, "pad_id": 0, "labels": 64}
 KEYS = {"values": 64, "values_size": 3, "offsets": 64, "rows": 2, "width": 0, "left": False, "flat": True, "out": 64}
-HOW = {"seed": 0, "epoch": 0, "mlm_probability": 0.15, "mask": 0.8, "random": 0.1, "mask_id": 3, "vocab_size": 9}
+HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
 MASK = {
-    **HOW,
+    **{"options": HOW},
     **{"row_keys": 64, "offsets": 64, "rows": 2, "width": 3, "left": False, "flat": False},
     **{"words": 64, "set": 64, "set_size": 2, "ids": 64, "labels": 64, "out_size": 6},
 }
 PAD = {
-    **HOW,
+    **{"options": HOW},
     **{"row_keys": 64, "values": 64, "values_size": 4, "offsets": 64, "rows": 2, "width": 3, "left": False},
     **{"set": 64, "set_size": 2, "fill": 0, "ids": 64, "labels": 64, "attention_mask": 64},
 }
-UNDRAWABLE = [
-    ({"mlm_probability": 1.5}, "probabilities"),
-    ({"mask": float("nan")}, "probabilities"),
-    ({"random": 0.3}, "probabilities"),
-    ({"random": -0.1}, "probabilities"),
-    ({"vocab_size": 0}, "vocab_size"),
-    ({"vocab_size": 2**32}, "vocab_size"),
-]
 
 
 @pytest.mark.parametrize(
@@ -261,10 +251,50 @@ UNDRAWABLE = [
         *(("pad_masked", PAD, {n: 0}, "null") for n in ("row_keys", "values", "offsets", "set", "ids", "labels")),
         *(("pad_masked", PAD, {n: -1}, "must not be negative") for n in ("values_size", "rows", "width", "set_size")),
         *(("pad_masked", PAD, {n: 2**61}, "too large") for n in ("values_size", "rows", "width", "set_size")),
-        *((kernel, good, *bad) for kernel, good in (("philox_mask", MASK), ("pad_masked", PAD)) for bad in UNDRAWABLE),
     ],
 )
 def test_arguments_no_kernel_can_take(kernel: str, good: dict[str, Any], change: dict[str, Any], message: str) -> None:
     """Nothing is read or written: the addresses are not real."""
     with pytest.raises(ValueError, match=message):
         getattr(emulated, kernel)(**good | change)
+
+
+HOST = {"row_keys": 0, "start": 0, "lengths": 0, "rows": 0, "words": 0, "ids": 0, "labels": 0, "count": 0}
+TAKE_OPTIONS = {
+    "the host's kernel": lambda options: _core.philox_mask(options, **HOST),
+    "the collators": lambda options: _core.PhiloxLabels(options, []),
+    "philox_mask": lambda options: emulated.philox_mask(**MASK | {"options": options, "rows": 0, "out_size": 0}),
+    "pad_masked": lambda options: emulated.pad_masked(**PAD | {"options": options, "rows": 0}),
+}
+
+
+@pytest.mark.parametrize("take", TAKE_OPTIONS.values(), ids=TAKE_OPTIONS)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        ({"mlm_probability": 1.5}, "mlm_probability must be between 0 and 1, not 1.5"),
+        ({"mask": float("nan")}, "mask_replace_prob must be between 0 and 1, not nan"),
+        ({"random": -0.1}, "random_replace_prob must be between 0 and 1, not -0.1"),
+        ({"random": 0.3}, "mask_replace_prob and random_replace_prob must not exceed 1 together: 0.8 + 0.3"),
+        ({"mask": 0.9, "random": 0.1}, None),
+        ({"vocab_size": 0}, "vocab_size must be between 1 and 268435455, not 0"),
+        ({"vocab_size": 2**28}, "vocab_size must be between 1 and 268435455, not 268435456"),
+        ({"vocab_size": 2**28 - 1}, None),
+        ({"seed": 2**64 - 1, "epoch": 2**32 - 1}, None),
+    ],
+)
+def test_host_and_device_take_the_same_options(take: Any, change: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        take(HOW._replace(**change))
+        return
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        take(HOW._replace(**change))
+
+
+@pytest.mark.parametrize("take", TAKE_OPTIONS.values(), ids=TAKE_OPTIONS)
+@pytest.mark.parametrize("change", [{"seed": 2**64}, {"seed": -1}, {"epoch": 2**32}, {"mask_id": None}, {"mask": "1"}])
+def test_host_and_device_take_no_other_numbers(take: Any, change: dict[str, Any]) -> None:
+    for options in (HOW._replace(**change), HOW[:-1]):
+        with pytest.raises(TypeError, match="incompatible"):
+            take(options)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import _core, reference
-from support.philox import MASK_ID, Case, cases
+from support.philox import Case, cases
 
 # (counter, key, words) for Philox4x32-10, from `kat_vectors` of Random123 (Salmon, Moraes, Dror and Shaw, 2011).
 PUBLISHED = [
@@ -49,11 +49,7 @@ def test_masks_as_its_twin(guarded: Any, case: Case) -> None:
     ids.array[:], flags.array[:] = case.ids, case.words
     start, lengths = (np.array(numbers, np.int64) for numbers in (case.start, case.lengths))
     failed = _core.philox_mask(
-        **case.odds,
-        seed=case.seed,
-        epoch=case.epoch,
-        mask_id=MASK_ID,
-        vocab_size=case.vocab_size,
+        case.options,
         row_keys=_core.address(case.keys),
         start=_core.address(start),
         lengths=_core.address(lengths),
@@ -78,31 +74,18 @@ def test_rows_outside_the_batch(start: int, length: int) -> None:
     ids, labels, flags = np.arange(5), np.arange(5), np.ones(5, np.uint8)
     starts, lengths, keys = np.array([0, start]), np.array([5, length]), np.zeros(2, np.uint64)
     failed = _core.philox_mask(
-        seed=0, epoch=0, mlm_probability=0.0, mask=0.8, random=0.1, mask_id=0, vocab_size=9,
-        row_keys=_core.address(keys), start=_core.address(starts), lengths=_core.address(lengths), rows=2,
-        words=_core.address(flags), ids=_core.address(ids), labels=_core.address(labels), count=5,
+        (0, 0, 0.0, 0.8, 0.1, 0, 9), row_keys=_core.address(keys), start=_core.address(starts),
+        lengths=_core.address(lengths), rows=2, words=_core.address(flags), ids=_core.address(ids),
+        labels=_core.address(labels), count=5,
     )  # fmt: skip
     assert failed is not None
     assert failed[1] == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"mlm_probability": 1.5}, "probability"),
-        ({"mask": -0.1}, "probability"),
-        ({"random": float("nan")}, "probability"),
-        ({"vocab_size": 0}, "vocab_size"),
-        ({"vocab_size": 2**28}, "vocab_size"),
-        ({"special_ids": [2, -1]}, "special_ids"),
-        ({"epoch": np.zeros(2, np.uint32)}, "epoch"),
-    ],
-)
-def test_refuses_what_cannot_be_drawn(change: dict[str, Any], message: str) -> None:
-    good = {
-        "seed": 0, "epoch": np.zeros(1, np.uint32), "mlm_probability": 0.15, "mask": 0.8, "random": 0.1, "mask_id": 3,
-        "vocab_size": 9, "special_ids": [2], "special": -1, "words": -1, "word_source": 0, "keys": -1,
-    }  # fmt: skip
+@pytest.mark.parametrize("change", [{"special_ids": [2, -1]}, {"epoch": np.zeros(2, np.uint32)}])
+def test_refuses_what_cannot_be_drawn(change: dict[str, Any]) -> None:
+    """The options are refused like those of the CUDA kernels: see test_cuda_emulated_labels.py."""
+    good = {"options": (0, 0, 0.15, 0.8, 0.1, 3, 9), "special_ids": [2], "epoch": np.zeros(1, np.uint32)}
     _core.PhiloxLabels(**good)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=next(iter(change))):
         _core.PhiloxLabels(**good | change)

@@ -307,8 +307,3 @@ def test_generators_and_words_are_the_same_in_python():
     words = enum(BINDINGS / "labels.hpp", "WordSource")
     names = {"none": "_NO_WORDS", "offsets": "_OFFSETS", "word_ids": "_WORD_IDS"}
     assert words == {name: getattr(_masking, names[name]) for name in words}
-
-
-def test_the_vocabulary_ends_in_one_place():
-    bound = re.search(r"most_tokens = std::int64_t\{1\} << (\d+);", (BINDINGS / "labels.cpp").read_text())
-    assert 1 << int(bound[1]) == _masking._MOST_TOKENS

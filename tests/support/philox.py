@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from quadrat import reference
+from quadrat.ops._philox import PhiloxOptions
 
 MASK_ID = -5
 
@@ -50,8 +50,8 @@ class Case:
         self.words = numbers.choice(np.array(kinds, np.uint8), size=self.count)
 
     @property
-    def odds(self) -> dict[str, Any]:
-        return {"mlm_probability": self.p, "mask": self.mask, "random": self.random}
+    def options(self) -> PhiloxOptions:
+        return PhiloxOptions(self.seed, self.epoch, self.p, self.mask, self.random, MASK_ID, self.vocab_size)
 
     def expected(self) -> tuple[np.ndarray, np.ndarray]:
         """(ids, labels) by the twin, row by row."""

@@ -11,6 +11,9 @@
 
 namespace quadrat::rng {
 
+// torch draws integers below this from one word of 32 bits each, others from two.
+inline constexpr std::int64_t one_word_integers = std::int64_t{1} << 28;
+
 class Draws {
 public:
     Draws() = default;

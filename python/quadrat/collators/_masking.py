@@ -15,12 +15,11 @@ from quadrat.collators import _philox as philox
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
 from quadrat.collators.vocabulary import length_facts, length_of
-from quadrat.ops._philox import seed_of
+from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 
 # Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
 _NO_WORDS, _OFFSETS, _WORD_IDS = range(3)
-_MOST_TOKENS = 1 << 28  # above, torch draws random tokens from two words each
 
 # Implementations that say: special is what `all_special_ids` lists.
 _PLAIN_SPECIAL_TOKENS = (
@@ -75,19 +74,11 @@ def _philox_labels(
     collator: Any, framework: Framework, *, special: int, words: int, source: int, keys: int
 ) -> _core.PhiloxLabels:
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+    probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    options = PhiloxOptions(seed_of(collator.seed), 0, *probabilities, mask_id, vocab_size)
+    epoch = collator._shared_epoch().array
     return _core.PhiloxLabels(
-        seed_of(collator.seed),
-        collator._shared_epoch().array,
-        collator.mlm_probability,
-        collator.mask_replace_prob,
-        collator.random_replace_prob,
-        mask_id,
-        vocab_size,
-        special_ids,
-        special=special,
-        words=words,
-        word_source=source,
-        keys=keys,
+        options, special_ids, special=special, words=words, word_source=source, keys=keys, epoch=epoch
     )
 
 
@@ -125,14 +116,14 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
         raise HandOver("probabilities or a mask token that are the reference's business")
     vocab_size = length_of(tokenizer)
-    if not 0 < vocab_size < _MOST_TOKENS:
+    if not 0 < vocab_size < _core.most_tokens:
         raise HandOver("a vocabulary of that size is drawn from in another way")
     special_ids: list[int] = []
     if special < 0:
         if not has_plain_special_tokens(tokenizer):
             raise HandOver(f"{type(tokenizer).__name__} tells special tokens in its own way")
         special_ids = [token for token in tokenizer.all_special_ids if token is not None]
-        if not all(0 <= token < _MOST_TOKENS for token in special_ids):
+        if not all(0 <= token < _core.most_tokens for token in special_ids):
             raise HandOver("special tokens far outside the vocabulary")
     return mask_id, vocab_size, special_ids
 

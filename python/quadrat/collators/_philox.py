@@ -102,7 +102,9 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
         ).reshape(tuple(inputs.shape))
         if is_tensor(inputs) and inputs.is_cuda:
             special = inputs.new_tensor(special)
-    odds = philox.Odds(
+    options = philox.PhiloxOptions(
+        philox.seed_of(batch.seed),
+        collator.epoch,
         collator.mlm_probability,
         collator.mask_replace_prob,
         collator.random_replace_prob,
@@ -113,6 +115,6 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
     return mask_places(
         inputs,
         philox.Places(batch.lengths, len(batch.lengths), inputs.shape[1], left=left, flat=batch.flat),
-        philox.Draws(odds, philox.seed_of(batch.seed), collator.epoch, []),
+        options,
         Given(special, offset_mapping if collator.whole_word_mask else None, batch.keys),
     )

@@ -13,27 +13,29 @@ from quadrat.ingest import explain
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
-_NO_WORDS = 0
 _SEEDS, _EPOCHS, _KEYS = 1 << 64, 1 << 32, 1 << 64
 
 
-class Odds(NamedTuple):
-    """What masking is asked for."""
+class PhiloxOptions(NamedTuple):
+    """How tokens are masked: what kernels of the CPU and of a GPU are told, and check.
 
+    Attributes:
+        seed: below 2**64.
+        epoch: below 2**32.
+        mlm_probability: of a token to be masked.
+        mask: of a masked token to become `mask_id`.
+        random: of a masked token to become a random one.
+        mask_id: the mask token.
+        vocab_size: random tokens are drawn below this.
+    """
+
+    seed: int
+    epoch: int
     mlm_probability: float
     mask: float
     random: float
     mask_id: int
     vocab_size: int
-
-
-class Draws(NamedTuple):
-    """What is drawn, and for which ids nothing."""
-
-    odds: Odds
-    seed: int
-    epoch: int
-    special_ids: list[int]
 
 
 class Places(NamedTuple):
@@ -97,22 +99,21 @@ def keys_of(values: Any, rows: int) -> Numbers:
 
 
 def labels_on_cpu(
-    draws: Draws, ids: Any, places: Places, *, keys: Numbers | None, flags: Numbers | None, pairs: Numbers | None
+    options: PhiloxOptions,
+    ids: Any,
+    places: Places,
+    *,
+    special_ids: list[int],
+    keys: Numbers | None,
+    flags: Numbers | None,
+    pairs: Numbers | None,
 ) -> Any:
     """Mask `ids`, contiguous int64, in place; returns the labels.
 
-    flags: a byte a token, not 0 for special ones; pairs: offsets, int64; or None. Raises ValueError.
+    special_ids: never masked, unless there are flags: a byte a token, not 0 for special ones. pairs: offsets, int64; or
+    None. Raises ValueError.
     """
-    labeller = _core.PhiloxLabels(
-        draws.seed,
-        np.array([draws.epoch], np.uint32),
-        *draws.odds,
-        draws.special_ids,
-        special=-1,
-        words=-1,
-        word_source=_NO_WORDS,
-        keys=-1,
-    )
+    labeller = _core.PhiloxLabels(options, special_ids)
     labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
     lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
     failure = labeller.write(
@@ -132,7 +133,9 @@ def labels_on_cpu(
     return labels
 
 
-def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: Any) -> Any:
+def labels_on_gpu(
+    options: PhiloxOptions, ids: Any, places: Places, *, special_ids: list[int], keys: Any, words: Any
+) -> Any:
     """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it.
 
     words: a byte a token on the same device, see csrc/kernels/mask_tokens.hpp, or None: then `special_ids` count. keys:
@@ -140,34 +143,19 @@ def labels_on_gpu(draws: Draws, ids: Any, places: Places, *, keys: Any, words: A
     """
     import torch
 
-    odds, special_ids = draws.odds, draws.special_ids
-    rows, width, flat, count, device = places.rows, places.width, places.flat, ids.numel(), ids.device
-    labels = torch.empty_like(ids)
-    offsets = _offsets(places, device)
+    device, count, offsets = ids.device, ids.numel(), _offsets(places, ids.device)
+    layout = address_of(offsets), places.rows, places.width, places.left, places.flat
     if keys is None:
-        keys = torch.empty(rows, dtype=torch.int64, device=device)
-        layout = address_of(offsets), rows, width, places.left, flat
+        keys = torch.empty(places.rows, dtype=torch.int64, device=device)
         _gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
-    members = torch.from_numpy(_bits(special_ids)).to(device) if words is None and special_ids else None
-    _gpu.launch(
-        "philox_mask",
-        device,
-        draws.seed,
-        draws.epoch,
-        *odds,
-        address_of(keys),
-        address_of(offsets),
-        rows,
-        width,
-        places.left,
-        flat,
-        0 if words is None else address_of(words),
-        0 if members is None else address_of(members),
-        0 if members is None else len(members),
-        address_of(ids),
-        address_of(labels),
-        count,
-    )
+    kinds = 0 if words is None else address_of(words)
+    members, special = None, (0, 0)
+    if words is None and special_ids:
+        members = torch.from_numpy(bits_of_ids(special_ids)).to(device)
+        special = address_of(members), len(members)
+    labels = torch.empty_like(ids)
+    outputs = address_of(ids), address_of(labels), count
+    _gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *special, *outputs)
     return labels
 
 
@@ -182,9 +170,15 @@ def _offsets(places: Places, device: Any) -> Any:
     return offsets
 
 
-def _bits(ids: list[int]) -> Numbers:
+def bits_of_ids(ids: list[int]) -> Numbers:
     """The set of ids as a bit each, int64."""
     members = np.zeros(max(ids) // 64 + 1, np.uint64)
     for token in ids:
         members[token // 64] |= np.uint64(1 << token % 64)
     return members.view(np.int64)
+
+
+def ids_of_bits(members: Numbers) -> list[int]:
+    """The ids in such a set."""
+    ids: list[int] = np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little")).tolist()
+    return ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from quadrat.ops.pad import Side, is_left
 from quadrat.ragged import Ragged
 
 _NO_WORDS = 0
-_MOST_TOKENS = 1 << 28  # above, torch draws random tokens from two words each
 
 
 class MaskedTokens(NamedTuple):
@@ -90,14 +89,14 @@ def mask_tokens(
         if generator is not None:
             raise ValueError('rng="philox" draws from no generator: give a seed')
         _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
-        odds = philox.Odds(
-            float(mlm_probability), float(mask_replace_prob), float(random_replace_prob), mask_token_id, vocab_size
+        probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
+        options = philox.PhiloxOptions(
+            philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
         )
-        draws = philox.Draws(odds, philox.seed_of(seed), philox.epoch_of(epoch), [int(token) for token in special_ids])
-        given = Given(special_tokens_mask, offset_mapping, row_keys)
+        given = Given(special_tokens_mask, offset_mapping, row_keys, [int(token) for token in special_ids])
         if isinstance(input_ids, Ragged):
-            return _mask_ragged(input_ids, draws, given, lengths)
-        return mask_places(input_ids, _places(input_ids, lengths, side), draws, given)
+            return _mask_ragged(input_ids, options, given, lengths)
+        return mask_places(input_ids, _places(input_ids, lengths, side), options, given)
     if rng != "torch":
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
     if seed is not None or epoch or row_keys is not None or lengths is not None:
@@ -149,16 +148,18 @@ class Given(NamedTuple):
     special_tokens_mask: Any = None
     offset_mapping: Any = None
     row_keys: Any = None
+    special_ids: Sequence[int] = ()
 
 
-def _mask_ragged(ragged: Ragged, draws: philox.Draws, given: Given, lengths: Any) -> MaskedTokens:
+def _mask_ragged(ragged: Ragged, options: philox.PhiloxOptions, given: Given, lengths: Any) -> MaskedTokens:
     if given.offset_mapping is not None or lengths is not None:
         raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
     offsets = ragged.offsets
     first, last = int(offsets[0]), int(offsets[-1])
     places = philox.Places(offsets[1:] - offsets[:-1], len(offsets) - 1, last - first, left=False, flat=True)
     flags = _flat_flags(given.special_tokens_mask, offsets - first)
-    masked, labels = mask_places(ragged.values[first:last], places, draws, Given(flags, row_keys=given.row_keys))
+    given = given._replace(special_tokens_mask=flags)
+    masked, labels = mask_places(ragged.values[first:last], places, options, given)
     return MaskedTokens(Ragged(masked, offsets - first), Ragged(labels, offsets - first))
 
 
@@ -170,20 +171,21 @@ def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
     return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(side), flat=False)
 
 
-def mask_places(input_ids: Any, places: philox.Places, draws: philox.Draws, given: Given) -> MaskedTokens:
+def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     """`mask_tokens` by counter, for rows in these places."""
     if is_tensor(input_ids) and input_ids.is_cuda:
-        return _mask_on_gpu(input_ids, places, draws, given)
+        return _mask_on_gpu(input_ids, places, options, given)
     if places.lengths is not None:
         lengths = places.lengths
         places = places._replace(lengths=np.asarray(lengths.cpu() if is_tensor(lengths) else lengths))
     masked = _copy(input_ids)
     shape = tuple(masked.shape)
-    special, offsets, keys = given
+    special, offsets, keys, special_ids = given
     labels = philox.labels_on_cpu(
-        draws,
+        options,
         masked,
         places,
+        special_ids=list(special_ids),
         keys=None if keys is None else philox.keys_of(keys, places.rows),
         flags=None if special is None else _flags(special, shape),
         pairs=None if offsets is None else _pairs(offsets, shape),
@@ -191,10 +193,10 @@ def mask_places(input_ids: Any, places: philox.Places, draws: philox.Draws, give
     return MaskedTokens(masked, labels)
 
 
-def _mask_on_gpu(input_ids: Any, places: philox.Places, draws: philox.Draws, given: Given) -> MaskedTokens:
+def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     import torch
 
-    special, offsets, keys = given
+    special, offsets, keys, special_ids = given
     if offsets is not None:
         raise ValueError("whole words are masked on the CPU: offset_mapping does not go with CUDA tensors")
     masked = _int64_copy(input_ids)
@@ -209,7 +211,8 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, draws: philox.Draws, giv
         if tuple(keys.shape) != (places.rows,) or keys.dtype.is_floating_point or keys.dtype == torch.bool:
             raise ValueError(f"there must be one integer as key for each of {places.rows} rows")
         keys = keys.to(torch.int64).contiguous()
-    return MaskedTokens(masked, philox.labels_on_gpu(draws, masked, places, keys=keys, words=words))
+    labels = philox.labels_on_gpu(options, masked, places, special_ids=list(special_ids), keys=keys, words=words)
+    return MaskedTokens(masked, labels)
 
 
 def _flat_flags(special: Any, offsets: Any) -> Any:
@@ -278,8 +281,8 @@ def _check(mlm_probability: float, mask: float, random: float, vocab_size: int) 
             raise ValueError(f"{name} must be between 0 and 1, not {value}")
     if mask + random > 1:
         raise ValueError(f"mask_replace_prob and random_replace_prob must not exceed 1 together: {mask} + {random}")
-    if not 0 < vocab_size < _MOST_TOKENS:
-        raise ValueError(f"vocab_size must be between 1 and {_MOST_TOKENS - 1}, not {vocab_size}")
+    if not 0 < vocab_size < _core.most_tokens:
+        raise ValueError(f"vocab_size must be between 1 and {_core.most_tokens - 1}, not {vocab_size}")
 
 
 def _copy(input_ids: Any) -> Any:
