@@ -226,7 +226,7 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
         return _ragged_column(value)
     if isinstance(value, np.ndarray) or is_tensor(value):
         return _array_column(value)
-    if isinstance(value, (str, bytes, Mapping)):
+    if isinstance(value, (str, bytes, Mapping)) or hasattr(value, "column_names"):  # a whole data set
         return None
     if _speaks_arrow(value):
         names, columns = _core.arrow_columns(value, str(name))

@@ -173,6 +173,13 @@ def run_steps(
     return columns.run(steps, values, interop(), framework == "pt", *shape)
 
 
+def require_tokenizer(tokenizer: Any) -> None:
+    """Raises HandOver for what is not a tokenizer."""
+    names = ("pad", "padding_side", "model_input_names")
+    if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
+        raise HandOver(f"a {type(tokenizer).__name__} is not a tokenizer")
+
+
 def check_tokenizer(tokenizer: Any) -> None:
     """Raises HandOver for a tokenizer that pads in its own way."""
     cls = type(tokenizer)

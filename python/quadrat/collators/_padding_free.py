@@ -7,6 +7,7 @@ from typing import Any, Literal
 from quadrat._memory import Framework
 from quadrat.collators._flatten import MAIN, Flattening, check_pad_to_multiple_of
 from quadrat.collators._labelling import Labelling
+from quadrat.collators.diagnosis.options import not_a_tokenizer
 from quadrat.collators.further import check_pad_values
 from quadrat.rows import first_mapping
 
@@ -26,9 +27,12 @@ def padding_free_plan(
     Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
 
     Raises:
+        TypeError: when the collator's tokenizer is none.
         ValueError: for features that are no list of mappings with input_ids, a column that is none of these, or a
             total to be rounded up without a pad token.
     """
+    for problem in not_a_tokenizer(collator):
+        raise TypeError(problem)
     check_pad_values(collator)
     check_pad_to_multiple_of(collator.pad_to_multiple_of)
     first = first_mapping(features)

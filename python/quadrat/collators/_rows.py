@@ -7,7 +7,7 @@ from typing import Any
 
 from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework
-from quadrat.collators._pad import check_device, run_steps
+from quadrat.collators._pad import check_device, require_tokenizer, run_steps
 from quadrat.collators.base import HandOver
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.rows import bare_column
@@ -40,6 +40,7 @@ def stack_column(
     deferred: bool = False,
 ) -> Any:
     """`stack_rows` of the rows in the first of `columns`."""
+    require_tokenizer(tokenizer)
     if framework == "pt":
         check_device()
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)

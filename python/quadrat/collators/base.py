@@ -17,11 +17,13 @@ _REBUILDABLE = (
     AttributeError,
     IndexError,
     KeyError,
+    NotImplementedError,
     OverflowError,
     RuntimeError,
     TypeError,
     UnboundLocalError,
     ValueError,
+    ZeroDivisionError,
 )
 
 # Hand-overs of `default_data_collator`, which has no instance to remember them.

@@ -16,6 +16,7 @@ from transformers.data.data_collator import DataCollatorMixin
 from quadrat.collators._installed import HAS_TENSORFLOW
 from quadrat.collators.base import hand_over
 from quadrat.collators.deferring import deferring
+from quadrat.collators.diagnosis.options import unknown_framework
 from quadrat.collators.recall import Remembering
 
 # return_tensors -> package to install, module, its function that takes an array
@@ -111,7 +112,10 @@ class AnyFramework(Remembering, DataCollatorMixin):
         reference = super().__call__
         framework = further_framework(return_tensors)
         if framework is None:
-            return reference(features, return_tensors)
+            try:
+                return reference(features, return_tensors)
+            except ValueError as error:
+                raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
         return collate_further(
             self,
             framework,

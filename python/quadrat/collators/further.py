@@ -24,7 +24,8 @@ def check_pad_values(collator: Any) -> None:
         return
     if not isinstance(collator.pad_values, Mapping):
         raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
-    taken = {collator.tokenizer.model_input_names[0], *_PADDED} & set(collator.pad_values)
+    inputs = getattr(collator.tokenizer, "model_input_names", ())
+    taken = {*inputs[:1], *_PADDED} & set(collator.pad_values)
     if taken:
         raise ValueError(
             f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"

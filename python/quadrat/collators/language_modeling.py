@@ -15,10 +15,11 @@ from quadrat.collators._epoch import SharedEpoch
 from quadrat.collators._flatten import flatten, flatten_features
 from quadrat.collators._installed import zero_is_a_seed
 from quadrat.collators._labelling import Labelling
-from quadrat.collators._pad import pad_features
+from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, hand_over, raise_clearer
+from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework, collate_further
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import Fact, PadOptions, as_encoding
@@ -89,7 +90,10 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
 
     def __post_init__(self) -> None:
         """Checks the options. Raises ValueError."""
-        super().__post_init__()
+        try:
+            super().__post_init__()
+        except Exception as error:
+            raise_clearer(error, NO_FEATURES, self)
         if self.mask_padding not in ("token", "length"):
             raise ValueError(f"mask_padding must be 'token' or 'length', not {self.mask_padding!r}")
         philox.check(self)
@@ -189,6 +193,7 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
         return hand_over(self, why, reference, examples)
 
     def _decide(self, examples: Any, framework: Framework) -> Any:
+        require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("labels are made from 'input_ids'")
         if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:

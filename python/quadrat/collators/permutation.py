@@ -17,6 +17,7 @@ from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
 from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox
+from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
@@ -87,7 +88,8 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCol
             return _mask(self, inputs, framework)
         except HandOver as reason:
             why = str(reason)
-        masked: _Masked = hand_over(self, why, reference, inputs)
+        # A padded matrix says nothing of the features it was made of: whoever has them explains the error.
+        masked: _Masked = hand_over(self, why, lambda _: reference(inputs), NO_FEATURES)
         return masked
 
 

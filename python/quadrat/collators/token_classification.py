@@ -11,7 +11,7 @@ from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._flatten import flatten
 from quadrat.collators._installed import numpy_token_labels_are_like_torch
-from quadrat.collators._pad import pad_features
+from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.frameworks import AnyFramework
@@ -95,6 +95,7 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
         label = "label" if "label" in first else "labels"
         if label not in first:
             return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
+        require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("the length of the labels is that of 'input_ids'")
         if framework == "np" and not numpy_token_labels_are_like_torch():

@@ -13,7 +13,9 @@ from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_
 from quadrat.collators import originals
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._masking import facts as masking_facts
-from quadrat.collators.base import HandOver, hand_over, refuse_philox
+from quadrat.collators._pad import require_tokenizer
+from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox
+from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
@@ -59,7 +61,10 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
         """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
         why = "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
         refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
-        super().__init__(*args, **kwargs)
+        try:
+            super().__init__(*args, **kwargs)
+        except Exception as error:
+            raise_clearer(error, NO_FEATURES, self)
         self.deferred = deferred
 
     def torch_call(self, examples: Any) -> Any:
@@ -85,6 +90,7 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
 
 def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     _require_own_methods(collator)
+    require_tokenizer(collator.tokenizer)
     if framework == "pt":
         require_cpu_default()
     tokenizer = collator.tokenizer

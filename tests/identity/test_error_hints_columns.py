@@ -1,0 +1,274 @@
+"""Errors about columns of tokens and others that are no labels: each hint is followed, and helps."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+import torch
+
+from support import samples
+from support.hints import (
+    BARE,
+    CHOICE,
+    FLAT,
+    MASKED,
+    PADDED,
+    PLAIN,
+    STACKED,
+    TOKENS,
+    Mistake,
+    cases,
+    check_hint,
+    each,
+    gives,
+    rows,
+    sets,
+    uses,
+    without,
+)
+
+PERMUTED, WORDS = ([name] for name in MASKED)
+NESTED = [
+    {"input_ids": [[5, 6], [7]], "attention_mask": [[1, 1], [1]]},
+    {"input_ids": [[8, 9]], "attention_mask": [[1, 1]]},
+]
+BOXES = [{"input_ids": [5], "boxes": [[1, 2]] * n} for n in (2, 3)]
+
+
+def apart(features):
+    """A feature of each row of several in one."""
+    return [{"input_ids": row} for feature in features for row in feature["input_ids"]]
+
+
+def even(features):
+    """As `apart`, of an even number of tokens."""
+    return [{"input_ids": [*row, *row]} for feature in features for row in feature["input_ids"]]
+
+
+FROM_TOKENIZER = ["'input_ids', row 0 has shape (1, 4)", "without return_tensors"]
+
+MISTAKES = {
+    "tensors of one row": Mistake(
+        TOKENS,
+        lambda: each(lambda row: torch.tensor([row]))(rows(4, 2)),
+        [*FROM_TOKENIZER, "value[0]"],
+        gives(each(lambda value: value[0])),
+    ),
+    "arrays of one row": Mistake(
+        TOKENS,
+        lambda: each(lambda row: np.array([row]))(rows(4, 2)),
+        [*FROM_TOKENIZER, "value[0]"],
+        gives(each(lambda value: value[0])),
+    ),
+    "lists of one row": Mistake(
+        TOKENS,
+        lambda: each(lambda row: [row])(rows(4, 2)),
+        ["'input_ids', row 0 is a row inside a list", "tokenizer(text)", "value[0]"],
+        gives(each(lambda value: value[0])),
+    ),
+    "tensors of one row, stacked": Mistake(
+        STACKED,
+        lambda: each(lambda row: torch.tensor([row]))(rows(4, 2)),
+        ["row 0 has shape (1, 4)", "without return_tensors"],
+        uses(r"use (\w+\(tokenizer\))", each(lambda value: value[0])),
+    ),
+    "several rows in one": Mistake(
+        [*PADDED, *FLAT, *WORDS],
+        lambda: NESTED,
+        ["'input_ids', row 0 holds 2 rows", "make a feature of each"],
+        gives(apart),
+    ),
+    "several rows in one, permuted": Mistake(
+        PERMUTED, lambda: NESTED, ["'input_ids', row 0 holds 2 rows", "make a feature of each"], gives(even)
+    ),
+    "several rows in one, stacked": Mistake(
+        STACKED,
+        lambda: NESTED,
+        ["'input_ids', row 0 holds rows of different lengths", "make a feature of each"],
+        uses(r"use (\w+\(tokenizer\))", apart),
+    ),
+    "words": Mistake(
+        TOKENS,
+        lambda: [{"input_ids": ["w5", "w6"]}, {"input_ids": ["w7", "w8"]}],
+        ["'input_ids', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"],
+        gives(each(lambda row: samples.tokenizer().convert_tokens_to_ids(row))),
+    ),
+    "text": Mistake(
+        [*FLAT, *WORDS],
+        lambda: [{"input_ids": "w5 w6"}, {"input_ids": "w7 w8"}],
+        ["'input_ids', row 0 is the string 'w5 w6'", "tokenizer(text)['input_ids']"],
+        gives(each(lambda text: samples.tokenizer()(text)["input_ids"])),
+    ),
+    "floats": Mistake(
+        PADDED,
+        lambda: each(lambda row: list(map(float, row)), "input_ids")(rows(4, 2)),
+        ["'input_ids', row 0, position 0 is the float 5.0", "[int(token) for token in row]"],
+        gives(each(lambda row: [int(token) for token in row])),
+    ),
+    "tensors of floats": Mistake(
+        WORDS,
+        lambda: each(torch.FloatTensor, "input_ids")(rows(4, 2)),
+        ["'input_ids', row 0 holds float32 numbers", "row.long()"],
+        gives(each(lambda row: row.long(), "input_ids")),
+        {"mlm_probability": 1.0, "mask_replace_prob": 0.0, "random_replace_prob": 1.0},
+    ),
+    "tensors for NumPy": Mistake(
+        MASKED,
+        lambda: each(torch.tensor)(rows(4, 2)),
+        ["'input_ids', row 0 is a tensor", "row.numpy()"],
+        gives(each(lambda row: row.numpy())),
+        {"return_tensors": "np"},
+    ),
+    "arrays of objects": Mistake(
+        MASKED,
+        lambda: each(lambda row: np.array(row, object))(rows(4, 2)),
+        ["'input_ids', row 0 is an array of Python objects", "row.astype('int64')"],
+        gives(each(lambda row: row.astype("int64"))),
+    ),
+    "arrays of objects, stacked": Mistake(
+        STACKED,
+        lambda: each(lambda row: np.array(row, object))(rows(4, 4)),
+        ["'input_ids', row 0 is an array of Python objects", "row.astype('int64')"],
+        gives(each(lambda row: row.astype("int64"))),
+    ),
+    "meta tensors": Mistake(
+        [*PADDED, *WORDS],
+        lambda: each(lambda row: torch.tensor(row, device="meta"))(rows(4, 2)),
+        ["'input_ids', row 0 is a tensor on the device 'meta'", "on the CPU"],
+        gives(lambda _: each(torch.tensor)(rows(4, 2))),
+    ),
+    "one number": Mistake(
+        BARE,
+        lambda: [{"input_ids": 5}, {"input_ids": 6}],
+        ["'input_ids', row 0 is the number 5", "give a list"],
+        gives(lambda features: [{"input_ids": [row["input_ids"], 7]} for row in features]),
+    ),
+    "None for ids": Mistake(
+        TOKENS,
+        lambda: [*rows(4, 2), {"input_ids": None, "attention_mask": None}],
+        ["'input_ids', row 2 is None", "leave it out"],
+        gives(lambda features: features[:2]),
+    ),
+    "None among ids": Mistake(
+        TOKENS,
+        lambda: [*rows(4, 2), {"input_ids": [5, None], "attention_mask": [1, 1]}],
+        ["'input_ids', row 2, position 1 is None", "or leave the row out"],
+        gives(lambda features: features[:2]),
+    ),
+    "no ids": Mistake(
+        [*PADDED, *FLAT, *WORDS],
+        lambda: [{"text": "w5 w6"}, {"text": "w7 w8"}],
+        ["no column 'input_ids'", "['text']", "tokenizer(row['text'])"],
+        gives(lambda features: [samples.tokenizer()(row["text"]) for row in features]),
+    ),
+    "beyond int64": Mistake(
+        TOKENS,
+        lambda: [{"input_ids": [5, 2**63]}, {"input_ids": [6, 7]}],
+        ["row 0, position 1 is 9223372036854775808", "from -2**63 to 2**63 - 1"],
+        gives(each(lambda row: [min(token, 399) for token in row])),
+    ),
+    "no such token": Mistake(
+        WORDS,
+        lambda: [{"input_ids": [5, -1]}, {"input_ids": [6, 7]}],
+        ["'input_ids', row 0, position 1 is -1", "ids from 0 to 399"],
+        gives(each(lambda row: [max(token, 0) for token in row])),
+    ),
+    "odd width": Mistake(
+        PERMUTED,
+        lambda: rows(3, 2),
+        ["row 0", "3 tokens", "must be even", "add a padding token"],
+        gives(lambda features: [{"input_ids": [*features[0]["input_ids"], 0]}, features[1]]),
+    ),
+    "an empty row": Mistake(PERMUTED, lambda: rows(0, 0), ["row 0 is empty"], gives(lambda _: rows(2, 2))),
+    "a short mask": Mistake(
+        PADDED,
+        lambda: [*rows(4), {"input_ids": [5, 6], "attention_mask": [1]}],
+        ["'attention_mask', row 1 has length 1 where 'input_ids' has 2", "or remove the column"],
+        gives(without("attention_mask")),
+    ),
+    "ragged tokens, stacked": Mistake(
+        STACKED,
+        lambda: rows(4, 2),
+        ["'input_ids' is ragged", "row 0 has length 4, row 1 has length 2"],
+        uses(r"use (\w+\(tokenizer\))"),
+    ),
+    "texts": Mistake(
+        PADDED,
+        lambda: rows(4, 2, text=lambda n: "hello"),
+        ["'text', row 0 is the string 'hello'", "dataset.remove_columns('text')"],
+        gives(without("text")),
+    ),
+    "rows of words": Mistake(
+        [*PADDED, *STACKED],
+        lambda: rows(4, 4, words=lambda n: ["a"] * n),
+        ["'words', row 0, position 0 is the string 'a'", "dataset.remove_columns('words')"],
+        gives(without("words")),
+    ),
+    "dicts": Mistake(
+        [*PADDED, *STACKED],
+        lambda: rows(4, 4, extra=lambda n: {"a": n}),
+        ["'extra', row 0 is a dict", "dataset.remove_columns('extra')"],
+        gives(without("extra")),
+    ),
+    "dates": Mistake(
+        [*PADDED, *STACKED],
+        lambda: rows(4, 4, day=lambda n: datetime.date(2020, 1, n)),
+        ["'day', row 0 is a date", "dataset.remove_columns('day')"],
+        gives(without("day")),
+    ),
+    "rows of dates": Mistake(
+        [*PADDED, *STACKED],
+        lambda: rows(4, 4, days=lambda n: [datetime.date(2020, 1, n)]),
+        ["'days', row 0, position 0 is a date", "dataset.remove_columns('days')"],
+        gives(without("days")),
+    ),
+    "ragged": Mistake(
+        PADDED,
+        lambda: rows(4, 2, extra=lambda n: [1] * n),
+        ["'extra' is ragged", "row 0 has length 4, row 1 has length 2"],
+        sets("pad_values", r"give pad_values=({.*?})"),
+    ),
+    "ragged, removed": Mistake(
+        PADDED,
+        lambda: rows(4, 2, extra=lambda n: [1] * n),
+        ["'extra' is ragged", "or remove it"],
+        gives(without("extra")),
+    ),
+    "ragged, stacked": Mistake(
+        STACKED,
+        lambda: [{"input_ids": [5, 6], "extra": [1] * n} for n in (2, 3)],
+        ["'extra' is ragged"],
+        uses(r"use (\w+\(tokenizer, pad_values=.*?\))"),
+    ),
+    "ragged, of choices": Mistake(
+        CHOICE,
+        lambda: [{**row, "extra": [[1], [1, 2]]} for row in samples.batch(*CHOICE)],
+        ["'extra' is ragged", "or remove it", "the choices of all examples, 2 each"],
+        gives(without("extra")),
+    ),
+    "ragged, of no choices": Mistake(
+        CHOICE,
+        lambda: [{**row, "extra": 0.5} for row in samples.batch(*CHOICE)],
+        ["'extra', row 0 is a float", "remove the column"],
+        gives(without("extra")),
+    ),
+    "ragged boxes": Mistake(
+        [*PADDED, *STACKED],
+        lambda: BOXES,
+        ["'boxes' is ragged", "shape (2, 2)", "shape (3, 2)", "give all rows one shape"],
+        gives(each(lambda boxes: boxes[:2], "boxes")),
+    ),
+    "numbers and rows": Mistake(
+        [*PLAIN, *STACKED],
+        lambda: [{"input_ids": [5], "extra": 1}, {"input_ids": [5], "extra": [1]}],
+        ["'extra' is ragged", "row 0 is one number, row 1 has length 1", "or remove it"],
+        gives(without("extra")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "collator"), cases(MISTAKES))
+def test_hint(mistake, collator):
+    check_hint(MISTAKES[mistake], collator)

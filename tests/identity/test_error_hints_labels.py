@@ -1,0 +1,179 @@
+"""Errors about labels: each hint is followed, and helps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support import samples
+from support.hints import (
+    CHOICE,
+    FLAT,
+    LANGUAGE,
+    PLAIN,
+    SEQ2SEQ,
+    STACKED,
+    TAGS,
+    Mistake,
+    cases,
+    check_hint,
+    each,
+    gives,
+    maps,
+    rows,
+    sets,
+    uses,
+    without,
+)
+
+UNPADDED = [*PLAIN, *LANGUAGE, *STACKED]
+
+
+def tags(n):
+    return [1] * n
+
+
+def targets(n):
+    return [1] * (7 - n)
+
+
+MISTAKES = {
+    "a label per token": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, labels=tags),
+        ["is ragged and not padded here: row 0 has length 4, row 1 has length 2", "DataCollatorForTokenClassification"],
+        uses(r"use (DataCollatorForTokenClassification\(tokenizer\))"),
+    ),
+    "a label per token, named label": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, label=tags),
+        ["'label' is ragged", "pads it with -100"],
+        uses(r"use (DataCollatorForTokenClassification\(tokenizer\)), which pads it with -100"),
+    ),
+    "targets": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, labels=targets),
+        ["is ragged and not padded here: row 0 has length", "DataCollatorForSeq2Seq"],
+        uses(r"use (DataCollatorForSeq2Seq\(tokenizer\))"),
+    ),
+    "padded by option": Mistake(
+        PLAIN,
+        lambda: rows(4, 2, labels=tags),
+        ["'labels' is ragged"],
+        sets("pad_values", r"give pad_values=({'labels': -100})"),
+    ),
+    "made anyway": Mistake(
+        LANGUAGE,
+        lambda: rows(4, 2, labels=tags),
+        ["'labels' is ragged", "makes labels of its own: remove the column"],
+        gives(without("labels")),
+    ),
+    "made anyway, causal": Mistake(
+        LANGUAGE,
+        lambda: rows(4, 2, labels=tags),
+        ["'labels' is ragged", "makes labels of its own: remove the column"],
+        gives(without("labels")),
+        {"mlm": False},
+    ),
+    "names": Mistake(
+        [*PLAIN, *STACKED],
+        lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), ("pos", "neg"), strict=True)],
+        ["'label', row 0 is the string 'pos'", "map labels to numbers, as {'neg': 0, 'pos': 1}[label]"],
+        maps("label"),
+    ),
+    "names of tags": Mistake(
+        [*TAGS, *FLAT],
+        lambda: rows(4, 4, labels=lambda n: ["O", "B-PER"] * 2),
+        ["'labels', row 0, position", "is the string", "map labels to numbers"],
+        maps("labels"),
+    ),
+    "names of choices": Mistake(
+        CHOICE,
+        lambda: each(lambda _: "first", "label")(samples.batch(*CHOICE)),
+        ["'label', row 0 is the string 'first'"],
+        maps("label"),
+    ),
+    "names where labels are made": Mistake(
+        LANGUAGE,
+        lambda: rows(4, 4, label=lambda n: "pos"),
+        ["'label', row 0 is the string 'pos'", "dataset.remove_columns('label')"],
+        gives(without("label")),
+    ),
+    "text": Mistake(
+        SEQ2SEQ,
+        lambda: rows(4, 2, labels=lambda n: "w5 w6"),
+        ["'labels', row 0 is the string 'w5 w6'", "tokenizer(text_target=text)['input_ids']"],
+        gives(each(lambda text: samples.tokenizer()(text_target=text)["input_ids"], "labels")),
+    ),
+    "words": Mistake(
+        SEQ2SEQ,
+        lambda: rows(4, 2, labels=lambda n: ["w5"]),
+        ["'labels', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"],
+        gives(each(lambda row: samples.tokenizer().convert_tokens_to_ids(row), "labels")),
+    ),
+    "None": Mistake(
+        [*PLAIN, *TAGS, *LANGUAGE, *FLAT],
+        lambda: rows(4, 4, labels=lambda n: None),
+        ["'labels' is None in every row", "dataset.remove_columns('labels')"],
+        gives(without("labels")),
+    ),
+    "None in a row": Mistake(
+        [*PLAIN, *STACKED],
+        lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), (1, None), strict=True)],
+        ["'label', row 1 is None", "give every row a value"],
+        gives(each(lambda label: label or 0, "label")),
+    ),
+    "None for a token": Mistake(
+        [*TAGS, *SEQ2SEQ],
+        lambda: rows(4, 2, labels=lambda n: [None] * n),
+        ["'labels', row 0, position 0 is None", "give -100 where there is no label"],
+        gives(each(lambda row: [-100 for _ in row], "labels")),
+    ),
+    "a number per row": Mistake(
+        [*TAGS, *SEQ2SEQ],
+        lambda: rows(4, 2, labels=lambda n: 1),
+        ["'labels', row 0 is the number 1", "one label per row"],
+        uses(r"use (DataCollatorWithPadding)"),
+    ),
+    "a number per row, flattened": Mistake(
+        FLAT,
+        lambda: rows(4, 2, labels=lambda n: 1),
+        ["'labels', row 0 is the number 1", "one label per row"],
+        uses(r"use (DataCollatorWithFlattening\(.*\))"),
+    ),
+    "too many": Mistake(
+        TAGS,
+        lambda: rows(4, 2, labels=lambda n: [1] * (n + 3)),
+        ["'labels', row 0 has 7 labels for the 4 tokens", "one label per token"],
+        gives(lambda features: [{**row, "labels": row["labels"][: len(row["input_ids"])]} for row in features]),
+    ),
+    "arrays after lists": Mistake(
+        SEQ2SEQ,
+        lambda: [{"input_ids": [5], "labels": [1]}, {"input_ids": [5], "labels": np.array([1, 2])}],
+        ["'labels', row 1 is a ndarray where row 0 is a list", "value.tolist()"],
+        gives(each(lambda row: row if isinstance(row, list) else row.tolist(), "labels")),
+    ),
+    "missing": Mistake(
+        CHOICE,
+        lambda: without("label")(samples.batch(*CHOICE)),
+        ["no column 'label' or 'labels'", "any number"],
+        gives(lambda features: [{**row, "label": 0} for row in features]),
+    ),
+    "None for choices": Mistake(
+        CHOICE,
+        lambda: each(lambda _: None, "label")(samples.batch(*CHOICE)),
+        ["'label', row 0 is None", "any number"],
+        gives(each(lambda _: 0, "label")),
+    ),
+    "a list of choices": Mistake(
+        CHOICE,
+        lambda: [{**row, "label": label} for row, label in zip(samples.batch(*CHOICE), ([1], 0, 1), strict=True)],
+        ["'label', row 0 is a list", "give the number of the right choice"],
+        gives(each(lambda label: label[0] if isinstance(label, list) else label, "label")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "collator"), cases(MISTAKES))
+def test_hint(mistake, collator):
+    check_hint(MISTAKES[mistake], collator)

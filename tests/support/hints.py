@@ -1,0 +1,187 @@
+"""Mistakes that users make, what quadrat says of each, and what becomes of a batch when its hint is followed.
+
+Code that stands in a message is taken from there and run, so that a hint that does not work fails a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import transformers
+from torch.utils.data import DataLoader
+
+import quadrat
+from quadrat.collators import flattening, whole_word
+from support import samples
+from support.compare import outcome
+from support.errors import check_error
+
+PADDED = [
+    "DataCollatorWithPadding",
+    "DataCollatorForTokenClassification",
+    "DataCollatorForSeq2Seq",
+    "DataCollatorForLanguageModeling",
+]
+# These take rows of ids without a mapping around them, and of mappings the ids alone.
+MASKED = ["DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"]
+BARE = ["DataCollatorForLanguageModeling", *MASKED]
+PLAIN, TAGS, SEQ2SEQ, LANGUAGE = ([name] for name in PADDED)
+FLAT = ["DataCollatorWithFlattening"]
+CHOICE = ["DataCollatorForMultipleChoice"]
+STACKED = ["DefaultDataCollator"]
+TOKENS = [*PADDED, *MASKED, *FLAT]
+
+
+class Scene(NamedTuple):
+    """A mistake that was made: the collator that refused features, and what quadrat said."""
+
+    collator: Any
+    features: Any
+    line: str
+
+
+class Mistake(NamedTuple):
+    """A mistake.
+
+    Attributes:
+        collators: the names of those that refuse it.
+        features: makes it.
+        says: parts of the message.
+        follow: does what the message says; returns the batch.
+        options: of the collator.
+    """
+
+    collators: list[str]
+    features: Callable[[], Any]
+    says: list[str]
+    follow: Callable[[Scene], Any]
+    options: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+def cases(mistakes: Mapping[str, Mistake]) -> list[tuple[str, str]]:
+    """(mistake, collator), for `pytest.mark.parametrize`."""
+    return [(name, collator) for name, mistake in mistakes.items() for collator in mistake.collators]
+
+
+def check_hint(mistake: Mistake, name: str) -> None:
+    """The collator refuses the mistake as the reference does, and its hint helps."""
+    kind, expected = outcome(_called(name, mistake.options), mistake.features())
+    assert kind == "raised", "the reference takes this"
+    if name in FLAT and not flattening._KNOWS_ARRAYS:  # quadrat's flattening is the newest one on all versions
+        expected = None
+    collator = samples.make(quadrat, name, **mistake.options)
+    line = check_error(expected, outcome(collator, mistake.features()), mistake.says)
+    kind, batch = outcome(mistake.follow, Scene(collator, mistake.features(), line))
+    assert kind == "returned", f"after {line}: {batch!r}"
+    assert isinstance(batch, Mapping), batch
+    assert len(batch) > 0
+
+
+def _called(name: str, options: dict[str, Any]) -> Callable[[Any], Any]:
+    def call(features: Any) -> Any:
+        return reference_of(name, **options)(features)
+
+    return call
+
+
+def reference_of(name: str, **options: Any) -> Any:
+    """The reference's collator, as `samples.make`; of whole words, that which quadrat falls back on."""
+    if name in MASKED[1:]:
+        return whole_word._Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
+    return samples.make(transformers, name, **options)
+
+
+def code(line: str, pattern: str) -> str:
+    """The group of a pattern in the message."""
+    found = re.search(pattern, line)
+    assert found is not None, f"{pattern} is not in: {line}"
+    return found[1]
+
+
+def run(source: str, **names: Any) -> Any:
+    """Code of a message, with the names that a user has."""
+    return eval(source, {**vars(quadrat), **{name: getattr(quadrat, name) for name in quadrat.__all__}, **names})
+
+
+def runs(pattern: str) -> Callable[[Scene], Any]:
+    """Do: run the code of the message, which gives the batch, or a loader of batches."""
+
+    def follow(scene: Scene) -> Any:
+        features = scene.features
+        names: dict[str, Any] = {
+            "collator": scene.collator,
+            "features": features,
+            "dataset": features,
+            "example": features,
+        }
+        names |= {"text": features, "tokenizer": samples.tokenizer(), "DataLoader": DataLoader}
+        result = run(code(scene.line, pattern), **names)
+        return next(iter(result)) if isinstance(result, DataLoader) else result
+
+    return follow
+
+
+def gives(change: Callable[[Any], Any]) -> Callable[[Scene], Any]:
+    """Do: give the same collator other features."""
+    return lambda scene: scene.collator(change(scene.features))
+
+
+def uses(pattern: str, change: Callable[[Any], Any] = lambda features: features) -> Callable[[Scene], Any]:
+    """Do: give the features to the collator that the message names."""
+
+    def follow(scene: Scene) -> Any:
+        collator = run(code(scene.line, pattern), tokenizer=samples.tokenizer())
+        made = collator(samples.tokenizer()) if isinstance(collator, type) else collator
+        return made(change(scene.features))
+
+    return follow
+
+
+def sets(option: str, pattern: str, change: Callable[[Any], Any] = lambda features: features) -> Callable[[Scene], Any]:
+    """Do: set an option to the value in the message."""
+
+    def follow(scene: Scene) -> Any:
+        setattr(scene.collator, option, run(code(scene.line, pattern)))
+        return scene.collator(change(scene.features))
+
+    return follow
+
+
+def maps(column: str) -> Callable[[Scene], Any]:
+    """Do: map labels to numbers, by the dict in the message."""
+
+    def follow(scene: Scene) -> Any:
+        numbers = run(code(scene.line, r"map labels to numbers, as ({.*})\[label\]"))
+
+        def mapped(label: Any) -> Any:
+            return list(map(mapped, label)) if isinstance(label, list) else numbers[label]
+
+        return scene.collator(each(mapped, column)(scene.features))
+
+    return follow
+
+
+def rows(*lengths: int, **columns: Callable[[int], Any]) -> list[dict[str, Any]]:
+    """Features of these lengths, with an attention mask and further columns."""
+    return [
+        {
+            "input_ids": list(range(5, 5 + n)),
+            "attention_mask": [1] * n,
+            **{name: column(n) for name, column in columns.items()},
+        }
+        for n in lengths
+    ]
+
+
+def each(change: Callable[[Any], Any], name: str | None = None) -> Callable[[Any], Any]:
+    """`change` for each value of one column, or of all."""
+    return lambda features: [
+        {key: change(value) if name in (None, key) else value for key, value in feature.items()} for feature in features
+    ]
+
+
+def without(name: str) -> Callable[[Any], Any]:
+    """The features without a column."""
+    return lambda features: [{key: value for key, value in row.items() if key != name} for row in features]
