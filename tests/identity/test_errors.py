@@ -315,3 +315,25 @@ def test_long_values_are_cut_short():
         kind, error = outcome(collator, features)
         assert kind == "raised"
         assert len(str(error).partition("quadrat: ")[2]) in range(20, 600)
+
+
+def test_reasons_are_logged_by_kind(caplog):
+    """Not by their words, which name rows and positions: a collator would keep and say another for every batch."""
+    collator = samples.make(quadrat, "DataCollatorForWholeWordMask")
+    with caplog.at_level("DEBUG", logger="quadrat"):
+        for place in range(50):
+            features = [{"input_ids": [5] * 60} for _ in range(60)]
+            features[place] = {"input_ids": [5] * place + [2**40] + [5]}
+            outcome(collator, features)
+    assert len(collator._quadrat_handed_over) == len(caplog.records) == 1
+    assert "row 0, position 0" in caplog.messages[0]
+
+
+def test_kinds_of_reasons_are_bounded(caplog):
+    """However odd what they name is."""
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    with caplog.at_level("DEBUG", logger="quadrat"):
+        for i in range(200):
+            collator.return_tensors = type(f"Framework{'x' * i}", (), {})()
+            outcome(collator, [GOOD])
+    assert len(collator._quadrat_handed_over) == len(caplog.records) <= 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -26,7 +27,11 @@ _REBUILDABLE = (
     ZeroDivisionError,
 )
 
-# Hand-overs of `default_data_collator`, which has no instance to remember them.
+# What a reason names: columns, rows, positions. Without it, what is left is the kind of reason.
+_NAMED = re.compile(r"'[^']*'|\d+")
+_MOST_KINDS = 64
+
+# Kinds of reasons of `default_data_collator`, which has no instance to remember them.
 _said_without_instance: set[tuple[str, str]] = set()
 
 
@@ -37,7 +42,7 @@ class HandOver(Exception):  # noqa: N818 - a decision, not an error
 def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], features: Any) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
-    Logs the reason at debug level, once per collator and reason.
+    Logs the reason at debug level, once per collator and kind of reason.
     """
     _log_once(collator, reason)
     features = plain(features)
@@ -71,6 +76,7 @@ def _log_once(collator: Any, reason: str) -> None:
         if isinstance(collator, str)
         else collator.__dict__.setdefault("_quadrat_handed_over", set())
     )
-    if (name, reason) not in said:
-        said.add((name, reason))
+    kind = name, _NAMED.sub("", reason)
+    if kind not in said and len(said) < _MOST_KINDS:
+        said.add(kind)
         logger.debug("%s: handed over to transformers: %s", name, reason)
