@@ -60,7 +60,10 @@ def numpy_token_labels_are_like_torch() -> bool:
             return {"input_ids": np.zeros((1, 1), np.int64), "other": np.zeros((1, 1), np.float64)}
 
     collator = originals.DataCollatorForTokenClassification(Tokenizer())
-    batch = collator.numpy_call([{"input_ids": [0], "other": [0.0], "labels": [0]}])
+    try:
+        batch = collator.numpy_call([{"input_ids": [0], "other": [0.0], "labels": [0]}])
+    except Exception:  # it asks more of a tokenizer than this one has
+        return False
     return bool(batch["other"].dtype == np.float64)
 
 
