@@ -65,17 +65,15 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
-# Kernels and ingest under AddressSanitizer and UndefinedBehaviorSanitizer, driven by the Python tests.
+# The tests against a build with AddressSanitizer and UndefinedBehaviorSanitizer, each file in a process of its own;
+# ARGS may name some of them, or with -j say how many run at a time.
 SANITIZED := $(CURDIR)/build/sanitize/site
 sanitize: $(VENV)/.ready $(SOURCES)
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target $(SANITIZED) \
 		-C build-dir=build/sanitize/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
 		-C cmake.define.QUADRAT_SANITIZE=address,undefined -C cmake.define.QUADRAT_CUDA=OFF \
 		-C cmake.define.QUADRAT_EMULATE=ON .
-	$(PYTEST) PYTHONPATH=$(SANITIZED) PYTHONMALLOC=malloc HYPOTHESIS_PROFILE=sanitize \
-		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(BIN)/python -m pytest tests/kernels tests/test_pad.py tests/test_flatten.py tests/test_ragged.py tests/identity -q
+	$(PYTEST) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED) $(ARGS)
 
 # A wheel as users get it, built in isolation: torch is no part of the build.
 wheel: $(VENV)/.ready

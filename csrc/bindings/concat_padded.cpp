@@ -4,12 +4,12 @@
 #include <pybind11/numpy.h>
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
 
+#include "../kernels/bytes.hpp"
 #include "../memory/growing.hpp"
 #include "register.hpp"
 #include "report.hpp"
@@ -30,9 +30,7 @@ std::uintptr_t extend(Growing& self, std::size_t bytes) {
 void append(Growing& self, std::uintptr_t address, std::size_t bytes) {
     // The GIL is kept: another thread that appends to the same memory may move it.
     char* const target = reinterpret_cast<char*>(extend(self, bytes));
-    if (bytes > 0) {
-        std::memcpy(target, reinterpret_cast<const void*>(address), bytes);
-    }
+    copy_bytes(target, reinterpret_cast<const void*>(address), bytes);
 }
 
 // The memory as an array of bytes that owns it; nothing is left here.

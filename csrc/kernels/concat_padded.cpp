@@ -1,8 +1,8 @@
 #include "concat_padded.hpp"
 
 #include <algorithm>
-#include <cstring>
 
+#include "bytes.hpp"
 #include "fill.hpp"
 #include "stream.hpp"
 
@@ -28,26 +28,23 @@ bool is_plain(std::size_t item) { return item == 1 || item == 2 || item == 4 || 
 
 // Copies of an item of any size: each copy doubles what there is to copy from.
 void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item) {
-    if (bytes == 0) {
-        return;
-    }
-    std::memcpy(out, value, item);
+    copy_bytes(out, value, std::min(item, bytes));
     for (std::size_t done = item; done < bytes;) {
         const std::size_t next = std::min(done, bytes - done);
-        std::memcpy(out + done, out, next);
+        copy_bytes(out + done, out, next);
         done += next;
     }
 }
 
-// As memmove. What does not overlap may be streamed.
+// As move_bytes. What does not overlap may be streamed.
 void move(char* target, const char* source, std::size_t bytes, bool stream) {
-    if (target == source || bytes == 0) {
+    if (target == source) {
         return;
     }
     if (stream && (source + bytes <= target || target + bytes <= source)) {
         stream_copy(target, source, bytes);
     } else {
-        std::memmove(target, source, bytes);
+        move_bytes(target, source, bytes);
     }
 }
 

@@ -1,9 +1,9 @@
 #include "convert.hpp"
 
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -83,9 +83,7 @@ QUADRAT_CONVERT(float32, float64)
 
 template <int bytes>
 bool copy(const void* source, void* target, std::int64_t count) {
-    if (count > 0) {
-        std::memcpy(target, source, static_cast<std::size_t>(count) * bytes);
-    }
+    copy_bytes(target, source, static_cast<std::size_t>(count) * bytes);
     return true;
 }
 

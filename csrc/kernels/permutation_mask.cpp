@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
+#include "bytes.hpp"
 #include "mask_tokens.hpp"
 #include "rng/draws.hpp"
 #include "simd.hpp"
@@ -38,12 +38,12 @@ Status choose_spans(Draws& draws, const SpanRule& rule, std::int64_t count, std:
     }
     for (std::int64_t i = 0; i < count; ++i) {
         std::uint8_t* const row = chosen + i * width;
-        std::memset(row, 0, static_cast<std::size_t>(width));
+        fill_bytes(row, 0, static_cast<std::size_t>(width));
         for (std::int64_t reserved = 0; reserved < width;) {
             const std::int64_t span = 1 + draws.below(rule.contexts.size);
             const std::int64_t context = rule.contexts[span - 1];
             const std::int64_t first = std::min(width, reserved + draws.below(context - span + rule.slack + 1));
-            std::memset(row + first, 1, static_cast<std::size_t>(std::min(span, width - first)));
+            fill_bytes(row + first, 1, static_cast<std::size_t>(std::min(span, width - first)));
             reserved += context;
         }
     }
@@ -59,7 +59,7 @@ void permutation_mask(const PermutationBatch& batch, std::int64_t* ids, std::int
     std::int32_t* const rank = scratch;
     std::int32_t* const limit = scratch + width;
     // The identities as one run of zeros: the processor then writes whole lines without fetching them.
-    std::memset(target_mapping, 0, static_cast<std::size_t>(batch.count * width * width) * sizeof *target_mapping);
+    fill_bytes(target_mapping, 0, static_cast<std::size_t>(batch.count * width * width) * sizeof *target_mapping);
     for (std::int64_t i = 0; i < batch.count; ++i) {
         for (std::int64_t b = 0; b < width; ++b) {
             const std::int64_t at = i * width + b;

@@ -1,7 +1,6 @@
 #include "special_tokens.hpp"
 
-#include <cstring>
-
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -10,7 +9,7 @@ namespace quadrat {
 QUADRAT_CLONES void special_tokens(const std::int64_t* ids, std::int64_t count, Span<const std::uint64_t> set,
                                    std::uint8_t* out) {
     if (set.size == 0) {
-        std::memset(out, 0, static_cast<std::size_t>(count));
+        fill_bytes(out, 0, static_cast<std::size_t>(count));
         return;
     }
     const std::uint64_t* const words = set.data;

@@ -1,7 +1,8 @@
 #include "stream.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "bytes.hpp"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <emmintrin.h>
@@ -27,7 +28,7 @@ void stream_copy(void* target, const void* source, std::size_t bytes) {
     char* out = static_cast<char*>(target);
     const char* in = static_cast<const char*>(source);
     const std::size_t head = to_line(out, bytes);
-    std::memcpy(out, in, head);
+    copy_bytes(out, in, head);
     std::size_t done = head;
     for (; done + line <= bytes; done += line) {
         for (std::size_t part = 0; part < line; part += sizeof(__m128i)) {
@@ -35,9 +36,9 @@ void stream_copy(void* target, const void* source, std::size_t bytes) {
             _mm_stream_si128(reinterpret_cast<__m128i*>(out + done + part), value);
         }
     }
-    std::memcpy(out + done, in + done, bytes - done);
+    copy_bytes(out + done, in + done, bytes - done);
 #else
-    std::memcpy(target, source, bytes);
+    copy_bytes(target, source, bytes);
 #endif
 }
 

@@ -15,7 +15,7 @@ inline bool streams(std::int64_t elements, std::size_t item) {
     return elements >= stream_threshold / static_cast<std::int64_t>(item);
 }
 
-// As memcpy; whole cache lines go past the caches.
+// As copy_bytes; whole cache lines go past the caches.
 void stream_copy(void* target, const void* source, std::size_t bytes);
 
 // Orders streamed stores before everything after: once at the end of a kernel that streams.

@@ -1,7 +1,6 @@
 #include "unpad.hpp"
 
-#include <cstring>
-
+#include "bytes.hpp"
 #include "stream.hpp"
 
 namespace quadrat {
@@ -27,7 +26,7 @@ Status check(std::int64_t width, Span<const std::int64_t> offsets, std::int64_t 
 
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
              void* out, std::int64_t out_size) {
-    if (width < 0 || offsets.size < 1) {
+    if (width < 0 || offsets.size < 1 || out_size < 0) {
         return {Code::bad_argument};
     }
     if (const Status status = check(width, offsets, out_size); !status) {
@@ -39,30 +38,23 @@ Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::
     const std::int64_t rows = offsets.size - 1;
     const std::int64_t first = rows == 0 ? out_size : offsets[0];
     const std::int64_t last = rows == 0 ? out_size : offsets[rows];
-    if (first > 0) {
-        std::memset(target, 0, bytes(first));
-    }
+    fill_bytes(target, 0, bytes(first));
     // Where the batch has no padding, the rows are one.
     const bool whole = rows > 0 && last - first == rows * width;
     const bool stream = bytes(last - first) >= static_cast<std::size_t>(stream_threshold);
     for (std::int64_t i = 0; i < rows; i += whole ? rows : 1) {
         const std::int64_t length = whole ? last - first : offsets[i + 1] - offsets[i];
-        if (length == 0) {
-            continue;
-        }
         const char* const source = in + bytes(whole ? 0 : padded_start(i, length, width, side));
         if (stream) {
             stream_copy(target + bytes(offsets[i]), source, bytes(length));
         } else {
-            std::memcpy(target + bytes(offsets[i]), source, bytes(length));
+            copy_bytes(target + bytes(offsets[i]), source, bytes(length));
         }
     }
     if (stream) {
         stream_fence();
     }
-    if (last < out_size) {
-        std::memset(target + bytes(last), 0, bytes(out_size - last));
-    }
+    fill_bytes(target + bytes(last), 0, bytes(out_size - last));
     return {};
 }
 

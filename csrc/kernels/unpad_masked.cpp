@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "bytes.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -63,9 +64,7 @@ Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t w
             if (place + (end - at) > offsets[row + 1]) {
                 return {Code::changed, row};
             }
-            if (token > 0) {  // tokens of nothing may have no address
-                std::memcpy(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
-            }
+            copy_bytes(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
             place += end - at;
             at = end;
         }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "../kernels/bytes.hpp"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -83,10 +84,8 @@ bool Growing::reserve(std::size_t capacity) {
         return true;  // shrinking below: the few pages to gain are not worth a copy
     } else if (capacity >= mapped) {
         data = map(capacity);
-        if (data != nullptr && size_ > 0) {
-            std::memcpy(data, data_, size_);
-        }
         if (data != nullptr) {
+            copy_bytes(data, data_, size_);
             std::free(data_);
         }
     }

@@ -1,0 +1,104 @@
+"""Kernels and functions given nothing: an array or a tensor without elements may have no address.
+
+That a null pointer is passed to memcpy or memset, which the language forbids even for no bytes, is found by `make
+sanitize` alone; here and there the results are compared.
+"""
+
+import re
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat import _core
+
+CSRC = Path(__file__).parents[2] / "csrc"
+INT64 = _core.kinds.index("int64")
+OFFSETS, STEPS = np.zeros(4, np.int64), np.arange(4)
+EMPTY = _core.address(OFFSETS), 3  # three rows without a token
+ONES = _core.address(STEPS), 3  # of one token each
+MASK = np.ones((3, 1), np.uint8)
+BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: _core.special_tokens(0, 0, 0, 0, 0),
+        lambda: _core.word_starts(0, 0, 0, 0),
+        lambda: _core.word_starts_of_ids(0, 0, 0, 0),
+        lambda: _core.CausalLabels(0).write(0, 0, 0),
+        lambda: _core.position_ids(*EMPTY, 0, 0, 0),
+        lambda: _core.seq_idx(*EMPTY, 0, 0),
+        lambda: _core.separate_rows(0, 0, INT64, 1, 0, 0),
+        lambda: _core.fill_tail(0, INT64, 0, 0, 1),
+        lambda: _core.unpad(0, 0, False, *EMPTY, 8, 0, 0),
+        lambda: _core.unpad(0, 5, True, *EMPTY, 0, 0, 0),
+        lambda: _core.unpad(0, 5, False, *ONES, 0, 0, 3),  # tokens of no bytes
+        lambda: _core.unpad_masked(0, _core.address(MASK), 1, 0, *ONES, 0),
+        lambda: _core.unpad_masked(0, 0, 0, 8, *EMPTY, 0),
+        lambda: _core.concat_padded(0, 0, 5, 8, bytes(8), 0, 0),
+        lambda: _core.concat_padded(_core.address(BLOCKS), 1, 0, 8, bytes(8), 0, 3),
+        lambda: _core.concat_padded(_core.address(BLOCKS) + 24, 1, 5, 0, bytes(8), 0, 3),
+        lambda: _core.row_keys(0, 0, 0, 0, 0, 0),
+        lambda: _core.philox_mask(0, 0, 0.5, 0.8, 0.1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0),
+        lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 0, 0, 0, 0, 0, 0),
+        lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 4, 0, 0, 0, 0, 0, 0),
+        lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 4, 0, 0, 0, 0, 0),
+    ],
+)  # fmt: skip
+def test_kernels_need_no_address_for_nothing(call):
+    assert call() is None
+
+
+def test_memory_that_grows_by_nothing():
+    memory = _core.Growing()
+    memory.append(0, 0)
+    memory.append(_core.address(STEPS) + 8, 8)
+    memory.append(0, 0)
+    assert memory.release().view(np.int64).tolist() == [1]
+    assert len(_core.Growing().release()) == 0
+
+
+SIZES = st.integers(0, 2)
+
+
+def made(array, library):
+    return torch.from_numpy(array) if library == "torch" else array
+
+
+@given(rows=SIZES, width=SIZES, inner=st.lists(SIZES, max_size=2), library=st.sampled_from(["numpy", "torch"]))
+def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
+    padded = np.arange(rows * width * int(np.prod(inner)), dtype=np.int64).reshape(rows, width, *inner)
+    lengths = [width] * rows
+    whole = padded.reshape(rows * width, *inner)
+    for found in (
+        quadrat.unpad(made(padded, library), lengths=lengths),
+        quadrat.unpad(made(padded, library), mask=made(np.ones((rows, width), np.int64), library)),
+    ):
+        assert np.array_equal(np.asarray(found.values), whole)
+        assert np.array_equal(np.asarray(found.to_padded(length=width)), padded)
+    flat = quadrat.flatten([made(row, library) for row in padded]) if rows and not inner else None
+    assert flat is None or np.array_equal(np.asarray(flat.values), whole)
+    joined = quadrat.concat_padded([made(padded, library)] * 3)
+    assert np.array_equal(np.asarray(joined), np.concatenate([padded] * 3))
+
+
+@given(rows=st.integers(1, 3), empty=st.booleans(), framework=st.sampled_from(["pt", "np"]))
+def test_collators_of_rows_without_tokens(*, rows, empty, framework):
+    features = [{"input_ids": [] if empty else [1], "labels": []} for _ in range(rows)]
+    flattened = quadrat.DataCollatorWithFlattening(return_tensors=framework)([dict(one) for one in features])
+    assert flattened["input_ids"].shape == (1, 0 if empty else rows)
+
+
+def test_bytes_are_copied_by_one_mechanism():
+    """Of a size that varies; what is read as another type has the size of that type."""
+    for path in CSRC.rglob("*.[ch]pp"):
+        if path.name == "bytes.hpp":
+            continue
+        calls = re.findall(r"std::mem(?:cpy|move|set)\(.*?\);", path.read_text(), re.DOTALL)
+        assert [call for call in calls if not re.search(r"\b(sizeof \w+|item|item_size\(kind\))\);$", call)] == []

@@ -1,0 +1,164 @@
+"""All tests against a build with AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`.
+
+    python tests/support/sanitize.py SITE [-j PROCESSES] [PATH ...]
+
+SITE is the folder the build is installed in. Each test file runs in a process of its own, because a report ends the
+process, and writes to files of its own in build/sanitize/reports, because a report to a captured standard error is lost
+with it. The exit status is 1 if a file failed or there is a report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / "build" / "sanitize" / "reports"
+
+# Tests that do not run here, and why: folders, files and tests.
+LEFT_OUT = {
+    "tests/cli": "the commands run collators that other tests run, in processes that each take long to start here",
+    "tests/cuda": "no sanitizer sees what a GPU does; tests/kernels runs the same code on the CPU",
+    "tests/packaging": "looks at wheels and sources, and runs no kernel",
+    "tests/integration/test_examples.py": "trains models for minutes, on batches like those of other tests",
+}
+
+# A file that takes longer hangs.
+SECONDS = 1200
+REPORT = re.compile(r".*(?:ERROR: \w+Sanitizer|runtime error:|\w+Sanitizer:DEADLYSIGNAL|\w+Sanitizer failed).*")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a test file ended."""
+
+    file: str
+    said: str  # pytest's last line
+    report: str  # the first line of the first report
+    passed: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        """One line, and another where there is a report."""
+        line = f"{'passed' if self.passed else 'FAILED'}  {self.seconds:5.0f} s  {self.file}: {self.said}"
+        return f"{line}\n        {self.report}" if self.report else line
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file or a folder it is in does not run here."""
+    return any(str(path) in LEFT_OUT for path in (Path(name), *Path(name).parents))
+
+
+def discover(paths: Sequence[Path]) -> list[str]:
+    """The test files below `paths`, the largest first, so that none of the long ones begins last."""
+    found = {file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
+    files = sorted(found, key=lambda file: (-file.stat().st_size, file))
+    names = [str(file.resolve().relative_to(ROOT)) for file in files]
+    return [name for name in names if not is_left_out(name)]
+
+
+def environment(site: Path, reports: Path) -> dict[str, str]:
+    """What a process needs for the sanitizers, which are loaded before an interpreter that knows nothing of them."""
+    compiler = os.environ.get("CXX", "c++")
+    libraries = [
+        subprocess.run(
+            [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    common = f"log_path={reports}:print_stacktrace=1"
+    # Python's own allocator would hide what is freed too early. The leaks are the interpreter's. Stacks are kept of all
+    # memory the interpreter takes: short ones halve the time.
+    asan = "detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:malloc_context_size=8"
+    return {
+        **os.environ,
+        "PYTHONPATH": str(site),
+        "PYTHONMALLOC": "malloc",
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": f"{asan}:{common}",
+        "UBSAN_OPTIONS": common,
+        "HYPOTHESIS_PROFILE": "sanitize",
+    }
+
+
+def run(file: str, site: Path) -> Result:
+    """Run one test file."""
+    name = file.removeprefix("tests/").removesuffix(".py").replace("/", ".")
+    output = REPORTS / f"{name}.log"
+    # Without pytest's capture, and without its handler of signals, which would come before the sanitizers'. The last
+    # line says which test a process ended in.
+    command = [sys.executable, "-m", "pytest", file, "-v", "-s", "--color=no", "-p", "no:faulthandler"]
+    for test in LEFT_OUT:
+        if test.startswith(f"{file}::"):
+            command += ["--deselect", test]
+    began = time.monotonic()
+    with output.open("w") as log:
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(site, REPORTS / f"{name}.report"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status: int | str = child.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            status = f"took more than {SECONDS} seconds"
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # workers of a process that has died
+        child.wait()
+    lines = output.read_text(errors="replace").splitlines()
+    reports = [path.read_text(errors="replace").splitlines() for path in sorted(REPORTS.glob(f"{name}.report.*"))]
+    report = next((line.strip() for said in (*reports, lines) for line in said if REPORT.match(line)), "")
+    said = lines[-1].strip("= ") if lines and status in (0, 1) else f"ended with {status}"
+    return Result(file, said, report, status == 0 and not report and not reports, time.monotonic() - began)
+
+
+def main() -> int:
+    """Run the files, some at a time; 1 if one failed."""
+    parser = argparse.ArgumentParser(description="All tests against a sanitized build.")
+    parser.add_argument("site", type=Path, help="folder that the build is installed in")
+    parser.add_argument("paths", type=Path, nargs="*", default=[ROOT / "tests"], help="files or folders of tests")
+    parser.add_argument("-j", dest="processes", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    options = parser.parse_intermixed_args()
+    files = discover(options.paths)
+    if not files:
+        parser.error("there are no tests")
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+    began = time.monotonic()
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(run, file, options.site.resolve()) for file in files]):
+            results.append(done.result())
+            say(str(results[-1]))
+    failed = [result for result in results if not result.passed]
+    say(f"\nNot run here: {', '.join(f'{what} ({why})' for what, why in LEFT_OUT.items())}.")
+    for result in failed:
+        say(str(result))
+    minutes = (time.monotonic() - began) / 60
+    say(f"{len(files) - len(failed)} of {len(files)} files passed in {minutes:.0f} minutes; what they wrote: {REPORTS}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
