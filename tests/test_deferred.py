@@ -350,7 +350,7 @@ def test_other_devices_get_the_tensors(monkeypatch, caplog):
         assert not _gpu.available()
         assert not _gpu.available()
     assert [record.message for record in caplog.records] == [
-        "quadrat was built without CUDA: deferred batches are padded on the CPU and then copied"
+        "quadrat was built without CUDA kernels: deferred batches are padded on the CPU and then copied"
     ]
     with pytest.raises(RuntimeError, match="no CUDA kernels: move the tensors to the CPU"):
         _gpu.launch("unpad", torch.device("cuda"))

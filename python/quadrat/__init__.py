@@ -98,15 +98,10 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
-    try:
+    from quadrat._extras import needs
+
+    with needs(f"quadrat.{name}", "datasets" if name == "ArrowDataset" else "transformers"):
         value = getattr(importlib.import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name in ("datasets", "torch", "transformers"):
-            extra = "datasets" if error.name == "datasets" else "transformers"
-            raise ModuleNotFoundError(
-                f"quadrat.{name} needs {error.name}: install it with `pip install quadrat[{extra}]`", name=error.name
-            ) from error
-        raise
     globals()[name] = value
     return value
 

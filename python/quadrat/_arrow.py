@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quadrat._extras import needs
 from quadrat._memory import carrier_of, is_tensor
 
 
@@ -23,11 +24,8 @@ def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
         TypeError: when Arrow has no such numbers.
         ValueError: when the bounds decrease.
     """
-    try:
+    with needs("Ragged.to_arrow"):
         import pyarrow as pa
-    except ModuleNotFoundError as error:
-        message = "Ragged.to_arrow needs pyarrow: install it with `pip install pyarrow`"
-        raise ModuleNotFoundError(message, name=error.name) from error
     kind = str(values.dtype).removeprefix("torch.")
     if carrier_of(values) is not None and kind != "float16":
         raise TypeError(

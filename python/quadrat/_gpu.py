@@ -74,24 +74,36 @@ class FlatColumn(NamedTuple):
     out: int
 
 
+def load_cuda_kernels() -> Any:
+    """`quadrat._cuda`. Raises ImportError."""
+    return importlib.import_module("quadrat._cuda")
+
+
+def _why_none(error: ImportError) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "quadrat was built without CUDA kernels"
+    return f"quadrat's CUDA kernels do not load ({error})"
+
+
 @functools.cache
 def _kernels() -> Any:
     try:
-        return importlib.import_module("quadrat._cuda")
+        return load_cuda_kernels()
     except ImportError as error:
-        raise RuntimeError("this quadrat has no CUDA kernels: move the tensors to the CPU") from error
+        raise RuntimeError(f"{_why_none(error)}: move the tensors to the CPU") from error
 
 
 @functools.cache
 def available() -> bool:
-    """Whether quadrat was built with CUDA kernels, and there is a device for them; a warning says once if not."""
+    """Whether quadrat was built with CUDA kernels, and there is a device for them; a warning says once why not."""
     try:
-        found = _kernels().device_count() > 0
-    except RuntimeError:
-        found = False
-    if not found:
-        logger.warning("quadrat was built without CUDA: deferred batches are padded on the CPU and then copied")
-    return bool(found)
+        if load_cuda_kernels().device_count() > 0:
+            return True
+        why = "quadrat's CUDA kernels find no CUDA device"
+    except ImportError as error:
+        why = _why_none(error)
+    logger.warning("%s: deferred batches are padded on the CPU and then copied", why)
+    return False
 
 
 def _stream_of(device: torch.device) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from quadrat import _core
+from quadrat._extras import needs
 
 if TYPE_CHECKING:
     import torch
@@ -48,10 +49,15 @@ class _Torch:
     """What is needed of torch, looked up once it is needed: the dtype of each kind, and two names."""
 
     @functools.cached_property
-    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
-        import torch
+    def module(self) -> Any:
+        with needs("return_tensors='pt'"):
+            import torch
 
-        return tuple(getattr(torch, name, None) for name in KINDS)
+        return torch
+
+    @functools.cached_property
+    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
+        return tuple(getattr(self.module, name, None) for name in KINDS)
 
     @functools.cached_property
     def _kinds(self) -> dict[torch.dtype | None, int]:
@@ -59,21 +65,15 @@ class _Torch:
 
     @functools.cached_property
     def default_dtype(self) -> Callable[[], torch.dtype]:
-        import torch
-
-        return torch.get_default_dtype
+        return self.module.get_default_dtype  # type: ignore[no-any-return]
 
     @functools.cached_property
     def tensor(self) -> type[torch.Tensor]:
-        import torch
-
-        return torch.Tensor
+        return self.module.Tensor  # type: ignore[no-any-return]
 
     @functools.cached_property
     def empty(self) -> Callable[..., torch.Tensor]:
-        import torch
-
-        return torch.empty
+        return self.module.empty  # type: ignore[no-any-return]
 
     def __getitem__(self, kind: int) -> torch.dtype:
         dtype = self._dtypes[kind]
@@ -123,7 +123,7 @@ def default_float_kind(framework: Framework) -> int | None:
 def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
     """An uninitialised contiguous array ("np") or CPU tensor ("pt"), and the address of its first element."""
     if framework == "pt":
-        import torch  # noqa: F401 - interop looks at the libraries loaded so far
+        _torch.module  # noqa: B018 - interop looks at the libraries loaded so far
     return _core.allocate(interop(), framework == "pt", shape, kind)
 
 
@@ -142,10 +142,13 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
 
     No mode is active, no default device is set. None where torch makes others now, or does not say.
     """
-    from torch import _C
-
+    binding = _torch.module._C
     try:
-        facts = ((_C._len_torch_function_stack, 0), (_C._len_torch_dispatch_stack, 0), (_C._get_default_device, "cpu"))
+        facts = (
+            (binding._len_torch_function_stack, 0),
+            (binding._len_torch_dispatch_stack, 0),
+            (binding._get_default_device, "cpu"),
+        )
     except AttributeError:  # a torch that names them otherwise
         return None
     if any(function() != result for function, result in facts):

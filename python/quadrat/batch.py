@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core, _gpu
+from quadrat._extras import needs
 from quadrat._memory import INT64, KINDS, address_of, interop, is_tensor, kind_of
 from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
@@ -35,13 +36,15 @@ class DeferredBatch(Mapping[str, Any]):
 
     def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:
         """One that becomes a container like that of `tensors`."""
-        from transformers import BatchEncoding
+        with needs("DeferredBatch", "transformers"):
+            from transformers import BatchEncoding
 
         return object.__new__(_DeferredEncoding if isinstance(tensors, BatchEncoding) else cls)
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
         """Pack tensors that are there already."""
-        import torch
+        with needs("DeferredBatch", "transformers"):
+            import torch
 
         steps, layout, parts = [], [], []
         size = 0

@@ -7,6 +7,7 @@ import platform
 import sys
 
 from quadrat import _core
+from quadrat._gpu import load_cuda_kernels
 
 
 def show_config() -> dict[str, str]:
@@ -33,10 +34,12 @@ def show_config() -> dict[str, str]:
 
 def _cuda() -> str:
     try:
-        from quadrat import _cuda
-    except ImportError:
+        description: str = load_cuda_kernels().description()
+    except ModuleNotFoundError:
         return "not built"
-    return _cuda.description()
+    except ImportError as error:
+        return f"does not load: {error}"
+    return description
 
 
 def _exchange() -> str:

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import trainer_pt_utils
-from transformers.trainer_pt_utils import expand_like, nested_numpify, nested_truncate
 
+from quadrat._extras import needs
 from quadrat._memory import is_tensor
 from quadrat.ops._nested import Nested, Unusual, made, matches, opened
 from quadrat.ops._pieces import Pieces
 from quadrat.ops.concat import Joined
 from quadrat.ops.unpad import unpad
+
+with needs("quadrat.gather", "transformers"):
+    from transformers import trainer_pt_utils
+    from transformers.trainer_pt_utils import expand_like, nested_numpify, nested_truncate
 
 logger = logging.getLogger("quadrat")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat._arrow import list_array
+from quadrat._extras import needs
 from quadrat._memory import (
     FLOAT64,
     INT64,
@@ -128,7 +129,8 @@ class Ragged:
         """The same rows as tensors on `device`; what is there already is not copied."""
         values, offsets = self.values, self.offsets
         if not is_tensor(values):
-            import torch
+            with needs("Ragged.to"):
+                import torch
 
             values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
         facts = self._facts if on_gpu(offsets) else self.facts
@@ -224,7 +226,8 @@ class Ragged:
         NumPy values become a tensor that shares their memory. A gradient reaches the values. On a GPU this waits for
         the offsets, once, unless they came from the CPU.
         """
-        import torch
+        with needs("Ragged.to_nested"):
+            import torch
 
         rows = self if is_tensor(self.values) else self.to("cpu")
         first, last, _ = rows.facts

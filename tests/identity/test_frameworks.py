@@ -147,7 +147,7 @@ def test_not_installed(name, framework, monkeypatch):
     for module in (PACKAGES[framework], f"{PACKAGES[framework]}.numpy"):
         monkeypatch.setitem(sys.modules, module, None)
     package = PACKAGES[framework]
-    said = rf"return_tensors='{framework}' needs {package}: install it with pip install {package}"
+    said = rf"return_tensors='{framework}' needs {package}: pip install {package}"
     states = generator_states()
     of_function = [(quadrat.default_data_collator, (framework,))]
     for collator, arguments in calls(quadrat, name, framework) if name in CLASSES else of_function:

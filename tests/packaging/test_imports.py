@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import quadrat
+from quadrat._extras import EXTRAS
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
@@ -48,45 +50,69 @@ def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []
 
 
-def test_says_what_arrow_needs():
-    code = f"""
-blocked = {{"pyarrow", "torch"}}
+# Without a package: code that needs it, and what the error says.
+NEEDS = {
+    "torch": {
+        "quadrat.Ragged.from_rows([[1]]).to_nested()": "Ragged.to_nested needs torch: pip install torch",
+        "quadrat.Ragged.from_rows([[1]]).to('cpu')": "Ragged.to needs torch: pip install torch",
+        "quadrat.Ragged.from_rows([[1]]).to_padded(return_tensors='pt')": "'pt' needs torch: pip install torch",
+        "quadrat.Ragged.from_rows([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
+        "quadrat.pad([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
+        "quadrat.flatten([[1]], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
+        "quadrat.attention_mask([1], return_tensors='pt')": "return_tensors='pt' needs torch: pip install torch",
+        "quadrat.DeferredBatch({})": 'DeferredBatch needs torch: pip install "quadrat[transformers]"',
+        "import quadrat.ops.library": "quadrat.ops.library needs torch: pip install torch",
+    },
+    "transformers": {
+        "import quadrat.collators.padding": 'quadrat.collators needs transformers: pip install "quadrat[transformers]"',
+        "import quadrat.gather": 'quadrat.gather needs transformers: pip install "quadrat[transformers]"',
+        "quadrat.DeferredBatch({})": 'DeferredBatch needs transformers: pip install "quadrat[transformers]"',
+    },
+    "tokenizers": {
+        "quadrat.DataCollatorWithPadding": "quadrat.DataCollatorWithPadding needs tokenizers: pip install "
+        '"quadrat[transformers]"',
+    },
+    "datasets": {
+        "quadrat.ArrowDataset": 'quadrat.ArrowDataset needs datasets: pip install "quadrat[datasets]"',
+        "import quadrat.data.arrow": 'quadrat.data.arrow needs datasets: pip install "quadrat[datasets]"',
+    },
+    "pyarrow": {
+        "quadrat.Ragged.from_rows([[1]]).to_arrow()": "Ragged.to_arrow needs pyarrow: pip install pyarrow",
+        "quadrat.ArrowDataset": 'quadrat.ArrowDataset needs pyarrow: pip install "quadrat[datasets]"',
+        "import quadrat.data.ray": 'quadrat.data.ray needs pyarrow: pip install "quadrat[ray]"',
+    },
+    "ray": {
+        "import quadrat.data.ray": 'quadrat.data.ray needs Ray Data 2.47 or later: pip install "quadrat[ray]"',
+    },
+    "jax": {
+        "quadrat.default_data_collator([{'a': 1}], 'jax')": "return_tensors='jax' needs jax: pip install jax",
+    },
+}
+
+
+@pytest.mark.parametrize("package", NEEDS)
+def test_says_what_is_missing_and_how_to_install_it(package):
+    run(f"""
+blocked = {{{package!r}}}
 {BLOCK}
 import quadrat
-try:
-    quadrat.Ragged.from_rows([[1]]).to_arrow()
-except ModuleNotFoundError as error:
-    assert error.name == "pyarrow"
-    assert "to_arrow needs pyarrow" in str(error) and "pip install" in str(error), error
-else:
-    raise AssertionError("an Arrow array without pyarrow")
-"""
-    run(code)
+for code, said in {NEEDS[package]!r}.items():
+    try:
+        exec(code)
+    except ModuleNotFoundError as error:
+        assert error.name.partition(".")[0] == {package!r}, error
+        assert said in str(error), error
+        assert str(error).startswith(said) or said.startswith("'"), error
+    else:
+        raise AssertionError(code)
+""")
 
 
-def test_loads_torch_only_for_tensors():
-    assert loaded_after("import quadrat; quadrat.pad([[1]], return_tensors='pt')") == ["torch"]
-
-
-def test_torch_may_be_loaded_later():
-    code = """
-import quadrat
-before = quadrat.pad([[1], [2, 3]])
-import torch
-after = quadrat.pad([torch.tensor([1]), torch.tensor([2, 3])])
-assert type(after) is torch.Tensor
-assert after.tolist() == before.tolist()
-assert quadrat.attention_mask(quadrat.Ragged(torch.arange(3), torch.tensor([0, 1, 3]))).tolist() == [[1, 0], [1, 1]]
-"""
-    run(code)
-
-
-def test_works_without_torch_and_transformers():
-    code = f"""
-blocked = {{"torch", "transformers"}}
+def test_every_name_says_what_it_needs():
+    failed = run(f"""
+blocked = {{"torch"}}
 {BLOCK}
 import quadrat
-assert quadrat.pad([[1], [2, 3]]).tolist() == [[1, 0], [2, 3]]
 assert quadrat.attention_mask([1, 2]).tolist() == [[1, 0], [1, 1]]
 assert quadrat.Ragged.from_rows([[1]]).to_lists() == [[1]]
 quadrat.show_config()
@@ -94,37 +120,33 @@ for name in quadrat.__all__:
     try:
         getattr(quadrat, name)
     except ModuleNotFoundError as error:
-        assert error.name in blocked, error
-        assert f"quadrat.{{name}} needs {{error.name}}" in str(error), error
-        assert "pip install" in str(error), error
+        assert str(error).startswith(f"quadrat.{{name}} needs torch: pip install "), error
         print(name)
-try:
-    quadrat.pad([[1]], return_tensors="pt")
-except ModuleNotFoundError as error:
-    assert error.name == "torch"
-else:
-    raise AssertionError("a tensor without torch")
-"""
-    failed = run(code)
+""")
     assert "DataCollatorWithPadding" in failed
     assert not {"pad", "attention_mask", "Ragged", "show_config", "__version__"} & set(failed)
 
 
-def test_says_what_ray_data_is_needed_for():
-    code = f"""
-blocked = {{"ray"}}
-{BLOCK}
-import quadrat.data
+def test_other_missing_modules_are_not_explained():
+    run("""
+from quadrat._extras import needs
 try:
-    import quadrat.data.ray
+    with needs("this"):
+        import quadrat_has_no_such_module
 except ModuleNotFoundError as error:
-    assert error.name.partition(".")[0] == "ray", error
-    assert "quadrat.data.ray needs Ray Data 2.47 or later" in str(error), error
-    assert "pip install quadrat[ray]" in str(error), error
-else:
-    raise AssertionError("Ray was found")
-"""
-    run(code)
+    assert str(error) == "No module named 'quadrat_has_no_such_module'", error
+""")
+
+
+def test_extras_have_what_they_are_said_to_have():
+    """The rest comes with these: pyarrow with datasets and Ray, tokenizers with transformers."""
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    section = re.search(r"\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.DOTALL)[1]
+    extras = {name: re.findall(r'"([a-z]+)', packages) for name, packages in re.findall(r"(\w+) = (.*)", section)}
+    assert extras.keys() == EXTRAS.keys()
+    for name, packages in extras.items():
+        assert set(packages) <= set(EXTRAS[name])
+        assert set(EXTRAS[name]) - set(packages) <= {"pyarrow", "tokenizers"}
 
 
 def test_works_where_torch_is_shut_out():

@@ -61,7 +61,7 @@ except ModuleNotFoundError as error:
         [python, "-c", program], capture_output=True, text=True, env=environment, check=False, cwd=tmp_path
     )
     assert said.returncode == 0, said.stderr
-    assert "pip install quadrat[transformers]" in said.stdout
+    assert 'pip install "quadrat[transformers]"' in said.stdout
     info = subprocess.run(
         [python, "-m", "quadrat", "info"], capture_output=True, text=True, env=environment, check=True
     )

@@ -69,7 +69,10 @@ def check_hint(mistake: Mistake, name: str) -> None:
     """The collator refuses the mistake as the reference does, and its hint helps."""
     kind, expected = outcome(_called(name, mistake.options), mistake.features())
     assert kind == "raised", "the reference takes this"
-    if name in FLAT and not _installed.flattening_takes_arrays():  # quadrat's flattening is the newest one on all versions
+    # quadrat's flattening is the newest one on all versions
+    if (
+        name in FLAT and not _installed.flattening_takes_arrays()
+    ):  # quadrat's flattening is the newest one on all versions
         expected = None
     collator = samples.make(quadrat, name, **mistake.options)
     line = check_error(expected, outcome(collator, mistake.features()), mistake.says)

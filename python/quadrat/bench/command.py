@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from quadrat._extras import needs
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,11 +23,10 @@ class CommandError(Exception):
 def require(module: str, extra: str, what: str) -> None:
     """Raise CommandError, with what to install, unless a module can be imported."""
     try:
-        importlib.import_module(module)
+        with needs(what, extra):
+            importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != module:
-            raise
-        raise CommandError(f'{what} needs {module}: pip install "quadrat[{extra}]"') from error
+        raise CommandError(str(error)) from error
 
 
 def console() -> Console:

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from transformers.data.data_collator import DataCollatorMixin
 
+from quadrat._extras import needs
 from quadrat.collators._installed import HAS_TENSORFLOW
 from quadrat.collators.base import hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.diagnosis.options import unknown_framework
 from quadrat.collators.recall import Remembering
 
-# return_tensors -> package to install, module, its function that takes an array
-_FURTHER = {"tf": ("tensorflow", "tensorflow", "convert_to_tensor"), "jax": ("jax", "jax.numpy", "asarray")}
+# return_tensors -> module, its function that takes an array
+_FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
 
 
 def further_framework(return_tensors: Any) -> str | None:
@@ -66,15 +67,9 @@ def collate_further(
 
 
 def _converter(framework: str) -> Callable[[np.ndarray[Any, Any]], Any]:
-    package, module, function = _FURTHER[framework]
-    try:
+    module, function = _FURTHER[framework]
+    with needs(f"return_tensors={framework!r}"):
         convert: Callable[[np.ndarray[Any, Any]], Any] = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        raise ModuleNotFoundError(
-            f"return_tensors={framework!r} needs {package}: install it with pip install {package}", name=package
-        ) from error
     return convert
 
 

@@ -6,10 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import datasets
-
 from quadrat import _core
+from quadrat._extras import needs
 from quadrat.rows import Rows, table_of_arrow
+
+with needs("quadrat.data.arrow", "datasets"):
+    import datasets
 
 
 class ArrowDataset(datasets.Dataset):  # type: ignore[misc]

@@ -6,16 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
+from quadrat._extras import needs
 
-try:
+with needs("quadrat.data.ray", "ray"):
+    import pyarrow as pa
     from ray.data.collate_fn import ArrowBatchCollateFn
-except ModuleNotFoundError as error:
-    if error.name is not None and error.name.partition(".")[0] == "ray":
-        raise ModuleNotFoundError(
-            "quadrat.data.ray needs Ray Data 2.47 or later: install it with `pip install quadrat[ray]`", name=error.name
-        ) from error
-    raise
 
 # What Ray makes of a column of NumPy arrays, and Arrow's own type for it, by their registered names.
 _FIXED_SHAPE = ("ray.data.arrow_tensor", "ray.data.arrow_tensor_v2", "arrow.fixed_shape_tensor")

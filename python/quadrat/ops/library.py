@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from quadrat._extras import needs
+
+with needs("quadrat.ops.library"):
+    import torch
 
 from quadrat.ops import _device
 from quadrat.ops.flatten import flatten_here
