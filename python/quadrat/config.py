@@ -21,7 +21,7 @@ def show_config() -> dict[str, str]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "compiler": _core.compiler(),
         "SIMD level": _core.simd_level(),
-        "CUDA": _cuda(),
+        "CUDA": _cuda_build(),
     }
     for name in ("numpy", "torch", "transformers"):
         try:
@@ -32,7 +32,7 @@ def show_config() -> dict[str, str]:
     return config
 
 
-def _cuda() -> str:
+def _cuda_build() -> str:
     try:
         description: str = load_cuda_kernels().description()
     except ModuleNotFoundError:

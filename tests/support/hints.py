@@ -70,9 +70,7 @@ def check_hint(mistake: Mistake, name: str) -> None:
     kind, expected = outcome(_called(name, mistake.options), mistake.features())
     assert kind == "raised", "the reference takes this"
     # quadrat's flattening is the newest one on all versions
-    if (
-        name in FLAT and not _installed.flattening_takes_arrays()
-    ):  # quadrat's flattening is the newest one on all versions
+    if name in FLAT and not _installed.flattening_takes_arrays():
         expected = None
     collator = samples.make(quadrat, name, **mistake.options)
     line = check_error(expected, outcome(collator, mistake.features()), mistake.says)
