@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
+
+from quadrat.bench.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 
 # Far beyond any data; what is multiplied with it stays within 64 bits.
 _LARGEST = 1_000_000_000
@@ -17,27 +18,36 @@ _LARGEST = 1_000_000_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    options = vars(_parser().parse_args(arguments))
-    command = options.pop("command")
-    from quadrat.bench.command import CommandError
-
+    called = "quadrat"
     try:
-        status = _run(command, options)
-        sys.stdout.flush()
+        try:
+            options = vars(_parser().parse_args(arguments))
+            command = options.pop("command")
+            called = f"quadrat {command}"
+            if sys.stdout is None:
+                raise CommandError("standard output is closed")
+            return _run(command, options)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except CommandError as error:
-        print(f"quadrat {command}: {error}", file=sys.stderr)
-        return 2
+        complain(f"{called}: {error}")
     except BrokenPipeError:  # `head` has seen enough
-        _let_go_of_stdout()
+        let_go_of(sys.stdout)
         return 1
     except OSError as error:  # of a disk that is full
-        _let_go_of_stdout()
-        print(f"quadrat {command}: {error}", file=sys.stderr)
-        return 2
+        complain(f"{called}: {error}")
+        let_go_of(sys.stdout)
     except KeyboardInterrupt:
-        print(f"quadrat {command}: interrupted", file=sys.stderr)
+        complain(f"{called}: interrupted")
         return 128 + signal.SIGINT
-    return status
+    except MemoryError:
+        complain(f"{called}: out of memory")
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        complain(f"{called}: {type(error).__name__}: {one_line(error)} (python -X dev shows where)")
+    return 2
 
 
 def _run(command: str, options: dict[str, Any]) -> int:
@@ -50,12 +60,6 @@ def _run(command: str, options: dict[str, Any]) -> int:
     from quadrat.bench import comparison
 
     return comparison.run(comparison.Options(**options))
-
-
-def _let_go_of_stdout() -> None:
-    """Keep the interpreter from failing once more, when it flushes at its end."""
-    with contextlib.suppress(OSError):  # of an output that is no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,7 +121,7 @@ def _info() -> int:
     config = show_config()
     width = max(map(len, config))
     for name, value in config.items():
-        print(f"{name:{width}}  {value}")
+        print(harmless(f"{name:{width}}  {value}"))
     return 0
 
 
@@ -152,7 +156,17 @@ def _not_negative(text: str) -> int:
     return value
 
 
-if __name__ == "__main__":
+def _prepare_streams() -> None:
+    """Whatever the user's streams are, writing to them neither fails for a character nor steers the terminal."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an encoding of the user's may not have the blocks of bars
+    if sys.stderr is None:  # it was closed; libraries write to it unasked
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    # For options, which argparse reports, and for the logs and warnings of libraries. Their bars would be shown raw.
+    sys.stderr = cast(TextIO, HarmlessStream(sys.stderr))
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+if __name__ == "__main__":
+    _prepare_streams()
     raise SystemExit(main())

@@ -1,13 +1,15 @@
 """What the commands say of data that cannot be read, and of options that make no sense."""
 
+import json
 import os
+import shutil
 import sys
 
 import datasets
 import pytest
 
 from quadrat.__main__ import main
-from support.command import here
+from support.command import here, run
 
 
 def saved(rows, **options):
@@ -39,12 +41,29 @@ def written(name, content):
         (written("a.csv", b"text"), (), "a.csv: expected a file that ends in .txt or .jsonl"),
         (written("a.jsonl", b'{"text": "a"}\n{"body": "b"}'), (), 'a.jsonl, line 2: expected an object with a string'),
         (written("a.jsonl", b'{"text": 3}'), (), 'a.jsonl, line 1: expected an object with a string "text"'),
-        (written("a.jsonl", b'{"text": "a"}'), ("--field", "body"), 'line 1: expected an object with a string "body"'),
+        (
+            written("a.jsonl", b'{"title": "a", "n": 1, "body": "b"}'),
+            (),
+            'a.jsonl, line 1: expected an object with a string "text"; choose one with --field: title, body',
+        ),
+        (
+            written("a.jsonl", b'{"text": "a"}'),
+            ("--field", "body"),
+            'line 1: expected an object with a string "body"; choose one with --field: text',
+        ),
+        (written("a.jsonl", b'{"text": "a"}'), ("--field", ""), 'with a string ""; choose one with --field: text'),
+        (
+            written("a.jsonl", json.dumps({f"f{n}": "a" for n in range(500)}).encode()),
+            (),
+            "choose one with --field: f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, and 488 more",
+        ),
         (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl, line 1: not JSON"),
         (written("a.jsonl", b"[" * 200_000), (), "a.jsonl, line 1: not JSON"),
         (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
         (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
         (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
+        (saved({f"f{n}": ["a"] for n in range(500)}), (), "choose one with --field: f0, f1, f2, f3, f4, f5, f6, f7, "),
+        (saved({"text": ["a"]}), ("--field", ""), "no column ''; choose one with --field: text"),
         (saved({"text": ["a"]}), ("--split", "train"), "--split is for a DatasetDict"),
         (saved({"text": ["a", None]}), (), "row 1: column 'text' is null"),
         (saved({"input_ids": [[1], [2, 3], None]}), (), "row 2: column 'input_ids' is null"),
@@ -69,9 +88,6 @@ def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tm
         ("rows", ("--split", "dev"), "no split 'dev'; there are: train, test"),
         ("texts.txt", ("--tokenizer", "nowhere/at-all"), "no tokenizer could be loaded from 'nowhere/at-all'"),
         ("texts.txt", ("--tokenizer", os.curdir), "no tokenizer could be loaded from '.'"),
-        ("fixed", ("--png", "no/such/folder.png"), "folder.png: there is no folder 'no/such'"),
-        ("fixed", ("--png", os.curdir), "a folder; expected the name of a file"),
-        ("fixed", ("--png", "picture.docx"), "picture.docx"),
     ],
 )
 def test_what_was_asked_wrongly_is_one_line_and_status_2(data, options, message, folder, capsys):
@@ -112,3 +128,33 @@ def test_says_what_is_not_installed(*, missing, options, extra, folder, capsys, 
 def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     assert here(capsys, "waste", folder / "fixed", "--json")[0] == 0
+
+
+def test_a_tokenizer_whose_limit_is_no_number(folder, tmp_path, capsys):
+    shutil.copytree(folder / "tokenizer", tmp_path, dirs_exist_ok=True)
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": "512"}))
+    for command in ("waste", "bench"):
+        status, said, errors = here(capsys, command, folder / "texts.txt", "--tokenizer", tmp_path)
+        assert (status, said) == (2, "")
+        assert errors.endswith(": model_max_length is a str; expected a number\n")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
+    """Nothing may ever be written to a pipe, and a device may have no end."""
+    os.mkfifo(tmp_path / name)
+    for command in ("waste", "bench"):
+        done = run(command, name, folder=tmp_path, timeout=120)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"quadrat {command}: {name}: not a file; expected one that ends in .txt or .jsonl\n"
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(os.devnull)
+    status, said, errors = here(capsys, "waste", tmp_path / name)
+    assert (status, said) == (2, "")
+    assert f"{name}: not a file" in errors
+
+
+def test_a_link_to_a_file_is_a_file(folder, tmp_path, capsys):
+    (tmp_path / "a.txt").symlink_to(folder / "texts.txt")
+    assert here(capsys, "waste", tmp_path / "a.txt", "--json")[0] == 0

@@ -12,8 +12,6 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 import quadrat
 from quadrat.__main__ import main
@@ -128,17 +126,6 @@ def test_fewer_rows_than_a_batch(folder, capsys):
     options = ("--batch-size", 500, "--collators", "padding", *SHORT)
     said = here(capsys, "bench", folder / "texts.txt", *options)[1]
     assert "1 batch of 100 rows" in said
-
-
-@pytest.fixture
-def generative(tmp_path):
-    """A tokenizer with an end of sequence, but neither mask nor padding, as GPT-2's."""
-    words = {word: number for number, word in enumerate(["<eos>", "several", "words", "of", "text"])}
-    backend = Tokenizer(models.WordLevel(words, unk_token="<eos>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>").save_pretrained(tmp_path / "eos")
-    PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(tmp_path / "none")
-    return tmp_path
 
 
 def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):

@@ -1,12 +1,174 @@
-"""What the commands write to, and how they end."""
+"""What the commands write, where they write it to, and how they end."""
 
+import json
 import os
+import pty
+import re
 import subprocess
 import sys
 
+import datasets
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
-from support.command import here
+from quadrat.bench.command import harmless
+from support.command import HOSTILE, SHOWN, here, run
+
+STYLES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@given(st.text() | st.text(st.sampled_from("a\x1b\x07\x9b\n\r\t\u202e\u200b\ud800\\é文")))
+def test_text_is_shown_without_being_obeyed(text):
+    shown = harmless(text)
+    assert shown.isprintable()
+    assert harmless(shown) == shown
+    # Printed as Python would, so that one can tell what it was.
+    assert shown == "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def is_harmless(text):
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Texts and rows of tokens whose files, fields and columns have hostile names."""
+    (tmp_path / f"{HOSTILE}.txt").write_text(f"{HOSTILE} text\nsecond text")
+    (tmp_path / f"{HOSTILE}.jsonl").write_text(json.dumps({HOSTILE: "text", "body\n": "text"}))
+    rows = datasets.Dataset.from_dict({HOSTILE: [[1, 2], [3]], "text": [1, 2]})
+    datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / f"{HOSTILE} rows")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("status", "arguments"),
+    [
+        (0, ("waste", f"{HOSTILE}.txt")),
+        (0, ("waste", f"{HOSTILE}.txt", "--json")),
+        (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
+        (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE, "--json")),
+        (0, ("waste", f"{HOSTILE}.jsonl", "--field", HOSTILE)),
+        (0, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}.png")),
+        (0, ("bench", f"{HOSTILE}.txt", "--seconds", "0.001", "--collators", "flattening")),
+        (2, ("waste", f"{HOSTILE} rows")),
+        (2, ("waste", f"{HOSTILE} rows", "--split", HOSTILE)),
+        (2, ("waste", f"{HOSTILE} rows", "--split", "train")),
+        (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", "body")),
+        (2, ("waste", f"{HOSTILE}.jsonl")),
+        (2, ("waste", f"{HOSTILE}.none")),
+        (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
+        (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),
+        (2, ("waste", f"{HOSTILE}.txt", "--png", f"a.{HOSTILE}")),
+        (2, ("bench", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
+    ],
+)
+def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):
+    if "--png" in arguments:
+        pytest.importorskip("matplotlib", reason="it draws the picture")
+    monkeypatch.chdir(hostile)
+    found, said, errors = here(capsys, *arguments)
+    assert found == status
+    assert is_harmless(said)
+    assert is_harmless(errors)
+    assert errors.count("\n") == (status != 0)
+    named = said.replace("\n", "") if status == 0 else errors
+    if "--json" not in arguments:
+        assert SHOWN in named
+    elif "rows" not in arguments[1]:
+        assert json.loads(said)["data"] == f"{HOSTILE}.txt"
+
+
+def test_a_tokenizers_names_are_shown_harmlessly(folder, generative, tmp_path, capsys):
+    name = tmp_path / HOSTILE
+    (generative / "hostile").rename(name)
+    status, said, errors = here(
+        capsys, "bench", folder / "texts.txt", "--tokenizer", name, "--seconds", "0.001", "--collators", "padding"
+    )
+    assert (status, errors) == (0, "")
+    assert is_harmless(said)
+    assert f"padding with its end of sequence {SHOWN}" in said.replace("\n", "")
+
+
+def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
+    def fails(options):
+        raise ValueError(f"first\nsecond {HOSTILE}")
+
+    monkeypatch.setattr("quadrat.bench.waste_report.examine", fails)
+    status, said, errors = here(capsys, "waste", folder / "fixed")
+    assert (status, said) == (2, "")
+    assert errors.startswith("quadrat waste: ValueError: first")
+    assert is_harmless(errors)
+    assert errors.count("\n") == 1
+
+
+def test_what_others_write_is_harmless_too(tmp_path):
+    """Options are argparse's to report, and logs and warnings those of the libraries."""
+    done = run("waste", "texts.txt", HOSTILE, folder=tmp_path)
+    assert done.returncode == 2
+    assert is_harmless(done.stderr)
+    assert f"unrecognized arguments: {SHOWN}" in done.stderr
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": HOSTILE, "model_type": HOSTILE}))
+    (tmp_path / "texts.txt").write_text("text")
+    done = run("waste", "texts.txt", "--tokenizer", tmp_path, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_harmless(done.stderr)
+
+
+def test_a_terminal_gets_styles_and_nothing_else(hostile):
+    reader, terminal = pty.openpty()
+    with open(reader, "rb", buffering=0) as file:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "quadrat", "waste", f"{HOSTILE}.txt"],
+            stdout=terminal, stderr=subprocess.PIPE, cwd=hostile, env={**os.environ, "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(terminal)
+        said = b""
+        try:
+            while part := file.read(4096):
+                said += part
+        except OSError:  # the other end has gone
+            pass
+        errors = child.communicate(timeout=300)[1]
+    assert (child.returncode, errors) == (0, b"")
+    text = said.decode().replace("\r\n", "\n")
+    assert STYLES.search(text)
+    assert is_harmless(STYLES.sub("", text))
+    assert SHOWN in STYLES.sub("", text).replace("\n", "")
+
+
+def redirected(arguments, redirection, folder):
+    """A command whose streams the shell has redirected or closed."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, "-m", "quadrat", *arguments],
+        capture_output=True, text=True, cwd=folder, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json"), ("bench", "a.txt")])
+def test_a_closed_output_is_one_line(arguments, folder):
+    done = redirected(arguments, ">&-", folder)
+    assert (done.returncode, done.stderr) == (2, f"quadrat {arguments[0]}: standard output is closed\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("data", ["fixed", "none.txt"])
+def test_a_closed_standard_error_is_no_error(redirection, data, folder):
+    done = redirected(("waste", data, "--json"), redirection, folder)
+    fails = data == "none.txt" or ">&- 2" in redirection
+    assert done.returncode == (2 if fails else 0)
+    assert bool(done.stdout) != fails
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+@pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
+def test_a_full_disk_is_one_line(arguments, folder):
+    done = redirected(arguments, ">/dev/full", folder)
+    assert done.returncode == 2
+    assert re.fullmatch(r"quadrat \w+: .*No space left on device\n", done.stderr)
+    assert redirected(arguments, ">/dev/full 2>/dev/full", folder).returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [("info",), ("waste", "fixed"), ("waste", "fixed", "--json")])
@@ -30,9 +192,32 @@ def test_an_encoding_without_blocks_is_no_error(folder):
     assert b"padding-free" in done.stdout
 
 
-def test_an_interrupt_is_one_line(folder, capsys, monkeypatch):
-    def interrupted(options):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyboardInterrupt, 130, "interrupted"),
+        (MemoryError, 2, "out of memory"),
+        (ZeroDivisionError("division\nby zero"), 2, "ZeroDivisionError: division by zero (python -X dev shows where)"),
+    ],
+)
+def test_the_unexpected_is_one_line(error, status, line, *, folder, capsys, monkeypatch):
+    def fails(options):
+        raise error
 
-    monkeypatch.setattr("quadrat.bench.waste_report.examine", interrupted)
-    assert here(capsys, "waste", folder / "fixed") == (130, "", "quadrat waste: interrupted\n")
+    monkeypatch.setattr("quadrat.bench.waste_report.examine", fails)
+    assert here(capsys, "waste", folder / "fixed") == (status, "", f"quadrat waste: {line}\n")
+
+
+def test_the_whole_traceback_in_development_mode(tmp_path):
+    program = (
+        "import quadrat.bench.waste_report, runpy; quadrat.bench.waste_report.examine = None; "
+        "runpy.run_module('quadrat', run_name='__main__')"
+    )
+    (tmp_path / "texts.txt").write_text("text")
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program, "waste", "texts.txt"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "TypeError: 'NoneType' object is not callable" in done.stderr
+    assert "Traceback" in done.stderr

@@ -52,16 +52,6 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
     assert list(found["added_by_rounding"].values()) == added
 
 
-def test_a_saved_data_set_and_a_picture(folder):
-    pytest.importorskip("matplotlib", reason="it draws the picture")
-    done = run("waste", "rows", "--split", "train", "--png", "picture.png", folder=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "200 rows" in done.stdout
-    assert "the lists in column 'input_ids'" in done.stdout
-    assert "picture.png written" in done.stdout
-    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_data_sets_files_and_columns_agree(folder, capsys):
     tokenizer = ("--tokenizer", folder / "tokenizer", "--max-length", 64, "--json")
     found = {}
@@ -122,17 +112,28 @@ def test_a_tokenizer_without_a_limit_truncates_nothing(tmp_path, folder, capsys)
     assert found["max_length"] == found["lengths"]["longest"] > 40
 
 
-def test_a_picture_is_named_as_asked(folder, tmp_path, capsys):
-    path = tmp_path / "picture"
-    status, said, _ = here(capsys, "waste", folder / "fixed", "--png", path)
-    assert status == 0
-    assert f"{path} written." in said.replace("\n", "")
-    assert [file.name for file in tmp_path.iterdir()] == ["picture"]
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("option", ["--batch-size", "--max-length", "--max-tokens", "--pad-to-multiple-of"])
 def test_the_largest_numbers_overflow_nothing(option, folder, capsys):
     status, said, errors = here(capsys, "waste", folder / "fixed", option, 10**9, "--json")
     assert (status, errors) == (0, "")
     assert all(cost["tokens"] <= cost["computed"] for cost in ways(said).values())
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "before_padding"),
+    [
+        ("eos", "set tokenizer.pad_token = tokenizer.eos_token"),
+        ("none", 'tokenizer.add_special_tokens({"pad_token": "[PAD]"}) and model.resize_token_embeddings'),
+    ],
+)
+def test_a_tokenizer_without_a_pad_token_is_given_one_first(tokenizer, before_padding, folder, generative, capsys):
+    for data in (("texts.txt",), ("rows", "--split", "train")):
+        chosen = ("--tokenizer", generative / tokenizer, "--json")
+        status, said, errors = here(capsys, "waste", folder / data[0], *data[1:], *chosen)
+        assert (status, errors) == (0, "")
+        advice = json.loads(said)["advice"]
+        assert any("DataCollatorWithPadding(tokenizer)" in sentence for sentence in advice)
+        assert "no pad token" in advice[-1]
+        assert before_padding in advice[-1]
+    said = here(capsys, "waste", folder / "texts.txt", "--tokenizer", folder / "tokenizer", "--json")[1]
+    assert "pad token" not in said

@@ -12,8 +12,12 @@ from quadrat.__main__ import main
 
 TEXTS = [" ".join(["several", "words", "of", "text"][: 1 + n % 4] * (1 + n % 23)) for n in range(200)]
 
+# Sets the title of the window, clears the screen, moves the cursor, turns the text around.
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 
-def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+
+def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, in `folder`."""
     return subprocess.run(
         [sys.executable, "-m", "quadrat", *map(str, arguments)],
@@ -21,7 +25,7 @@ def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=folder,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
-        timeout=300,
+        timeout=timeout,
         check=False,
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quadrat.bench.waste import BUDGET, DYNAMIC, FIXED, FLATTENED, GROUPED, Cost
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Up to this share of padding, nothing else is worth its trouble.
 LITTLE_PADDING = 0.05
@@ -20,8 +23,23 @@ FLATTEN = (
 )
 
 
-def advise(costs: Sequence[Cost]) -> list[str]:
-    """Two or three sentences: what to choose, why, and the setting that gives it."""
+# What collators pad with, where the tokenizer has nothing for it, by whether it has an end of sequence.
+_PAD_TOKEN = {
+    True: "set tokenizer.pad_token = tokenizer.eos_token",
+    False: 'call tokenizer.add_special_tokens({"pad_token": "[PAD]"}) and '
+    "model.resize_token_embeddings(len(tokenizer))",
+}
+
+
+def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
+    """Two or three sentences: what to choose, why, and the setting that gives it. Another where it cannot pad yet."""
+    said = _by_costs(costs)
+    if tokenizer is not None and tokenizer.pad_token is None:
+        said.append(f"The tokenizer has no pad token: before padding, {_PAD_TOKEN[tokenizer.eos_token is not None]}.")
+    return said
+
+
+def _by_costs(costs: Sequence[Cost]) -> list[str]:
     ways = {cost.name: cost for cost in costs}
     fixed, dynamic, grouped, budget, flattened = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, FLATTENED))
     if dynamic.padding <= LITTLE_PADDING:

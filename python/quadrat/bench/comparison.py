@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.bench.command import CommandError, console, require
+from quadrat.bench.command import CommandError, complain, console, one_line, progress_console, require
 from quadrat.bench.source import DataOptions, Source, TokenColumn, load_tokenizer, longest_sane, open_source, train_on
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run(options: Options) -> int:
         try:
             results.append(_measure(name, pair, batches, options.seconds))
         except DifferenceError as error:
-            sys.stderr.write(f"quadrat bench: {name}: {pair.title} differs from transformers: {error}\n")
+            complain(f"quadrat bench: {name}: {pair.title} differs from transformers: {error}")
             return 1
     if options.json:
         found = [{**asdict(result), **asdict(result.times)} for result in results]
@@ -202,13 +202,15 @@ def _measure(name: str, pair: Pair, batches: list[list[Feature]], seconds: float
         try:
             pair.reference(batch)
         except Exception as error:  # whatever a collator may say of these rows
-            raise CommandError(f"{name}, {where}: transformers' collator does not take it: {error}") from error
+            raise CommandError(
+                f"{name}, {where}: transformers' collator does not take it: {one_line(error)}"
+            ) from error
         try:
             check_collators(pair.reference, pair.quadrat, batch)
         except DifferenceError as error:
             raise DifferenceError(f"{where}: {error}") from error
         except Exception as error:
-            raise DifferenceError(f"{where}: {type(error).__name__}: {error}") from error
+            raise DifferenceError(f"{where}: {type(error).__name__}: {one_line(error)}") from error
     timed = made[0]
     return Result(
         name,
@@ -225,10 +227,9 @@ def _with_progress(pairs: dict[str, Pair]) -> Any:
     """The pairs, with a bar on a terminal's standard error."""
     if not sys.stderr.isatty():
         return pairs.items()
-    from rich.console import Console
     from rich.progress import track
 
-    return track(pairs.items(), "Comparing", console=Console(stderr=True), transient=True)
+    return track(pairs.items(), "Comparing", console=progress_console(), transient=True)
 
 
 def _show(source: Source, note: str, results: list[Result]) -> None:

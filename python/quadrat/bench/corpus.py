@@ -90,17 +90,28 @@ def docstrings(packages: Sequence[str] | None = None, *, per_package: int = 600,
     )
 
 
+class FieldError(ValueError):
+    """A line has no text in the field that was asked for; `choices` are the fields in which it has one."""
+
+    def __init__(self, message: str, choices: list[str]) -> None:
+        """Keep the choices beside the message."""
+        super().__init__(message)
+        self.choices = choices
+
+
 def read(path: Path, *, labelled: bool = False, field: str = "text", allow_empty: bool = False) -> Corpus:
     """Texts of a UTF-8 file, one per non-empty line.
 
     `.txt`: the line is the text, or with `labelled` the label, a tab and the text. `.jsonl`: an object with a string
     in `field`, and with `labelled` a "label" that is a string or an integer. Without `labelled` every label is 0.
     A line that does not fit raises ValueError with its number, as does a text without a character that is not a space,
-    except with `allow_empty`.
+    except with `allow_empty`. So does a device or a pipe, which might never end.
     """
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".jsonl"):
         raise ValueError(f"{path}: expected a file that ends in .txt or .jsonl")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: not a file; expected one that ends in .txt or .jsonl")
     texts: list[str] = []
     labels: list[str] = []
     for number, line in _lines(path):
@@ -272,7 +283,8 @@ def _from_json(line: str, field: str, labelled: bool, where: str) -> tuple[str, 
         raise ValueError(f"{where}: expected an object, got {type(record).__name__}")
     text = record.get(field)
     if not isinstance(text, str):
-        raise ValueError(f'{where}: expected an object with a string "{field}"')
+        choices = [name for name, value in record.items() if isinstance(value, str)]
+        raise FieldError(f'{where}: expected an object with a string "{field}"', choices)
     if not labelled:
         return text, ""
     label = record.get("label")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.bench.command import CommandError, require
-from quadrat.bench.corpus import read, train_tokenizer
+from quadrat.bench.command import CommandError, listed, progress_console, require
+from quadrat.bench.corpus import FieldError, read, train_tokenizer
 from quadrat.bench.waste import IntArray
 
 if TYPE_CHECKING:
@@ -157,9 +157,12 @@ def open_source(path: Path, *, field: str | None = None, split: str | None = Non
     if not path.exists():
         raise CommandError(f"{path}: no such file or folder")
     try:
-        return TextFile(str(path), read(path, field=field or "text", allow_empty=True).texts)
+        return TextFile(str(path), read(path, field="text" if field is None else field, allow_empty=True).texts)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
+    except FieldError as error:
+        choices = f"choose one with --field: {listed(error.choices)}" if error.choices else "no field of it is a string"
+        raise CommandError(f"{error}; {choices}") from error
     except ValueError as error:
         raise CommandError(str(error)) from error
 
@@ -173,6 +176,9 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # of a folder or a server; there are many kinds
         raise CommandError(f"no tokenizer could be loaded from {name!r}: {_first_line(error)}") from error
+    if not isinstance(tokenizer.model_max_length, (int, float)):
+        found = type(tokenizer.model_max_length).__name__
+        raise CommandError(f"the tokenizer {name!r}: model_max_length is a {found}; expected a number")
     return tokenizer
 
 
@@ -218,8 +224,7 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
     import datasets
     import pyarrow as pa
 
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+    datasets.disable_progress_bars()
     try:
         loaded = datasets.load_from_disk(path)
     except IndexError as error:  # of no files at all
@@ -227,7 +232,7 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
     except Exception as error:  # of the files in the folder; there are many kinds
         raise CommandError(f"{path}: not a folder that save_to_disk wrote: {_first_line(error)}") from error
     if isinstance(loaded, datasets.DatasetDict):
-        splits = ", ".join(loaded)
+        splits = listed(list(loaded))
         if split is None:
             raise CommandError(f"{path}: a DatasetDict; choose one of its parts with --split: {splits}")
         if split not in loaded:
@@ -239,9 +244,9 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
     else:
         name = str(path)
     columns = loaded.column_names
-    column = field or ("input_ids" if "input_ids" in columns else "text")
+    column = field if field is not None else "input_ids" if "input_ids" in columns else "text"
     if column not in columns:
-        raise CommandError(f"{name}: no column {column!r}; choose one with --field: {', '.join(columns)}")
+        raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
     if not len(loaded):
         raise CommandError(f"{name}: the data set has no rows")
     kind = loaded.features.arrow_schema.field(column).type
@@ -273,11 +278,10 @@ def _with_progress(chunks: Iterable[list[str]], total: int, what: str) -> Iterat
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield from chunks
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=progress_console(), transient=True) as progress:
         task = progress.add_task(what, total=total)
         for chunk in chunks:
             yield chunk

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
-from quadrat.bench.command import CommandError
+from quadrat.bench.command import CommandError, harmless, one_line
 from quadrat.bench.waste import histogram, times
 
 if TYPE_CHECKING:
@@ -25,20 +30,60 @@ _BARS: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.4
 _ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 8.5, "linespacing": 1.25}
 
 
+def check(path: Path) -> None:
+    """Raise CommandError unless a picture can be written to `path`, which is left as it is."""
+    with _settings(path):
+        if not path.parent.is_dir():
+            raise CommandError(f"{path}: there is no folder {str(path.parent)!r}")
+        if path.is_dir():
+            raise CommandError(f"{path}: a folder; expected the name of a file")
+        target = path.resolve()
+        exists = target.exists()
+        if exists and not (target.is_file() or target.is_char_device()):  # a pipe would wait for its reader
+            raise CommandError(f"{path}: not a file")
+        figure = Figure()
+        # Without pgf, which is a program for TeX: names would be a part of it.
+        formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}
+        if _format(path) not in formats:
+            expected = ", ".join(f".{one}" for one in sorted(formats))
+            raise CommandError(f"{path}: {path.suffix!r} is no format of pictures; expected one of {expected}")
+        figure.suptitle("What a format needs installed is found by trying.")
+        figure.savefig(io.BytesIO(), format=_format(path))
+        target.open("ab").close()
+        if not exists:
+            target.unlink()
+
+
 def draw(report: Report, path: Path) -> None:
     """Write the picture; the ending of `path` says in which format, PNG without one. Raises CommandError."""
-    # Without pyplot there is no window system to look for, and nothing to close.
-    figure = Figure(figsize=(9, 6.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
-    above, below = figure.subplots(2, height_ratios=(1.35, 1))
-    _lengths(above, report)
-    _shares(below, report)
-    figure.suptitle(Path(report.data).name, x=0.01, ha="left", weight="bold", color=INK, fontsize=13)
-    try:
-        figure.savefig(path, dpi=160, format=path.suffix[1:] or "png")  # without a format it adds an ending
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise CommandError(f"{path}: {error}") from error
+    with _settings(path):
+        # Without pyplot there is no window system to look for, and nothing to close.
+        figure = Figure(figsize=(9, 6.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+        above, below = figure.subplots(2, height_ratios=(1.35, 1))
+        _lengths(above, report)
+        _shares(below, report)
+        title = harmless(Path(report.data).name)
+        figure.suptitle(title, x=0.01, ha="left", weight="bold", color=INK, fontsize=13, parse_math=False)
+        figure.savefig(path, dpi=160, format=_format(path))  # without a format it adds an ending
+
+
+def _format(path: Path) -> str:
+    return path.suffix[1:].lower() or "png"
+
+
+@contextmanager
+def _settings(path: Path) -> Iterator[None]:
+    """The settings to draw with, and CommandError for all that matplotlib raises."""
+    with matplotlib.rc_context({"text.usetex": False}), warnings.catch_warnings():  # names are not TeX
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box is drawn
+        try:
+            yield
+        except CommandError:
+            raise
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror or error}") from error
+        except Exception as error:  # of a format, or of the programs it needs; there are many kinds
+            raise CommandError(f"{path}: {one_line(error)}") from error
 
 
 def _lengths(axes: Axes, report: Report) -> None:

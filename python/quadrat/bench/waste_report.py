@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from quadrat.bench.advice import advise
-from quadrat.bench.command import CommandError, console, require
+from quadrat.bench.command import console, require
 from quadrat.bench.source import (
     DataOptions,
     TokenColumn,
@@ -86,18 +86,15 @@ def run(options: Options) -> int:
         require("rich", "cli", "this command")
     if options.png is not None:
         require("matplotlib", "cli", "a picture")
-        if not options.png.parent.is_dir():  # to be said before all texts are read
-            raise CommandError(f"{options.png}: there is no folder {str(options.png.parent)!r}")
-        if options.png.is_dir():
-            raise CommandError(f"{options.png}: a folder; expected the name of a file")
+        from quadrat.bench.waste_picture import check, draw
+
+        check(options.png)  # before all texts are read
     found = examine(options)
     if options.json:
         sys.stdout.write(as_json(found) + "\n")
     else:
         show(found)
     if options.png is not None:
-        from quadrat.bench.waste_picture import draw
-
         draw(found, options.png)
         if not options.json:
             console().print(f"{options.png} written.")
@@ -146,7 +143,7 @@ def examine(options: Options) -> Report:
         bins=histogram(lengths),
         costs=costs,
         unrounded=unrounded,
-        advice=advise(costs),
+        advice=advise(costs, tokenizer),
     )
 
 
@@ -178,6 +175,7 @@ def show(report: Report) -> None:
     from rich import box
     from rich.bar import Bar as Block
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     found = report.summary
@@ -199,7 +197,7 @@ def show(report: Report) -> None:
     costs = Table(box=box.SIMPLE_HEAD, padding=0)
     costs.add_column("way of batching", no_wrap=True)
     for heading in ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention"):
-        costs.add_column(heading, justify="right")
+        costs.add_column(Text(heading), justify="right")
     scores = report.costs[-1].scores
     for cost in report.costs:
         costs.add_row(
