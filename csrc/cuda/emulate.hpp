@@ -8,11 +8,11 @@
 
 namespace quadrat::cuda {
 
-struct Dim3 {
-    unsigned x = 1, y = 1, z = 1;
+struct Dim2 {
+    unsigned x, y;
 };
 
-inline thread_local Dim3 threadIdx, blockIdx, blockDim, gridDim;
+inline thread_local Dim2 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
 
@@ -21,20 +21,16 @@ struct BlockRange {
     unsigned first, last;  // the last excluded
 };
 
-template <typename Call, typename Argument>
-void emulate(void (*kernel)(Argument), Dim3 blocks, Dim3 threads, BlockRange range, const Call& call) {
+template <typename Call>
+void emulate(void (*kernel)(Call), Dim2 blocks, Dim2 threads, BlockRange range, const Call& call) {
     gridDim = blocks;
     blockDim = threads;
     const unsigned last = range.last < blocks.x ? range.last : blocks.x;
-    for (blockIdx.z = 0; blockIdx.z < blocks.z; ++blockIdx.z) {
-        for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y) {
-            for (blockIdx.x = range.first; blockIdx.x < last; ++blockIdx.x) {
-                for (threadIdx.z = 0; threadIdx.z < threads.z; ++threadIdx.z) {
-                    for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y) {
-                        for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) {
-                            kernel(call);
-                        }
-                    }
+    for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y) {
+        for (blockIdx.x = range.first; blockIdx.x < last; ++blockIdx.x) {
+            for (threadIdx.y = 0; threadIdx.y < threads.y; ++threadIdx.y) {
+                for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x) {
+                    kernel(call);
                 }
             }
         }

@@ -4,68 +4,31 @@
 
 #include <algorithm>
 
-#include "causal_labels.cuh"
-#include "copy_rows.cuh"
-#include "flatten_columns.cuh"
-#include "pad_columns.cuh"
-#include "pad_masked.cuh"
-#include "philox_mask.cuh"
+#include "launchers.hpp"
 #include "register_columns.hpp"
-#include "row_keys.cuh"
-#include "separate_rows.cuh"
-#include "shape.hpp"
-#include "unpad.cuh"
 
 namespace quadrat::cuda {
 namespace {
 
-// At most so many blocks, and those of them that run. Few blocks give each thread a large share, which only huge inputs
-// would do otherwise.
-struct Blocks {
-    std::int64_t most;
+// Few blocks give each thread a large share, and rows several pieces, which only huge inputs would do otherwise.
+struct EmulatedQueue {
+    enum Error : std::uint8_t { success, too_many_blocks };
+
+    std::int64_t most_blocks;
+    int piece_log;
     BlockRange range;
-};
 
-template <typename Call>
-void start(void (*kernel)(Call), const Call& call, const Blocks& blocks) {
-    if (call.rows == 0) {
-        return;
+    template <typename Call>
+    Error run(void (*kernel)(Call), const Shape& shape, const Call& call) const {
+        emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, range, call);
+        return success;
     }
-    const Shape shape = launch_shape(call.rows, typical_width(call), blocks.most);
-    emulate(kernel, {shape.blocks_x, shape.blocks_y}, {shape.threads_x, shape.threads_y}, blocks.range, call);
-}
 
-// What is written in pieces has the blocks it needs; fewer blocks mean shorter pieces here, so that rows have several.
-template <typename Call, typename Argument>
-void start_pieces(void (*kernel)(Argument), Call call, const Blocks& blocks) {
-    const int most_log =
-        blocks.most == most_blocks ? piece_log : 4 + static_cast<int>(std::min<std::int64_t>(blocks.most, 8));
-    const std::int64_t count = idle(call) ? 0 : plan(call, most_log);
-    emulate(kernel, {static_cast<unsigned>(count)}, {piece_threads}, blocks.range, call);
-}
-
-void launch(const CopyRows& call, const Blocks& blocks) { start_pieces(copy_rows, call, blocks); }
-
-void launch(const PadColumns& call, const Blocks& blocks) { start_pieces(pad_columns<most_columns>, call, blocks); }
-
-void launch(const FlattenColumns& call, const Blocks& blocks) { start_pieces(flatten_columns, call, blocks); }
-
-void launch(const Unpad& call, const Blocks& blocks) { start_pieces(unpad, call, blocks); }
-
-void launch(const SeparateRows& call, const Blocks& blocks) {
-    with_element(call.item, [&](auto element) { start(separate_rows<decltype(element)>, call, blocks); });
-}
-
-void launch(const CausalLabels& call, const Blocks& blocks) { start(causal_labels, call, blocks); }
-
-void launch(const RowKeys& call, const Blocks& blocks) {
-    std::fill_n(call.out, call.rows, std::uint64_t{0});
-    start(row_keys, call, blocks);
-}
-
-void launch(const PadMasked& call, const Blocks& blocks) { start(pad_masked, call, blocks); }
-
-void launch(const PhiloxMask& call, const Blocks& blocks) { start(philox_mask, call, blocks); }
+    Error clear(void* out, std::size_t bytes) const {
+        std::fill_n(static_cast<unsigned char*>(out), bytes, static_cast<unsigned char>(0));
+        return success;
+    }
+};
 
 py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
 
@@ -78,7 +41,9 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";
     const auto run = [](const auto& call, std::int64_t max_blocks, unsigned first_block, unsigned last_block) {
         require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
-        launch(call, Blocks{max_blocks, {first_block, last_block}});
+        const int log = max_blocks == most_blocks ? piece_log : 4 + std::min(static_cast<int>(max_blocks), 8);
+        const EmulatedQueue queue{max_blocks, log, {first_block, last_block}};
+        require(launch_on(queue, call) == EmulatedQueue::success, "more blocks than a GPU takes");
     };
     const auto most = py::arg("max_blocks") = most_blocks;
     const auto first = py::arg("first_block") = 0, last = py::arg("last_block") = most_piece_blocks;

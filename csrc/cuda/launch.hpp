@@ -1,5 +1,5 @@
-// The launchers: each queues one kernel on a stream and returns at once. They allocate nothing and wait for nothing, so
-// that CUDA graphs capture them. The call's pointers must stay valid until the stream has got that far.
+// Queues a kernel on a stream and returns at once. Nothing is allocated or waited for, so that CUDA graphs capture it.
+// The call's pointers must stay valid until the stream has got that far.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,14 +8,7 @@
 
 namespace quadrat::cuda {
 
-cudaError_t launch(const CopyRows& call, cudaStream_t stream);
-cudaError_t launch(const PadColumns& call, cudaStream_t stream);
-cudaError_t launch(const FlattenColumns& call, cudaStream_t stream);
-cudaError_t launch(const Unpad& call, cudaStream_t stream);
-cudaError_t launch(const SeparateRows& call, cudaStream_t stream);
-cudaError_t launch(const CausalLabels& call, cudaStream_t stream);
-cudaError_t launch(const RowKeys& call, cudaStream_t stream);
-cudaError_t launch(const PadMasked& call, cudaStream_t stream);
-cudaError_t launch(const PhiloxMask& call, cudaStream_t stream);
+template <typename Call>
+cudaError_t launch(const Call& call, cudaStream_t stream);
 
 }  // namespace quadrat::cuda

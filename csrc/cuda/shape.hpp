@@ -1,4 +1,4 @@
-// How many threads a kernel is started with, and of which type: what both launchers, CUDA's and the emulated, share.
+// How many threads a kernel is started with, and how they share its work.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Shape {
 inline constexpr std::int64_t most_blocks = 65535;
 
 // rows, max_blocks: at least 1. Short rows share a block, a warp or more each.
-inline Shape launch_shape(std::int64_t rows, std::int64_t width, std::int64_t max_blocks = most_blocks) {
+inline Shape launch_shape(std::int64_t rows, std::int64_t width, std::int64_t max_blocks) {
     constexpr unsigned block = 256;
     unsigned threads = 32;
     while (threads < block && threads < width) {
@@ -88,13 +88,13 @@ bool idle(const Call& call) {
 inline bool idle(const FlattenColumns&) { return false; }  // without rows, too, the last one ends somewhere
 
 // plan: shares a call that is not idle among blocks, and returns their number.
-inline std::int64_t plan(CopyRows& call, int most_log = piece_log) {
+inline std::int64_t plan(CopyRows& call, int most_log) {
     const std::int64_t size = std::min(call.values_size, call.out_size);
     call.pieces = flat_pieces(call.rows, size, static_cast<std::int64_t>(call.item), most_log);
     return call.pieces.blocks;
 }
 
-inline std::int64_t plan(Unpad& call, int most_log = piece_log) {
+inline std::int64_t plan(Unpad& call, int most_log) {
     const std::int64_t token = token_bytes(call);
     const std::int64_t mean = std::min(call.out_size / call.rows, call.width) * token;
     call.pieces = pieces_of(call.rows, call.width * token, mean, call.out_size * token, most_log);
@@ -102,7 +102,7 @@ inline std::int64_t plan(Unpad& call, int most_log = piece_log) {
 }
 
 template <int most>
-std::int64_t plan(SomeColumns<most>& call, int most_log = piece_log) {
+std::int64_t plan(SomeColumns<most>& call, int most_log) {
     std::int64_t blocks = 0;
     for (int i = 0; i < call.count; ++i) {
         PadColumn& column = call.columns[i];
@@ -112,7 +112,7 @@ std::int64_t plan(SomeColumns<most>& call, int most_log = piece_log) {
     return blocks;
 }
 
-inline std::int64_t plan(FlattenColumns& call, int most_log = piece_log) {
+inline std::int64_t plan(FlattenColumns& call, int most_log) {
     std::int64_t blocks = 0;
     for (int i = 0; i < call.count; ++i) {
         FlatColumn& column = call.columns[i];
@@ -134,20 +134,5 @@ inline std::int64_t typical_width(const CausalLabels& call) { return call.count;
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
 inline std::int64_t typical_width(const PadMasked& call) { return call.width / 4; }
 inline std::int64_t typical_width(const PhiloxMask& call) { return call.out_size / call.rows / 4; }  // four a thread
-
-// Calls f with an element of `item` bytes, which tells it the type.
-template <typename F>
-auto with_element(std::size_t item, F&& f) {
-    switch (item) {
-        case 1:
-            return f(std::uint8_t{});
-        case 2:
-            return f(std::uint16_t{});
-        case 4:
-            return f(std::uint32_t{});
-        default:
-            return f(std::uint64_t{});
-    }
-}
 
 }  // namespace quadrat::cuda

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import reference
-from support.emulated import BLOCKS, address, emulated, shifted, sparse_bytes
+from support.emulated import BLOCKS, MOST_BLOCKS, address, emulated, shifted, sparse_bytes
 from support.hostile import BITS, HOSTILE, KINDS, LENGTHS, SIDES, cut_lengths, cut_rows, pad_rows
 
 INNER = st.sampled_from([1, 1, 1, 2, 3, 5, 8, 33])
@@ -176,28 +176,28 @@ def test_unpad_with_hostile_offsets(guarded, offsets, size, width, item, side, b
     assert set(flat.bytes.tolist()) <= {0, 0x5A, 0xA5}
 
 
-HUGE = 2**31 + 11  # two rows of it are more than 32 bits count
+HUGE = 2**31 + 11  # the third of such rows begins where 32 bits end
 
 
-def blocks_around(place: int, width: int) -> tuple[int, int, int]:
-    """What runs of a launch only the blocks that write near `place` of `[2, width]` bytes."""
-    per_row, _, lanes_log, bytes_log = emulated.pieces_of(2, width, width, 2 * width)
-    row, at = divmod(place, width)
+def blocks_around(place: int) -> tuple[int, int, int]:
+    """What runs of a launch only the blocks that write near `place` of `[3, HUGE]` bytes."""
+    per_row, _, lanes_log, bytes_log = emulated.pieces_of(3, HUGE, HUGE, 3 * HUGE)
+    row, at = divmod(place, HUGE)
     block = (row * per_row + (at >> bytes_log)) // (256 >> lanes_log)
-    return 65535, max(block - 1, 0), block + 2
+    return MOST_BLOCKS, max(block - 1, 0), block + 2
 
 
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("mask", [False, True])
 def test_pad_columns_beyond_32_bits(left: bool, mask: bool) -> None:
-    offsets = np.array([0, HUGE, 2 * HUGE - 3], np.int64)
-    gap = HUGE if left else 2 * HUGE - 3  # the only one, of 3
-    with sparse_bytes(2 * HUGE) as values, sparse_bytes(2 * HUGE) as out:
-        source = (0, 0) if mask else (address(values), 2 * HUGE - 3)
-        values[[HUGE - 2, HUGE - 1, HUGE, HUGE + 1]] = [5, 6, 7, 8]
-        values[[2 * HUGE - 5, 2 * HUGE - 4]] = [3, 4]
+    offsets = np.array([0, HUGE, 2 * HUGE, 3 * HUGE - 3], np.int64)
+    gap = 2 * HUGE if left else 3 * HUGE - 3  # the only one, of 3
+    with sparse_bytes(3 * HUGE) as values, sparse_bytes(3 * HUGE) as out:
+        source = (0, 0) if mask else (address(values), 3 * HUGE - 3)
+        values[[2 * HUGE - 2, 2 * HUGE - 1, 2 * HUGE, 2 * HUGE + 1]] = [5, 6, 7, 8]
+        values[[3 * HUGE - 5, 3 * HUGE - 4]] = [3, 4]
         column = (*source, address(offsets), HUGE, left, 1, 1, 1, 9, address(out))
-        emulated.pad_columns([column], 2, *blocks_around(gap, HUGE))
+        emulated.pad_columns([column], 3, *blocks_around(gap))
         before, after = ([1, 1], [1, 1]) if mask else ([5, 6], [7, 8]) if left else ([3, 4], [])
         assert out[gap - 2 : gap + 5].tolist() == [*before, 9, 9, 9, *(after if left else [])]
         # Wrapped to 32 bits, places would be these.
@@ -206,11 +206,11 @@ def test_pad_columns_beyond_32_bits(left: bool, mask: bool) -> None:
 
 
 def test_unpad_beyond_32_bits() -> None:
-    offsets, out = np.array([0, 2, 5], np.int64), np.zeros(5, np.uint8)
-    with sparse_bytes(2 * HUGE) as batch:
+    offsets, out = np.array([0, 2, 2, 5], np.int64), np.zeros(5, np.uint8)
+    with sparse_bytes(3 * HUGE) as batch:
         batch[[HUGE - 2, HUGE - 1]] = [1, 2]
-        batch[[2 * HUGE - 3, 2 * HUGE - 2, 2 * HUGE - 1]] = [3, 4, 5]
-        emulated.unpad(address(batch), address(offsets), 2, HUGE, True, 1, 1, address(out), 5)
+        batch[[3 * HUGE - 3, 3 * HUGE - 2, 3 * HUGE - 1]] = [3, 4, 5]
+        emulated.unpad(address(batch), address(offsets), 3, HUGE, True, 1, 1, address(out), 5)
         assert out.tolist() == [1, 2, 3, 4, 5]
 
 
@@ -261,6 +261,12 @@ def test_a_launch_takes_so_many_columns_of_so_many_numbers() -> None:
         emulated.pad_columns([GOOD[:9]], 2)
     with pytest.raises(ValueError, match="must not be negative"):
         emulated.pad_columns([], -1)
+
+
+def test_a_launch_has_no_more_blocks_than_a_gpu_takes() -> None:
+    """Nothing is read or written: the addresses are not real."""
+    with pytest.raises(ValueError, match="more blocks"):
+        emulated.pad_columns([GOOD], 2**40)
 
 
 BATCH = {"padded": 64, "offsets": 64, "rows": 2, "width": 3, "left": False}
