@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quadrat.bench.waste import BUDGET, DYNAMIC, FIXED, FLATTENED, GROUPED, Cost
