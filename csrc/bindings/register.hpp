@@ -15,6 +15,7 @@ void register_config(py::module_& m);
 void register_defer(py::module_& m);
 void register_flat_recipe(py::module_& m);
 void register_flatten(py::module_& m);
+void register_gathered(py::module_& m);
 void register_generator(py::module_& m);
 void register_interop(py::module_& m);
 void register_labels(py::module_& m);

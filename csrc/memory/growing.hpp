@@ -22,6 +22,8 @@ public:
     // `bytes` more at the end, uninitialised; false where there is no memory, and then nothing has changed. Addresses
     // taken before are void.
     bool extend(std::size_t bytes);
+    // Forgets what comes after the first `bytes`, of which there are not fewer.
+    void truncate(std::size_t bytes) { size_ = bytes; }
     // Gives back what is not used.
     void fit();
 

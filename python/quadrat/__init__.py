@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
     from quadrat.data.arrow import ArrowDataset
-    from quadrat.gather import DistributedTensorGatherer, EvalLoopContainer, without_padding
+    from quadrat.gather import EvalLoopContainer, without_padding
+    from quadrat.gatherer import DistributedTensorGatherer
     from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
@@ -77,7 +78,7 @@ _HOMES = {
     "DataCollatorWithPadding": "quadrat.collators.padding",
     "DefaultDataCollator": "quadrat.collators.default",
     "DeferredBatch": "quadrat.batch",
-    "DistributedTensorGatherer": "quadrat.gather",
+    "DistributedTensorGatherer": "quadrat.gatherer",
     "EvalLoopContainer": "quadrat.gather",
     "Ragged": "quadrat.ragged",
     "SetEpochCallback": "quadrat.collators.callback",

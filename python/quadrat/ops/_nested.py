@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from quadrat._memory import is_tensor
 from quadrat.ops._pieces import is_joinable
 
 PLAIN: frozenset[type] = frozenset({list, tuple, dict})
@@ -74,3 +77,16 @@ def types_of(batch: Any) -> frozenset[type]:
         return frozenset()
     parts = batch.values() if isinstance(batch, Mapping) else batch
     return frozenset({type(batch)}).union(*map(types_of, parts))
+
+
+def arrays_in(batch: Any) -> list[Any]:
+    """The arrays and tensors of a batch, in order; what else it holds is left out."""
+    if isinstance(batch, (list, tuple, Mapping)):
+        parts = batch.values() if isinstance(batch, Mapping) else batch
+        return [array for part in parts for array in arrays_in(part)]
+    return [batch] if is_array(batch) else []
+
+
+def is_array(value: Any) -> bool:
+    """Whether this is a NumPy array or a tensor."""
+    return is_tensor(value) or isinstance(value, np.ndarray)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,223 +16,296 @@ from quadrat.ingest import explain
 from quadrat.ragged import Ragged
 
 
-class Pieces:
-    """Arrays of one library, dtype, device and shape `[rows, width, ...]`; rows and width may differ.
+class Like:
+    """What arrays below one another have in common: library, dtype, device and what follows the width in their shape.
 
-    Those of one dimension are rows of one number each. Numbers in plain host memory go to memory that grows, and is
-    filled out in place: in the end there is the result and nothing beside it. Others are kept.
+    Arrays are `[rows, width, ...]`. Those of one dimension are rows of one number each.
     """
 
-    def __init__(self, first: Any, padding_index: Any, *, copies: bool, ragged: bool = False) -> None:
+    def __init__(self, model: Any, padding_index: Any, *, ragged: bool = False) -> None:
         """See the class.
 
         Args:
-            first: the first array, which is not appended.
+            model: an array of this kind.
             padding_index: what stands where an array is less wide than the widest.
-            copies: whether what is appended may be overwritten by its owner afterwards.
-            ragged: for NumPy arrays that only `ragged` is asked of: nothing is padded, and the dtype may change.
+            ragged: for NumPy arrays of which only a `Ragged` is made: nothing is padded, and the dtype may change.
         """
-        width = first.facts.longest[1] if isinstance(first, Ragged) else _width(first)
-        first = first.values[:0, None] if isinstance(first, Ragged) else at_least_1d(first)
-        self._torch = is_tensor(first)
-        self.model = first.new_empty(0) if self._torch else np.empty_like(first, shape=0)
-        self.flat = first.ndim == 1
-        self._trailing = tuple(first.shape[2:])
-        self._width = width
+        self.torch = is_tensor(model)
+        self.model = model.new_empty(0) if self.torch else np.empty_like(model, shape=0)
+        self.flat = model.ndim == 1
+        self.trailing = tuple(model.shape[2:])
         self.padding = padding_index
-        self._fill: bytes | None = None
-        self._copies = copies
-        self._ragged = ragged
-        self._memory = _core.Growing() if copies and in_host_memory(first) else None
-        self._kept: list[Any] = []
-        self._taken: Any = None  # the values handed out as a Ragged, which the memory does not hold any more
-        # Of each piece.
-        self._rows: list[int] = []
-        self._widths: list[int] = []
+        self.ragged = ragged
 
-    def accepts(self, piece: Any) -> bool:
-        """Whether joining this array changes nothing but rows and width; with `ragged`, the dtype at most."""
-        if not self.fits(piece):
+    def fits(self, piece: Any, width: int) -> bool:
+        """Whether the numbers of an array, as numbers of the dtype, go below arrays of this width."""
+        if type(piece) is not type(self.model) or not is_joinable(piece):
             return False
-        dtype = self._dtype_with(piece)
-        return dtype == self.model.dtype or (self._ragged and dtype is not None)
-
-    def fits(self, piece: Any) -> bool:
-        """Whether its numbers, as numbers of the dtype that is there, go below the others."""
-        if is_tensor(piece) != self._torch or not is_joinable(piece):
+        shape = piece.shape
+        if (len(shape) < 2) != self.flat or shape[2:] != self.trailing:
             return False
-        piece = at_least_1d(piece)
-        if (piece.ndim == 1) != self.flat or piece.shape[2:] != self._trailing:
+        if self.torch and piece.device != self.model.device:
             return False
-        if self._torch and piece.device != self.model.device:
-            return False
-        if self._memory is not None and not in_host_memory(piece):
-            return False
-        return self._ragged or _width(piece) == self._width or self._can_fill()
+        return self.ragged or width_of(shape) == width or self._can_fill
 
-    def covers(self, piece: Any) -> bool:
-        """Whether an array that fits is no wider than the widest."""
-        return _width(at_least_1d(piece)) <= self._width
-
-    def cast(self, piece: Any) -> Any:
-        """An array that fits, of the dtype it will have here. Raises what NumPy and torch do."""
-        dtype = self._dtype_with(piece) if self._ragged else self.model.dtype
-        if piece.dtype == dtype:
-            return piece
-        return piece.to(dtype) if self._torch else piece.astype(dtype)
-
-    def append(self, piece: Any) -> None:
-        """Take in an array that is accepted, or the `Ragged` that these pieces begin with."""
-        if isinstance(piece, Ragged):
-            self._rows, self._widths = [1] * len(piece), piece.lengths.tolist()
-            self._taken = np.ascontiguousarray(piece.values[piece.facts.first : piece.facts.last])
-            return
-        piece = at_least_1d(piece)
-        if self._ragged:
-            self._convert(self._dtype_with(piece))
-        self._take_back()
-        self._rows.append(len(piece))
-        self._widths.append(_width(piece))
-        self._width = max(self._width, self._widths[-1])
-        if self._memory is None:
-            own = piece.to(self.model.dtype) if self._torch else piece.astype(self.model.dtype, copy=False)
-            self._kept.append(own.clone() if self._copies and own is piece and self._torch else own)
-        elif piece.dtype == self.model.dtype and _contiguous(piece):
-            self._memory.append(address_of(piece), piece.nbytes)
-        else:
-            size = math.prod(piece.shape) * self.item
-            at = len(self._memory)
-            self._memory.extend(size)
-            self._shaped(self._memory.view(at, size), tuple(piece.shape))[...] = piece
-
-    def joined(self) -> Any:
-        """The pieces as one array, `[rows, widest, ...]` or `[rows]`. They are gone afterwards, but for those kept."""
-        if self._memory is None and not all(map(in_host_memory, self._kept)):
-            return self._joined_by_torch()
-        self._take_back()
-        self._kept = [piece.contiguous() if self._torch else np.ascontiguousarray(piece) for piece in self._kept]
-        memory, rows = _core.Growing() if self._memory is None else self._memory, sum(self._rows)
-        memory.extend(rows * self._row_size - len(memory))
-        blocks = self.blocks()
-        if self._memory is not None:  # whoever appends meanwhile must not move what is written
-            self._memory = _core.Growing()
-        return self._write(blocks, memory, rows)
-
-    def arranged(self, blocks: NDArray[np.int64]) -> Any:
-        """As `joined`, of these blocks, and the pieces stay."""
-        memory, rows = _core.Growing(), int(blocks[:, 1].sum())
-        memory.extend(rows * self._row_size)
-        return self._write(blocks, memory, rows)
-
-    def blocks(self) -> NDArray[np.int64]:
-        """`[pieces, 3]`: address, rows and width of each. Addresses hold until the next piece is appended."""
-        blocks = np.empty((len(self._rows), 3), np.int64)
-        blocks[:, 1], blocks[:, 2] = self._rows, self._widths
-        if self._memory is None:
-            blocks[:, 0] = [address_of(piece) for piece in self._kept]
-        else:
-            sizes = blocks[:, 1] * blocks[:, 2] * self.token_size
-            blocks[:, 0] = self._memory.address + np.cumsum(sizes) - sizes
-        return blocks
-
-    def _write(self, blocks: NDArray[np.int64], memory: _core.Growing, rows: int) -> Any:
-        fill = self._fill if self._can_fill() and self._fill else bytes(self.item)
-        failure = _core.concat_padded(
-            address_of(blocks), len(blocks), self._width, self.token_size, fill, memory.address, rows
-        )
-        if failure is not None:
-            raise ValueError(explain(failure))
-        return self._shaped(memory.release(), (rows, *self._tail()))
-
-    def ragged(self) -> Any:
-        """The rows as a `Ragged`, each of its piece's width, no padding added; of one dimension, an array."""
-        offsets = np.zeros(sum(self._rows) + 1, np.int64)
-        np.cumsum(np.repeat(self._widths, self._rows), out=offsets[1:])
-        if self._memory is None:
-            flat = [piece.reshape(-1, *self._trailing) for piece in self._kept]
-            values = np.concatenate(flat) if not self._torch else _torch().cat(flat)
-        else:
-            if self._taken is None:
-                self._taken = self._shaped(self._memory.release(), (int(offsets[-1]), *self._trailing))
-            values = self._taken
-        if self.flat:
-            return values
-        return Ragged(values, _torch().from_numpy(offsets).to(values.device) if self._torch else offsets)
-
-    def none(self) -> Any:
-        """No rows of these: `[0, widest, ...]` or `[0]`."""
-        return self.model.reshape((0, *self._tail()))
-
-    def _take_back(self) -> None:
-        """Have the memory hold all numbers again."""
-        if self._taken is not None and self._memory is not None:
-            taken, self._taken = self._taken, None
-            self._memory.append(address_of(taken), taken.nbytes)
-
-    def _convert(self, dtype: Any) -> None:
-        """Make all numbers, NumPy's, those of another dtype."""
-        if dtype == self.model.dtype or self._memory is None:
-            return
-        values = self._shaped(self._memory.release(), (-1,)) if self._taken is None else self._taken
-        self._taken, self.model, self._fill = values.astype(dtype), self.model.astype(dtype), None
-
-    @property
-    def item(self) -> int:
-        """Bytes of one number."""
-        return int(self.model.dtype.itemsize)
-
-    @property
-    def token_size(self) -> int:
-        """Bytes of what stands at one position of a row."""
-        return int(math.prod(self._trailing)) * self.item
-
-    @property
-    def _row_size(self) -> int:
-        return self._width * self.token_size
-
-    def _tail(self) -> tuple[int, ...]:
-        return () if self.flat else (self._width, *self._trailing)
-
-    def _dtype_with(self, piece: Any) -> Any:
-        """The dtype of the numbers there are and of these, None where they have none in common."""
+    def dtype_with(self, piece: Any, width: int) -> Any:
+        """The dtype of an array below others of this width, None where they have none in common."""
         # In arrays of equal width the dtypes are promoted; of others, the first one's stays.
-        if piece.dtype == self.model.dtype or _width(at_least_1d(piece)) != self._width:
+        if piece.dtype == self.model.dtype or width_of(piece.shape) != width:
             return self.model.dtype
-        return self._promoted(piece.dtype)
-
-    def _promoted(self, dtype: Any) -> Any:
         try:
-            return (_torch() if self._torch else np).promote_types(self.model.dtype, dtype)
+            return (_torch() if self.torch else np).promote_types(self.model.dtype, piece.dtype)
         except (TypeError, RuntimeError):
             return None
 
-    def _can_fill(self) -> bool:
-        """Whether the padding is a number of the dtype; its bytes are kept."""
-        if self._fill is None:
-            try:
-                if self._torch:
-                    one = self.model.new_full((1,), self.padding).cpu()
-                    self._fill = one.view(_torch().uint8).numpy().tobytes()
-                else:
-                    self._fill = np.full_like(self.model, self.padding, shape=(1,)).tobytes()
-            except (RuntimeError, OverflowError, TypeError, ValueError):
-                return False
-        return True
+    def cast(self, piece: Any, width: int) -> Any:
+        """An array that fits, with a dimension and of the dtype it will have. Raises what NumPy and torch do."""
+        piece = at_least_1d(piece)
+        if piece.dtype == self.model.dtype:
+            return piece
+        dtype = self.dtype_with(piece, width) if self.ragged else self.model.dtype
+        return piece.to(dtype) if self.torch else piece.astype(dtype)
 
-    def _shaped(self, memory: Any, shape: tuple[int, ...]) -> Any:
+    def shape(self, rows: int, width: int) -> tuple[int, ...]:
+        """That of so many rows."""
+        return (rows,) if self.flat else (rows, width, *self.trailing)
+
+    def shaped(self, memory: NDArray[np.uint8], shape: tuple[int, ...]) -> Any:
         """Bytes as an array of the dtype."""
-        if not self._torch:
+        if not self.torch:
             return memory.view(self.model.dtype).reshape(shape)
         if not memory.size:
             return self.model.new_empty(shape)
         return _torch().from_numpy(memory).view(self.model.dtype).view(shape)
 
-    def _joined_by_torch(self) -> Any:
-        if all(width == self._width for width in self._widths):
-            return _torch().cat(self._kept)
-        result = self.model.new_full((sum(self._rows), *self._tail()), self.padding)
+    def written(self, blocks: NDArray[np.int64], width: int) -> Any:
+        """The rows of blocks, each `(address, rows, width)`, as one array of this width."""
+        rows = int(blocks[:, 1].sum())
+        memory = np.empty(rows * width * self.token_size, np.uint8)
+        failure = _core.concat_padded(
+            address_of(blocks), len(blocks), width, self.token_size, self.fill, address_of(memory), rows
+        )
+        if failure is not None:
+            raise ValueError(explain(failure))
+        return self.shaped(memory, self.shape(rows, width))
+
+    @property
+    def token_size(self) -> int:
+        """Bytes of what stands at one position of a row."""
+        return int(math.prod(self.trailing) * self.model.dtype.itemsize)
+
+    @property
+    def fill(self) -> bytes:
+        """The bytes of the padding; zeros where it is no number of the dtype, and all arrays are as wide."""
+        return self._fill if self._fill is not None else bytes(int(self.model.dtype.itemsize))
+
+    @property
+    def _can_fill(self) -> bool:
+        """Whether the padding is a number of the dtype."""
+        return self._fill is not None
+
+    @functools.cached_property
+    def _fill(self) -> bytes | None:
+        try:
+            if self.torch:
+                one = self.model.new_full((1,), self.padding).cpu()
+                return one.view(_torch().uint8).numpy().tobytes()  # type: ignore[no-any-return]
+            return np.full_like(self.model, self.padding, shape=(1,)).tobytes()
+        except (RuntimeError, OverflowError, TypeError, ValueError):
+            return None
+
+
+class Pieces:
+    """Arrays that are alike; rows and width may differ.
+
+    A value: `plus` returns these and one more, and these stay what they are. Both share memory: of what was made of the
+    same pieces only the last one may be used.
+    """
+
+    def __init__(self, like: Like, store: Any, count: int, width: int) -> None:
+        """`store`: where the arrays are; the first `count` are these. `width`: of the widest."""
+        self.like = like
+        self.width = width
+        self._store = store
+        self._count = count
+
+    @staticmethod
+    def of(first: Any, padding_index: Any, *, copies: bool, ragged: bool = False) -> Pieces:
+        """No array yet, but room for those like the first.
+
+        Args:
+            first: the first array, or a `Ragged`, which is not added.
+            padding_index: what stands where an array is less wide than the widest.
+            copies: whether what is added may be overwritten by its owner afterwards.
+            ragged: see `Like`.
+        """
+        width = first.facts.longest[1] if isinstance(first, Ragged) else width_of(first.shape)
+        model = first.values[:0, None] if isinstance(first, Ragged) else at_least_1d(first)
+        like = Like(model, padding_index, ragged=ragged)
+        if copies and in_host_memory(model):
+            return Copied(like, _core.Gathered(like.token_size), 0, width)
+        return Kept(like, [], 0, width, clones=copies)
+
+    def accepts(self, piece: Any) -> bool:
+        """Whether joining this array changes nothing but rows and width; with `ragged`, the dtype at most."""
+        if not self.fits(piece):
+            return False
+        dtype = self.like.dtype_with(piece, self.width)
+        return dtype == self.like.model.dtype or (self.like.ragged and dtype is not None)
+
+    def fits(self, piece: Any) -> bool:
+        """Whether its numbers, as numbers of the dtype that is there, go below the others."""
+        return self.like.fits(piece, self.width)
+
+    def covers(self, piece: Any) -> bool:
+        """Whether an array that fits is no wider than the widest."""
+        return width_of(piece.shape) <= self.width
+
+    def plus(self, piece: Any) -> Pieces:
+        """These and an array that fits. Raises what NumPy and torch do, and MemoryError."""
+        raise NotImplementedError
+
+    def copied(self) -> Pieces:
+        """The same, in a store of their own."""
+        raise NotImplementedError
+
+    def joined(self) -> Any:
+        """The pieces as one array, `[rows, widest, ...]` or `[rows]`."""
+        raise NotImplementedError
+
+    def values(self) -> Any:
+        """The numbers of all rows, `[tokens, ...]`, no padding added."""
+        raise NotImplementedError
+
+    def ragged(self) -> Any:
+        """The rows as a `Ragged`, each of its piece's width; of one dimension, an array."""
+        values = self.values()
+        if self.like.flat:
+            return values
+        rows, widths = self.shapes()
+        offsets = np.zeros(int(rows.sum()) + 1, np.int64)
+        np.cumsum(np.repeat(widths, rows), out=offsets[1:])
+        return Ragged(values, _torch().from_numpy(offsets).to(values.device) if self.like.torch else offsets)
+
+    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and width of each piece."""
+        raise NotImplementedError
+
+    def none(self) -> Any:
+        """No rows of these: `[0, widest, ...]` or `[0]`."""
+        return self.like.model.reshape(self.like.shape(0, self.width))
+
+
+class Copied(Pieces):
+    """Numbers in host memory that grows with them, and is filled out in place: in the end there is the result alone."""
+
+    _store: _core.Gathered
+
+    def fits(self, piece: Any) -> bool:
+        """See `Pieces`."""
+        return super().fits(piece) and in_host_memory(piece)
+
+    def plus(self, piece: Any) -> Copied:
+        """See `Pieces`. Also takes the `Ragged` that the first array was."""
+        if isinstance(piece, Ragged):
+            values, widths = np.ascontiguousarray(piece.values[piece.facts.first : piece.facts.last]), piece.lengths
+            self._store.append_rows(self._count, address_of(values), address_of(widths), len(widths))
+            return Copied(self.like, self._store, self._count + len(widths), self.width)
+        piece = self.like.cast(piece, self.width)
+        piece = piece.contiguous() if self.like.torch else np.ascontiguousarray(piece)
+        whole = self if piece.dtype == self.like.model.dtype else self._converted(piece.dtype)
+        rows, width = piece.shape[0], width_of(piece.shape)
+        whole._store.append(whole._count, address_of(piece), rows, width)
+        return Copied(whole.like, whole._store, whole._count + 1, max(whole.width, width))
+
+    def copied(self) -> Copied:
+        """See `Pieces`."""
+        return Copied(self.like, self._store.copy(self._count), self._count, self.width)
+
+    def joined(self) -> Any:
+        """See `Pieces`."""
+        self._store.pad(self._count, self.like.fill)
+        rows, _ = self.shapes()
+        return self.like.shaped(self._store.values(self._count), self.like.shape(int(rows.sum()), self.width))
+
+    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See `Pieces`."""
+        blocks = self.blocks()
+        return blocks[:, 1], blocks[:, 2]
+
+    def blocks(self) -> NDArray[np.int64]:
+        """`[pieces, 3]`: address, rows and width of each. Addresses hold until something is added or joined."""
+        return self._store.blocks(self._count)
+
+    def values(self) -> Any:
+        """See `Pieces`."""
+        rows, widths = self.shapes()
+        shape = (int((rows * widths).sum()), *self.like.trailing)
+        return self.like.shaped(self._store.values(self._count), shape)
+
+    def arranged(self, blocks: NDArray[np.int64]) -> Any:
+        """Rows of these, from anywhere in them, as an array of its own."""
+        return self.like.written(blocks, self.width)
+
+    def _converted(self, dtype: Any) -> Copied:
+        """The same numbers, NumPy's, of another dtype."""
+        values = self.values().astype(dtype)
+        like = Like(values[:0, None] if not self.like.flat else values[:0], self.like.padding, ragged=self.like.ragged)
+        store = self._store.retyped(self._count, address_of(values), like.token_size)
+        return Copied(like, store, self._count, self.width)
+
+
+class Kept(Pieces):
+    """Arrays that are kept as they are, or as clones of theirs."""
+
+    _store: list[Any]
+
+    def __init__(self, like: Like, store: list[Any], count: int, width: int, *, clones: bool) -> None:
+        """See `Pieces`. `clones`: whether what is added may be overwritten by its owner afterwards."""
+        super().__init__(like, store, count, width)
+        self._clones = clones
+
+    def plus(self, piece: Any) -> Kept:
+        """See `Pieces`."""
+        own = self.like.cast(piece, self.width)
+        if self._clones and piece.dtype == own.dtype:
+            own = own.clone() if self.like.torch else own.copy()
+        del self._store[self._count :]
+        self._store.append(own)
+        return Kept(self.like, self._store, self._count + 1, max(self.width, width_of(own.shape)), clones=self._clones)
+
+    def copied(self) -> Kept:
+        """See `Pieces`."""
+        return Kept(self.like, self._kept(), self._count, self.width, clones=self._clones)
+
+    def joined(self) -> Any:
+        """See `Pieces`."""
+        kept = self._kept()
+        if not all(map(in_host_memory, kept)):
+            return self._joined_by_torch(kept)
+        kept = [piece.contiguous() if self.like.torch else np.ascontiguousarray(piece) for piece in kept]
+        blocks = np.array([(address_of(piece), len(piece), width_of(piece.shape)) for piece in kept], np.int64)
+        return self.like.written(blocks, self.width)
+
+    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """See `Pieces`."""
+        shapes = np.array([(len(piece), width_of(piece.shape)) for piece in self._kept()], np.int64)
+        return shapes[:, 0], shapes[:, 1]
+
+    def values(self) -> Any:
+        """See `Pieces`."""
+        flat = [piece.reshape(-1, *self.like.trailing) for piece in self._kept()]
+        return _torch().cat(flat) if self.like.torch else np.concatenate(flat)
+
+    def _kept(self) -> list[Any]:
+        return self._store[: self._count]
+
+    def _joined_by_torch(self, kept: list[Any]) -> Any:
+        if all(width_of(piece.shape) == self.width for piece in kept):
+            return _torch().cat(kept)
+        result = self.like.model.new_full(self.like.shape(sum(map(len, kept)), self.width), self.like.padding)
         row = 0
-        for piece in self._kept:
+        for piece in kept:
             result[row : row + len(piece), : piece.shape[1]] = piece
             row += len(piece)
         return result
@@ -255,12 +330,9 @@ def at_least_1d(array: Any) -> Any:
     return array if array.ndim else array.reshape(1)
 
 
-def _width(array: Any) -> int:
-    return int(array.shape[1]) if array.ndim > 1 else 1
-
-
-def _contiguous(array: Any) -> bool:
-    return bool(array.is_contiguous() if is_tensor(array) else array.flags.c_contiguous)
+def width_of(shape: Sequence[int]) -> int:
+    """That of an array of this shape; rows of a single number are one wide."""
+    return int(shape[1]) if len(shape) > 1 else 1
 
 
 def _torch() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,68 +38,71 @@ def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
         raise TypeError(f"arrays must be a sequence of batches, not one {type(arrays).__name__}")
     batches = iter(arrays)
     try:
-        joined = Joined(next(batches), padding_index, copies=False)
+        joined = Joined.of(next(batches), padding_index, copies=False)
     except StopIteration:
         raise ValueError("there is no batch to concatenate") from None
     for batch in batches:
-        joined.add(batch)
+        joined = joined.plus(batch)
     return joined.value()
 
 
-class Joined:
+class Joined(NamedTuple):
     """Batches joined one after the other: the result of doing that at once each time, in time linear in all of them.
 
-    The first batch is kept as it is until there is a second.
+    The first batch is kept as it is until there is a second. A value: `plus` returns these and one more, and these stay
+    what they are. Memory is shared, see `Pieces`.
     """
 
-    def __init__(self, first: Any, padding_index: Any, *, copies: bool = True, ragged: bool = False) -> None:
-        """See the class.
+    first: Any  # where there are no leaves: all batches as one
+    leaves: list[Pieces] | None
+    structure: Nested | None
+    known: frozenset[type]  # containers that are made of their parts
+    padding: Any
+    copies: bool
+    ragged_only: bool
+
+    @staticmethod
+    def of(first: Any, padding_index: Any, *, copies: bool = True, ragged: bool = False) -> Joined:
+        """The first batch.
 
         Args:
-            first: the first batch.
+            first: the batch.
             padding_index: what stands where a batch is less wide than the widest.
             copies: whether batches may be overwritten by their owner once they were added.
             ragged: for batches of NumPy arrays, of which the first may have some as a `Ragged`, in containers that are
                 made of their parts: nothing is ever padded.
         """
-        self._first = first
-        self._padding = padding_index
-        self._copies = copies
-        self._structure: Nested | None = None
-        self._leaves: list[Pieces] | None = None
-        # Containers that are known to be made of their parts as these are.
-        self._known = PLAIN | types_of(first) | {Ragged} if ragged else PLAIN
-        self._ragged = ragged
+        known = PLAIN | types_of(first) | {Ragged} if ragged else PLAIN
+        return Joined(first, None, None, known, padding_index, copies, ragged)
 
-    def add(self, batch: Any) -> None:
-        """Join one more. Where it raises, nothing has changed."""
-        firsts: list[Any] = []
-        leaves = self._leaves if self._leaves is not None else self._begin(firsts)
+    def plus(self, batch: Any) -> Joined:
+        """These and one more."""
+        room, firsts = (self, []) if self.leaves is not None else self._opened()
         parts: list[Any] = []
         if (
-            leaves is not None
-            and matches(self._structure, batch, parts)
-            and all(leaf.accepts(part) for leaf, part in zip(leaves, parts, strict=True))
+            room.leaves is not None
+            and matches(room.structure, batch, parts)
+            and all(leaf.accepts(part) for leaf, part in zip(room.leaves, parts, strict=True))
         ):
-            parts = [leaf.cast(part) for leaf, part in zip(leaves, parts, strict=True)]
             for arrays in filter(None, (firsts, parts)):
-                for leaf, array in zip(leaves, arrays, strict=True):
-                    leaf.append(array)
-            self._first, self._leaves = None, leaves
-            return
-        if self._ragged and leaves is not None:
-            concat_two(made(self._structure, iter([leaf.none() for leaf in leaves])), batch, self._padding)
+                room = room._taking(arrays)
+            return room
+        if self.ragged_only and room.leaves is not None:
+            concat_two(made(room.structure, iter([leaf.none() for leaf in room.leaves])), batch, self.padding)
             raise ValueError("the arrays of a batch must be of the dimensions of those before")
         # What is out of the ordinary is joined at once, or refused. It seldom is so twice.
-        self._first = concat_two(self.value(), batch, self._padding)
-        self._known |= types_of(self._first)
+        first = concat_two(self.value(), batch, self.padding)
+        return self._replace(first=first, leaves=None, known=self.known | types_of(first))
 
     def value(self) -> Any:
-        """All batches so far, as one."""
-        if self._leaves is not None:
-            self._first = made(self._structure, iter([leaf.joined() for leaf in self._leaves]))
-            self._leaves = None
-        return self._first
+        """All batches so far, as one. Its arrays may share memory with what is kept here."""
+        if self.leaves is None:
+            return self.first
+        return made(self.structure, iter([leaf.joined() for leaf in self.leaves]))
+
+    def whole(self) -> Joined:
+        """The same, as one batch, which `value` returns from now on."""
+        return self if self.leaves is None else self._replace(first=self.value(), leaves=None)
 
     def ragged(self) -> Any:
         """All batches so far, of whose arrays those of several dimensions are `Ragged`: no padding is added.
@@ -107,23 +110,33 @@ class Joined:
         Raises:
             TypeError: when they hold something else than arrays.
         """
-        if self._leaves is None:
-            firsts: list[Any] = []
-            self._leaves = self._begin(firsts)
-            if self._leaves is None:
-                raise TypeError(f"a batch must consist of arrays; this is {type(self._first).__name__}")
-            for leaf, first in zip(self._leaves, firsts, strict=True):
-                leaf.append(first)
-            self._first = None
-        return made(self._structure, iter([leaf.ragged() for leaf in self._leaves]))
+        begun = self.begun()
+        return made(begun.structure, iter([leaf.ragged() for leaf in begun.leaves or []]))
 
-    def _begin(self, firsts: list[Any]) -> list[Pieces] | None:
-        """Room for what is like the first batch, whose arrays go to `firsts`; None where it is out of the ordinary."""
+    def begun(self) -> Joined:
+        """The same, ready for more batches. Raises TypeError when they hold something else than arrays."""
+        room, firsts = (self, []) if self.leaves is not None else self._opened()
+        if room.leaves is None:
+            raise TypeError(f"a batch must consist of arrays; this is {type(self.first).__name__}")
+        return room._taking(firsts) if firsts else room
+
+    def copied(self) -> Joined:
+        """The same, in memory of its own."""
+        return self if self.leaves is None else self._replace(leaves=[leaf.copied() for leaf in self.leaves])
+
+    def _opened(self) -> tuple[Joined, list[Any]]:
+        """Room for what is like the first batch, and the arrays of that; no leaves where it is out of the ordinary."""
+        firsts: list[Any] = []
         try:
-            self._structure = opened(self._first, firsts, self._known)
+            structure = opened(self.first, firsts, self.known)
         except Unusual:
-            return None
-        return [Pieces(first, self._padding, copies=self._copies, ragged=self._ragged) for first in firsts]
+            return self, []
+        leaves = [Pieces.of(first, self.padding, copies=self.copies, ragged=self.ragged_only) for first in firsts]
+        return self._replace(first=None, leaves=leaves, structure=structure), firsts
+
+    def _taking(self, arrays: list[Any]) -> Joined:
+        leaves = [leaf.plus(array) for leaf, array in zip(self.leaves or [], arrays, strict=True)]
+        return Joined(self.first, leaves, *self[2:])
 
 
 def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
