@@ -9,7 +9,6 @@ import contextlib
 import functools
 import multiprocessing
 import multiprocessing.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +17,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._extras import needs
+from quadrat._shared import make_shared
 
 if TYPE_CHECKING:
     import torch
@@ -183,44 +183,6 @@ def _in_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
-def _make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
-    """Tensors on one new block of shared memory, `size` bytes, and its address; each of (kind, first element, shape).
-
-    A tensor that is there already is sent to another process as it is, and the block just once for all of them.
-
-    Raises:
-        RuntimeError: where there is no room, or what else torch raises.
-    """
-    import torch
-
-    new_shared: Any = torch.UntypedStorage._new_shared  # by the sharing strategy; torch's own collation calls it, too
-    empty: Any = _torch.empty
-    _require_room(size)  # asked first, because a torch that fails leaves the name of the block behind
-    storage = new_shared(size)
-    address = storage.data_ptr()
-    if not _core.populate(address, size):  # a torch that does not have the system set the memory aside
-        raise RuntimeError(_no_room(size, ""))
-    return tuple(empty(0, dtype=_torch[kind], device="cpu").set_(storage, *view) for kind, *view in views), address
-
-
-def _require_room(size: int) -> None:
-    """Raises RuntimeError where the system says that shared memory has less left."""
-    try:
-        state = os.statvfs("/dev/shm")
-    except OSError:  # it is elsewhere
-        return
-    room = state.f_bavail * state.f_frsize
-    if room < size and state.f_blocks:  # no blocks at all: no limit
-        raise RuntimeError(_no_room(size, f": {room:,} are left in /dev/shm"))
-
-
-def _no_room(size: int, left: str) -> str:
-    return (
-        f"a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more (docker "
-        "run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
-    )
-
-
 class _Interops:
     """The `_core.Interop`s of this process.
 
@@ -263,7 +225,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             describe_tensor,
             _make_tensor,
             _in_worker,
-            _make_shared,
+            make_shared,
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
         )
     )

@@ -1,9 +1,12 @@
 """The outputs of a worker's batch on one block of shared memory, and its pages."""
 
+import gc
 import mmap
 import os
+import pickle
 import platform
 import re
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, _memory
+from quadrat import _core, _memory, _shared
 
 KINDS = _core.kinds
 OUTPUTS = st.lists(
@@ -21,10 +24,15 @@ OUTPUTS = st.lists(
 
 def sharing(way=None, *, worker=True, may_be_worker=True):
     """An interop as in a process that is a worker; `way`: its exchange API."""
-    callbacks = (_memory.describe_tensor, _memory._make_tensor, lambda: worker, _memory._make_shared)
+    callbacks = (_memory.describe_tensor, _memory._make_tensor, lambda: worker, _shared.make_shared)
     made = _core.Interop(np.ndarray, None, torch.Tensor, way, *callbacks)
     made.may_be_worker = may_be_worker
     return made
+
+
+def block_of(tensor):
+    """The shared block that a tensor is on."""
+    return tensor.untyped_storage().quadrat_block
 
 
 EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
@@ -36,13 +44,15 @@ def test_outputs_stand_side_by_side(way, outputs):
     made = _core.allocate_batch(sharing(way), True, outputs)
     assert len(made) == len(outputs)
     filled = [(tensor, address) for tensor, address in made if tensor.numel()]
-    assert len({tensor.untyped_storage()._cdata for tensor, _ in made}) == (1 if filled else len(made))
+    assert len({tensor.untyped_storage()._cdata for tensor, _ in made}) == len(made)
+    if filled:
+        (block,) = {id(block_of(tensor)): block_of(tensor) for tensor, _ in filled}.values()
+        assert block.is_shared()
     for (shape, kind), (tensor, address) in zip(outputs, made, strict=True):
         assert type(tensor) is torch.Tensor
         assert tuple(tensor.shape) == tuple(shape)
         assert tensor.dtype == getattr(torch, KINDS[kind])
         assert tensor.is_contiguous()
-        assert tensor.is_shared() == bool(filled)
         assert not tensor.numel() or tensor.data_ptr() == address
     ends = 0
     for tensor, address in filled:
@@ -50,8 +60,33 @@ def test_outputs_stand_side_by_side(way, outputs):
         assert address >= ends
         ends = address + tensor.nbytes
     if filled:
-        storage = filled[0][0].untyped_storage()
-        assert ends <= storage.data_ptr() + storage.nbytes()
+        assert ends <= block.data_ptr() + block.nbytes()
+
+
+@given(outputs=OUTPUTS)
+def test_no_tensor_reaches_beyond_its_own_bytes(outputs):
+    """`resize_`, which also a call with `out=` does, would have the next tensor's numbers in it."""
+    made = _core.allocate_batch(sharing(EXCHANGE), True, outputs)
+    sent = pickle.loads(ForkingPickler.dumps(made))
+    for tensor, _ in [*made, *sent]:
+        if not tensor.numel():  # it may grow, in memory of its own
+            continue
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
+        with pytest.raises(RuntimeError, match="not resizable"):
+            tensor.resize_(tensor.numel() + 1)
+
+
+def test_what_was_moved_elsewhere_is_sent_from_there():
+    """A tensor whose storage has other memory since; a view; an empty one."""
+    made = _core.allocate_batch(sharing(EXCHANGE), True, [((4,), 0), ((2, 3), 1), ((0, 5), 2)])
+    first, second, third = (tensor.zero_() for tensor, _ in made)
+    first.share_memory_()
+    first.fill_(1)
+    second[1] = 2
+    sent = pickle.loads(ForkingPickler.dumps((first, second[1:, ::2], third)))
+    assert [tensor.tolist() for tensor in sent] == [first.tolist(), [[2, 2]], []]
+    sent[1].fill_(3)
+    assert second[1, 0] == 3, "it was copied on the way"
 
 
 @given(outputs=OUTPUTS)
@@ -86,14 +121,30 @@ def test_shapes_that_no_memory_holds(outputs):
         _core.allocate_batch(sharing(EXCHANGE), True, outputs)
 
 
-def test_no_room_is_said_and_nothing_left():
+@pytest.fixture(params=["file_descriptor", "file_system"])
+def strategy(request):
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy(request.param)
+    yield request.param
+    torch.multiprocessing.set_sharing_strategy(before)
+
+
+def blocks_left():
+    return [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["said", "found out"])
+@pytest.mark.usefixtures("strategy")
+def test_no_room_is_said_and_nothing_left(said, monkeypatch):
+    """Also where the room was there when the system was asked, and is taken since."""
     state = os.statvfs("/dev/shm")
     size = state.f_blocks * state.f_frsize + (1 << 30)  # more than the file system has in all
-    with pytest.raises(
-        RuntimeError, match=r"^a batch of [\d,]+ bytes does not fit into shared memory: [\d,]+ are left"
-    ):
+    message = r"^a batch of [\d,]+ bytes does not fit into shared memory: [\d,]+ are left" if said else "No space left"
+    if not said:
+        monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((4096, 4096, *[0] * 8)))
+    with pytest.raises(RuntimeError, match=message):
         _core.allocate_batch(sharing(EXCHANGE), True, [((size,), KINDS.index("int8"))])
-    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
+    assert not blocks_left()
 
 
 @pytest.mark.parametrize("system", [
@@ -105,16 +156,20 @@ def test_where_the_system_does_not_say_torch_decides(system, monkeypatch):
         raise RuntimeError("too many open files")
 
     monkeypatch.setattr(os, "statvfs", system)
-    assert _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])[0][0].is_shared()
+    ((tensor, _),) = _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
+    assert block_of(tensor).is_shared()
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared", refuse)
     with pytest.raises(RuntimeError, match=r"^too many open files$"):
         _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
 
 
+@pytest.mark.usefixtures("strategy")
 def test_a_block_without_memory_behind_it_is_an_error_and_no_signal(monkeypatch):
     monkeypatch.setattr(_core, "populate", lambda address, size: False)
     with pytest.raises(RuntimeError, match=r"^a batch of 64 bytes does not fit into shared memory"):
         _core.allocate_batch(sharing(EXCHANGE), True, [((3,), KINDS.index("int8"))])
+    gc.collect()
+    assert not blocks_left()
 
 
 def test_populate_maps_pages(tmp_path):

@@ -1,0 +1,106 @@
+"""The tensors of a worker's batch on one block of shared memory, and how they travel."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import re
+from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any
+
+from quadrat import _core
+
+if TYPE_CHECKING:
+    import torch
+
+
+def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
+    """Tensors on one new block of shared memory, `size` bytes, and its address; each of (kind, first element, shape).
+
+    A tensor that is in shared memory already is sent to another process as it is, and the block once for all of them.
+    Each has a storage that ends where the tensor does and does not grow, here and where it is sent.
+
+    Raises:
+        RuntimeError: where there is no room, or what else torch raises.
+    """
+    import torch
+
+    empty: Any = torch.empty
+    _send_parts_of_blocks()
+    _require_room(size)
+    block = _new_block(size)
+    address = block.data_ptr()
+    if not _core.populate(address, size):  # a torch that does not have the system set the memory aside
+        raise RuntimeError(_no_room(size, ""))
+    made = []
+    for kind, first, shape in views:
+        tensor = empty(0, dtype=getattr(torch, _core.kinds[kind]), device="cpu")
+        start = first * tensor.element_size()
+        part: Any = block[start : start + math.prod(shape) * tensor.element_size()]
+        part.quadrat_block, part.quadrat_start = block, start
+        made.append(tensor.set_(part, 0, shape))
+    return tuple(made), address
+
+
+def part_of(block: Any, start: int, stop: int) -> Any:
+    """The storage of some bytes of a block. What a received tensor is made of: pickles name this function."""
+    return block[start:stop]
+
+
+@functools.cache
+def _send_parts_of_blocks() -> None:
+    """Has `multiprocessing` send a part of a block as that, in this process, which is a worker.
+
+    torch would copy it to other shared memory, and send a descriptor for each.
+    """
+    import torch
+    from torch.multiprocessing import reductions
+
+    reduce_storage: Any = reductions.reduce_storage
+
+    def reduce(storage: Any) -> Any:
+        block = vars(storage).get("quadrat_block")
+        if block is not None:
+            start, size = storage.quadrat_start, storage.nbytes()
+            if size and storage.data_ptr() == block.data_ptr() + start:  # else it has other memory since
+                return part_of, (block, start, start + size)
+        return reduce_storage(storage)
+
+    ForkingPickler.register(torch.UntypedStorage, reduce)
+
+
+def _new_block(size: int) -> Any:
+    """A block by the sharing strategy in force, as torch's own collation makes it."""
+    import torch
+
+    make: Any = torch.UntypedStorage._new_shared
+    try:
+        return make(size)
+    except RuntimeError as error:
+        # torch leaves the file behind where the system has no memory for it, and says its name.
+        name = re.search(rf"\btorch_{os.getpid()}_\w+", str(error))
+        if name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(f"/dev/shm/{name[0]}")
+        raise
+
+
+def _require_room(size: int) -> None:
+    """Raises RuntimeError where the system says that shared memory has less left."""
+    try:
+        state = os.statvfs("/dev/shm")
+    except OSError:  # it is elsewhere
+        return
+    room = state.f_bavail * state.f_frsize
+    if room < size and state.f_blocks:  # no blocks at all: no limit
+        raise RuntimeError(_no_room(size, f": {room:,} are left in /dev/shm"))
+
+
+def _no_room(size: int, left: str) -> str:
+    return (
+        f"a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more (docker "
+        "run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
+    )
