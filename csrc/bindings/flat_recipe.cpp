@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "defer.hpp"
+#include "fallback.hpp"
 #include "flatten.hpp"
 #include "guard.hpp"
 #include "register.hpp"
@@ -37,8 +38,8 @@ public:
 
     bool is_for(const py::tuple& names) const { return names_.equal(names); }
 
-    // This recipe and one more decision, about batches with this signature.
-    FlatRecipe extended(const py::bytes& signature, py::tuple steps) const {
+    // This recipe and one more decision, about batches with this signature: steps, or None to fall back.
+    FlatRecipe extended(const py::bytes& signature, py::object steps) const {
         FlatRecipe result = *this;
         if (result.decisions_.size() >= most_decisions) {
             result.decisions_.clear();
@@ -48,6 +49,7 @@ public:
     }
 
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
+    // NotImplemented where it is known to fall back.
     py::object run(const py::handle& subject, const py::object& features) const {
         if (!holds(subject) || !lacks_absent(features)) {
             return py::none();
@@ -63,8 +65,11 @@ public:
         if (found == decisions_.end()) {
             return py::none();
         }
+        if (found->steps.is_none()) {
+            return to_the_reference();
+        }
         FlatPlan plan = plan_;
-        plan.steps = found->steps;
+        plan.steps = py::tuple(found->steps);
         if (!deferred_.is_none()) {
             py::object batch = defer_flat(columns, plan, *interop_, {deferred_, false});
             return PyTuple_CheckExact(batch.ptr()) ? py::none() : batch;
@@ -78,7 +83,7 @@ public:
 private:
     struct Decision {
         std::string signature;
-        py::tuple steps;
+        py::object steps;
     };
 
     bool lacks_absent(const py::object& features) const {

@@ -28,7 +28,7 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 }  // namespace
 
 Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-               py::object main, const Shape& shape, py::object deferred)
+               py::object main, const Shape& shape, py::object deferred, bool falls_back)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
@@ -37,11 +37,13 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, 
       attributes_(std::move(attributes)),
       main_(std::move(main)),
       shape_(shape),
-      deferred_(std::move(deferred)) {}
+      deferred_(std::move(deferred)),
+      falls_back_(falls_back) {}
 
 bool Recipe::holds(const py::handle& subject) const { return guard_.holds_for(subject); }
 
-Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const {
+Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
+                        bool failed) const {
     std::size_t main = 0;
     while (!main_.is_none() && main < names.size() && !py::object(names[main]).equal(main_)) {
         ++main;
@@ -53,8 +55,14 @@ Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::t
     if (result.decisions_.size() >= most_decisions) {
         result.decisions_.clear();
     }
-    result.decisions_.push_back(
-        {std::move(names), main, std::string(signature), steps, parse_steps(steps), std::move(values)});
+    const bool falls_back = steps.is_none();
+    const py::tuple given = falls_back ? py::tuple() : py::tuple(steps);
+    Retries retries;
+    if (failed) {
+        retries.failed();
+    }
+    result.decisions_.push_back({std::move(names), main, std::string(signature), given, parse_steps(given),
+                                 std::move(values), falls_back, retries});
     return result;
 }
 
@@ -109,6 +117,9 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (decision == nullptr) {
         return py::none();
     }
+    if (decision->falls_back || decision->retries.skips()) {
+        return to_the_reference();
+    }
     std::size_t failed = 0;
     if (!deferred_.is_none()) {
         py::object batch;
@@ -118,7 +129,15 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     }
     py::dict batch;
     const Status status = columns.run(decision->steps, decision->values, *interop_, framework_, shape, &batch, &failed);
-    return status ? wrapped(std::move(batch)) : py::none();
+    if (status) {
+        decision->retries.succeeded();
+        return wrapped(std::move(batch));
+    }
+    if (!falls_back_) {
+        return py::none();
+    }
+    decision->retries.failed();
+    return to_the_reference();
 }
 
 py::object Recipe::runner() const { return runner_of(*this); }
@@ -127,20 +146,22 @@ void register_recipe(py::module_& m) {
     py::class_<Recipe>(m, "Recipe")
         .def(
             py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
-                        py::object main, std::int64_t multiple_of, bool left, py::object deferred) {
+                        py::object main, std::int64_t multiple_of, bool left, py::object deferred, bool falls_back) {
                 if (multiple_of < 1) {
                     throw py::value_error("multiple_of must be positive");
                 }
                 return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
                               std::move(wrapper), std::move(attributes), std::move(main), {0, multiple_of, left},
-                              std::move(deferred));
+                              std::move(deferred), falls_back);
             }),
             py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
-            py::arg("main"), py::arg("multiple_of"), py::arg("left"), py::arg("deferred") = py::none())
+            py::arg("main"), py::arg("multiple_of"), py::arg("left"), py::arg("deferred") = py::none(),
+            py::arg("falls_back") = false)
         .def(
             "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
             py::arg("subject"))
-        .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"))
+        .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"),
+             py::arg("failed") = false)
         .def("runner", &Recipe::runner);
 }
 

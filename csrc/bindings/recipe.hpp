@@ -12,6 +12,7 @@
 
 #include "columns.hpp"
 #include "defer.hpp"
+#include "fallback.hpp"
 #include "guard.hpp"
 
 namespace quadrat {
@@ -23,16 +24,19 @@ public:
     // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
     // without a call of its constructor, and the attributes it has besides `data`; None where it is a dict. main: the
     // column to pad by, to its longest row; None where nothing is padded. deferred: what makes a deferred batch, or
-    // None.
+    // None. falls_back: whether batches that are known to fall back are left to the reference at once.
     Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-           py::object main, const Shape& shape, py::object deferred);
+           py::object main, const Shape& shape, py::object deferred, bool falls_back);
 
     // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
     bool holds(const py::handle& subject) const;
-    // This recipe and one more decision, about batches with these columns and this signature. Recipes never change, so
-    // that threads may share them.
-    Recipe extended(py::tuple names, const py::bytes& signature, const py::tuple& steps, py::dict values) const;
+    // This recipe and one more decision, about batches with these columns and this signature: steps, or None to fall
+    // back. failed: whether the steps failed for the first such batch. Recipes never change, so that threads may share
+    // them; but for how often a decision failed.
+    Recipe extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
+                    bool failed) const;
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
+    // NotImplemented where it is known to fall back.
     py::object run(const py::handle& subject, const py::object& features) const;
     // `run` as a function, see runner.hpp.
     py::object runner() const;
@@ -45,6 +49,8 @@ private:
         py::tuple given;  // the steps as they came
         std::vector<Step> steps;
         py::dict values;
+        bool falls_back;
+        mutable Retries retries;
     };
 
     py::object wrapped(py::dict data) const;
@@ -59,9 +65,8 @@ private:
     py::object main_;
     Shape shape_;
     py::object deferred_;
+    bool falls_back_;
     std::vector<Decision> decisions_;
 };
-
-void register_recipe(py::module_& m);
 
 }  // namespace quadrat

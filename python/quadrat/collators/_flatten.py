@@ -129,28 +129,32 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         raise HandOver("features are not a list of mappings with the columns to flatten")
     columns = collected[1]
     signature = columns.signature(0, 1)
-    steps = _decide(
-        _Situation(
-            signature,
-            plan.framework,
-            default_float_kind(plan.framework),
-            plan.labels,
-            plan.label,
-            plan.position_ids,
-            plan.seq_idx,
-            plan.flash_attn_kwargs,
-            plan.pad_to_multiple_of is not None,
-            tuple((name, type(value)) for name, value in plan.further.items()),
-            () if plan.labelling is None else plan.labelling.omits,
-            plan.labelling is not None,
-        )
+    situation = _Situation(
+        signature,
+        plan.framework,
+        default_float_kind(plan.framework),
+        plan.labels,
+        plan.label,
+        plan.position_ids,
+        plan.seq_idx,
+        plan.flash_attn_kwargs,
+        plan.pad_to_multiple_of is not None,
+        tuple((name, type(value)) for name, value in plan.further.items()),
+        () if plan.labelling is None else plan.labelling.omits,
+        plan.labelling is not None,
     )
+    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
+    try:
+        steps = _decide(situation)
+    except HandOver:
+        if collator is not None and collator._falls_back_plainly():
+            _remember(collator, plan, signature, None, values)
+        raise
     if plan.framework == "pt":
         try:
             require_plain_tensors()
         except NotOnCpu as error:
             raise HandOver(str(error)) from error
-    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
     if plan.labelling is not None:
         values["labels"] = plan.labelling.make(plan.names)
     rest = (plan.pad_to_multiple_of or 1, plan.separator_id, start)
@@ -170,9 +174,10 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
 
 
 def _remember(
-    collator: Any, plan: Flattening, signature: bytes, steps: tuple[tuple[str, int, int, int], ...], values: Any
+    collator: Any, plan: Flattening, signature: bytes, steps: tuple[tuple[str, int, int, int], ...] | None, values: Any
 ) -> None:
-    """Keep a decision that held, as `_quadrat_pt` or `_quadrat_np`, called with the collator and features.
+    """Keep a decision that held, or None to fall back, as `_quadrat_pt` or `_quadrat_np`, called with the collator and
+    features.
 
     It holds as long as the collator's `_quadrat_guarded` fields are the same objects.
     """

@@ -19,8 +19,8 @@ from quadrat.batch import padded_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.collators._labelling import Labelling, refuse_words
-from quadrat.collators.base import HandOver
-from quadrat.collators.recall import PadOptions, remember
+from quadrat.collators.base import AlwaysHandOver, HandOver
+from quadrat.collators.recall import Fact, PadOptions, remember
 from quadrat.ingest import (
     LABELS,
     MEMORY_ROWS,
@@ -124,7 +124,10 @@ def pad_columns(
         "" if made is None else "fill" if type(made) is int else "labels",
     )
     decision = decision_on(situation)
+    facts: tuple[Fact, ...] | None = () if labelling is None else labelling.facts()
     if decision.refusal is not None:
+        if remembers and facts is not None:
+            remember(collator, framework, options, (names, situation.signature, None, {}), facts)
         raise HandOver(decision.refusal)
     if framework == "pt":
         check_device()
@@ -146,12 +149,13 @@ def pad_columns(
     multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
     shape = (width, multiple, left)
     batch = run_steps(columns, decision.steps, values, framework, shape, deferred=deferred and not held)
-    if isinstance(batch, tuple):
+    failed = isinstance(batch, tuple)
+    if remembers and not held and facts is not None:
+        decided = names, situation.signature, decision.steps, values
+        remember(collator, framework, options, decided, facts, failed=failed)
+    if failed:
         _refuse(decision, batch, pad_values, situation.omits)
     batch = {**batch, **held} if held else batch
-    facts = () if labelling is None else labelling.facts()
-    if remembers and not held and facts is not None:
-        remember(collator, framework, options, (names, situation.signature, decision.steps, values), facts)
     return batch
 
 
@@ -187,8 +191,9 @@ def check_tokenizer(tokenizer: Any) -> None:
         getattr(cls, "pad", None) is not recall.PAD
         or cls._pad is not recall.PAD_ONE
         or cls._get_padding_truncation_strategies is not recall.STRATEGIES
-        or not recall.METHODS.isdisjoint(tokenizer.__dict__)
     ):
+        raise AlwaysHandOver(f"{cls.__name__} pads in its own way")
+    if not recall.METHODS.isdisjoint(tokenizer.__dict__):
         raise HandOver(f"{cls.__name__} pads in its own way")
 
 

@@ -41,10 +41,10 @@ def stack_column(
 ) -> Any:
     """`stack_rows` of the rows in the first of `columns`."""
     require_tokenizer(tokenizer)
-    if framework == "pt":
-        check_device()
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)
+    if framework == "pt":
+        check_device()
     if forms & MEMORY_ROWS and shortest == 0:
         raise HandOver("an empty array or tensor, whose dtype may be another")
     if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):

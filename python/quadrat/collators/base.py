@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Callable
@@ -39,13 +40,21 @@ class HandOver(Exception):  # noqa: N818 - a decision, not an error
     """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
 
 
+class AlwaysHandOver(HandOver):
+    """The same, whatever the batch holds: by the collator's options or its tokenizer."""
+
+
 def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], features: Any) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
     Logs the reason at debug level, once per collator and kind of reason.
     """
     _log_once(collator, reason)
-    features = plain(features)
+    return fall_back(collator, reference, plain(features))
+
+
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any) -> Any:
+    """As `hand_over`, of features as the reference takes them and for a reason that has been logged."""
     try:
         return reference(features)
     except Exception as error:
@@ -69,6 +78,11 @@ def refuse_philox(name: str, options: dict[str, Any], why: str) -> None:
         raise ValueError(f"{name} has no rng={rng!r}: {why}")
 
 
+@functools.lru_cache(maxsize=256)
+def _kind_of(reason: str) -> str:
+    return _NAMED.sub("", reason)
+
+
 def _log_once(collator: Any, reason: str) -> None:
     name = collator if isinstance(collator, str) else type(collator).__name__
     said = (
@@ -76,7 +90,7 @@ def _log_once(collator: Any, reason: str) -> None:
         if isinstance(collator, str)
         else collator.__dict__.setdefault("_quadrat_handed_over", set())
     )
-    kind = name, _NAMED.sub("", reason)
+    kind = name, _kind_of(reason)
     if kind not in said and len(said) < _MOST_KINDS:
         said.add(kind)
         logger.debug("%s: handed over to transformers: %s", name, reason)

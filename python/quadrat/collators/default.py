@@ -20,7 +20,7 @@ from quadrat._memory import (
 )
 from quadrat.collators import originals
 from quadrat.collators._installed import numpy_ints_are_labels
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Remembering
@@ -105,6 +105,8 @@ def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
     run = _runners.get(return_tensors) if isinstance(return_tensors, str) else None
     if run is not None:
         batch = run(None, features)
+        if batch is NotImplemented:
+            return fall_back(collator, lambda rows: _reference(rows, return_tensors), features)
         if batch is not None:
             return batch
     rows = rows_of(features)
@@ -134,14 +136,15 @@ def _collate_further(collator: Any, features: Any, framework: str) -> Any:
     )
 
 
-def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps) -> None:
+def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps | None) -> None:
+    """Keep a decision, or None to fall back."""
     facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
     if facts is None or not names:
         return
     recipe = _recipes.get(framework)
     if recipe is None or not recipe.holds(None):
         calls = tuple((CALL, function, None, result) for function, result in facts)
-        recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False)
+        recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False, falls_back=True)
     _recipes[framework] = recipe.extended(names, signature, steps, {})
     _runners[framework] = _recipes[framework].runner()
 
@@ -170,7 +173,12 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
     names, columns = collected
     signature = columns.signature(0, 0) if names else b""
     missing, strings = _left_out(names, first_of(features)) if OTHER in signature[1::5] else ((), ())
-    steps, held = _decide(_Situation(names, signature, missing, strings, framework, default_float_kind(framework)))
+    situation = _Situation(names, signature, missing, strings, framework, default_float_kind(framework))
+    try:
+        steps, held = _decide(situation)
+    except HandOver:
+        _remember(framework, names, signature, None)
+        raise
     batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
         raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
@@ -210,6 +218,8 @@ def _decide(situation: _Situation) -> _Decision:
             steps.append((name, index, HOLD, 0))
         else:
             steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
+    if held and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
+        raise HandOver(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
     return tuple(steps), held
 
 

@@ -17,7 +17,7 @@ from quadrat.collators._flatten import (
     flatten_plainly,
 )
 from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
@@ -103,7 +103,7 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
             batch = None if run is None else run(self, features)
             if batch is not None:
-                return batch
+                return batch if batch is not NotImplemented else fall_back(self, super().__call__, features)
         return self._collate(features, return_tensors, separator_id)
 
     @deferring
@@ -169,6 +169,10 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             (CALL, functools.partial(operator.eq, getattr(self, name), keys), None, True)
             for name, keys in _KEYS.items()
         )
+
+    def _falls_back_plainly(self) -> bool:
+        """Whether the installed reference makes all batches that fall back."""
+        return flattening_takes_a_start() and flattening_takes_arrays() and not self.deferred
 
     def _differs(self, features: Any) -> bool:
         """Whether the installed transformers would make something else of these features than the newest does."""

@@ -94,8 +94,11 @@ class AnyFramework(Remembering, DataCollatorMixin):
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
             return_tensors = self.return_tensors
-        if return_tensors == "pt" and not self.deferred:
-            return self.torch_call(features)
+        if not self.deferred:
+            if return_tensors == "pt":
+                return self.torch_call(features)
+            if return_tensors == "np" and hasattr(self, "numpy_call"):
+                return self.numpy_call(features)
         return self._collate(features, return_tensors)
 
     @deferring

@@ -18,11 +18,11 @@ from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
-from quadrat.collators.base import HandOver, hand_over, raise_clearer
+from quadrat.collators.base import HandOver, fall_back, hand_over, raise_clearer
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework, collate_further
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Fact, PadOptions, as_encoding
+from quadrat.collators.recall import Fact, PadOptions, as_encoding, noted
 from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, first_mapping, rows_of
 
@@ -172,10 +172,9 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
         if self.padding_free:
             return self._flatten(rows_of(examples), framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
-        if run is not None:
-            batch = run(self, examples)
-            if batch is not None:
-                return batch
+        batch = None if run is None else run(self, examples)
+        if batch is not None:
+            return batch if batch is not NotImplemented else fall_back(self, reference, examples)
         rows = rows_of(examples, bare=True)
         if rows is not examples:
             if not isinstance(rows, Ragged):
@@ -185,7 +184,7 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
         try:
             return self._decide(examples, framework)
         except HandOver as reason:
-            why = str(reason)
+            why = noted(self, framework, reason)
         if by_counter:
             reference = philox.plain_call(self, framework, reference)
         elif self.pad_values:

@@ -6,15 +6,15 @@ import copy
 from collections import UserDict
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.collators._pad import check_tokenizer, pad_columns
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over
 from quadrat.collators.frameworks import AnyFramework
-from quadrat.collators.recall import PadOptions
+from quadrat.collators.recall import PadOptions, noted
 from quadrat.ingest import NUMBERS, collect_nested
 from quadrat.rows import first_mapping, rows_of
 
@@ -40,14 +40,18 @@ class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMulti
 
     deferred: bool = False
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer", "deferred")
+
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
+        run, call = self.__dict__.get("_quadrat_pt"), super().torch_call
+        if run is not None and run(self, examples) is NotImplemented:
+            return fall_back(self, lambda batch: call(_spared(batch)), examples)
         examples = rows_of(examples)
         try:
             return self._decide(examples)
         except HandOver as reason:
-            why = str(reason)
-        call = super().torch_call
+            why = noted(self, "pt", reason)
         return hand_over(self, why, lambda batch: call(_spared(batch)), examples)
 
     def tf_call(self, features: Any) -> Any:

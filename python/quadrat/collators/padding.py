@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from quadrat.collators import originals
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import AlwaysHandOver, HandOver, fall_back, hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding, noted
 from quadrat.rows import UnevenColumns, rows_of
 
 
@@ -43,10 +43,9 @@ class DataCollatorWithPadding(Remembering, originals.DataCollatorWithPadding):
     def __call__(self, features: Any) -> Any:
         """Collate `features` into a `BatchEncoding`."""
         run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
-        if run is not None:
-            batch = run(self, features)
-            if batch is not None:
-                return batch
+        batch = None if run is None else run(self, features)
+        if batch is not None:
+            return batch if batch is not NotImplemented else fall_back(self, super().__call__, features)
         return self._collate(features)
 
     @deferring
@@ -67,14 +66,14 @@ class DataCollatorWithPadding(Remembering, originals.DataCollatorWithPadding):
         check_pad_values(self)
         try:
             if framework not in ("pt", "np"):
-                raise HandOver(f"return_tensors={framework!r}")
+                raise AlwaysHandOver(f"return_tensors={framework!r}")
             options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
             renames = ("label", "label_ids")
             return as_encoding(
                 pad_features(self, features, framework, options, renames=renames, deferred=self.deferred)
             )
         except HandOver as reason:
-            why = str(reason)
+            why = noted(self, "np" if framework == "np" else "pt", reason)
         if self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)

@@ -17,6 +17,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
 from quadrat.batch import DeferredBatch, padded_batch
+from quadrat.collators.base import AlwaysHandOver, HandOver
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
 PAD = PreTrainedTokenizerBase.pad
@@ -44,7 +45,8 @@ PADDING_FIELDS = (
     "deferred",
 )
 
-Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...], dict[str, Any]]
+# Names, signature, steps (None: to fall back) and values.
+Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...] | None, dict[str, Any]]
 
 
 class Remembering:
@@ -91,14 +93,59 @@ class PadOptions(NamedTuple):
     pad_to_multiple_of: Any = None
 
 
+def falls_back_plainly(collator: Any) -> bool:
+    """Whether a batch that falls back is the reference's, without anything that only quadrat can do."""
+    return (
+        not collator.deferred
+        and getattr(collator, "pad_values", None) is None
+        and getattr(collator, "rng", "torch") == "torch"
+        and not getattr(collator, "whole_word_mask", False)  # word_ids are unknown to the reference
+        and not getattr(collator, "padding_free", False)
+    )
+
+
+def remember_fallback(collator: Any, framework: Framework) -> None:
+    """Keep that the collator falls back whatever a batch holds, as long as its options and its tokenizer are these.
+
+    It is found where `remember` keeps decisions, and gives NotImplemented.
+    """
+    own, tokenizer = collator.__dict__, collator.tokenizer
+    cls, guarded = type(tokenizer), collator._quadrat_guarded
+    if not guarded or not falls_back_plainly(collator) or any(name not in own for name in guarded):
+        return
+    facts = (
+        *((OWN, None, name, own[name]) for name in guarded),
+        (TYPE, tokenizer, None, cls),
+        *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
+    )
+    own[f"_quadrat_{framework}"] = _core.known_fallback(facts)
+
+
+def noted(collator: Any, framework: Framework, reason: HandOver) -> str:
+    """Why a batch falls back, in words; remembered where no batch will do otherwise."""
+    if isinstance(reason, AlwaysHandOver):
+        remember_fallback(collator, framework)
+    return str(reason)
+
+
 def remember(
-    collator: Any, framework: Framework, options: PadOptions, decided: Decided, further: tuple[Fact, ...] = ()
+    collator: Any,
+    framework: Framework,
+    options: PadOptions,
+    decided: Decided,
+    further: tuple[Fact, ...] = (),
+    *,
+    failed: bool = False,
 ) -> None:
-    """Keep a decision that held, (names, signature, steps, values), where the facts it depends on can be guarded.
+    """Keep a decision, (names, signature, steps, values), where the facts it depends on can be guarded.
 
     It is found in `collator._quadrat_pt` or `_quadrat_np`: called with the collator and features it gives a batch like
-    this one, or None where it does not know. `further`: facts beyond those of padding.
+    this one, NotImplemented where the reference is to make it, or None where it does not know. `further`: facts beyond
+    those of padding. `failed`: whether the steps failed by what a row holds; then they are tried again, now and then.
     """
+    falls_back = falls_back_plainly(collator)
+    if (failed or decided[2] is None) and not falls_back:
+        return
     recipes = collator.__dict__.setdefault("_quadrat_recipes", {})
     recipe = recipes.get(framework)
     if recipe is None or not recipe.holds(collator):
@@ -116,8 +163,9 @@ def remember(
             options.pad_to_multiple_of or 1,
             tokenizer.padding_side == "left",
             padded_batch if collator.deferred else None,
+            falls_back,
         )
-    recipes[framework] = recipe.extended(*decided)
+    recipes[framework] = recipe.extended(*decided, failed)
     collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
 
 

@@ -11,11 +11,11 @@ from quadrat.batch import DeferredBatch
 from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding, noted
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
 from quadrat.rows import each_of, first_mapping, rows_of
 
@@ -52,6 +52,9 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np" if framework == "np" else "")
         if run is not None:
             batch = run(self, features)
+            if batch is NotImplemented:
+                call = super().__call__
+                return fall_back(self, lambda rows: call(rows, return_tensors), features)
             if batch is not None:
                 return self._with_decoder_input_ids(batch)
         return self._collate(features, return_tensors)
@@ -78,7 +81,7 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
                 raise HandOver(f"return_tensors={framework!r}")
             batch = self._decide(features, "pt" if framework == "pt" else "np")
         except HandOver as reason:
-            why = str(reason)
+            why = noted(self, "np" if framework == "np" else "pt", reason)
         else:
             return self._with_decoder_input_ids(batch)
 

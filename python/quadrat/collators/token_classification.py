@@ -13,10 +13,10 @@ from quadrat.collators._flatten import flatten
 from quadrat.collators._installed import numpy_token_labels_are_like_torch
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators.base import HandOver, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding, noted
 from quadrat.ingest import PAD
 from quadrat.rows import first_mapping, rows_of
 
@@ -71,10 +71,9 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
         if self.padding_free:
             return self._flatten(rows_of(features), framework)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
-        if run is not None:
-            batch = run(self, features)
-            if batch is not None:
-                return batch
+        batch = None if run is None else run(self, features)
+        if batch is not None:
+            return batch if batch is not NotImplemented else fall_back(self, reference, features)
         rows = rows_of(features)
         if rows is not features:
             return self._call(rows, framework, reference)
@@ -82,7 +81,7 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
         try:
             return self._decide(features, framework)
         except HandOver as reason:
-            why = str(reason)
+            why = noted(self, framework, reason)
         if self.pad_values:
             return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
         return hand_over(self, why, reference, features)
