@@ -50,11 +50,13 @@ def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], featu
     Logs the reason at debug level, once per collator and kind of reason.
     """
     _log_once(collator, reason)
-    return fall_back(collator, reference, plain(features))
+    return fall_back(collator, reference, features)
 
 
 def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any) -> Any:
-    """As `hand_over`, of features as the reference takes them and for a reason that has been logged."""
+    """As `hand_over`, for a reason that has been logged."""
+    if type(features) is not list:
+        features = plain(features)
     try:
         return reference(features)
     except Exception as error:
