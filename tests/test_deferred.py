@@ -352,7 +352,7 @@ def test_other_devices_get_the_tensors(monkeypatch, caplog):
     assert [record.message for record in caplog.records] == [
         "quadrat was built without CUDA kernels: deferred batches are padded on the CPU and then copied"
     ]
-    with pytest.raises(RuntimeError, match="no CUDA kernels: move the tensors to the CPU"):
+    with pytest.raises(RuntimeError, match="built without CUDA kernels: move the tensors to the CPU"):
         _gpu.launch("unpad", torch.device("cuda"))
     for cached in (_gpu._kernels, _gpu.available):
         cached.cache_clear()
