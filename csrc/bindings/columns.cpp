@@ -1,6 +1,8 @@
 // Columns to memory: which kernel writes a column, and what is said when it does not go.
 #include "columns.hpp"
 
+#include <pybind11/critical_section.h>
+
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -23,21 +25,14 @@ Span<const std::int64_t> lengths_of(const Column& column) {
 
 // copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
 Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool stream) {
-    Status status;
     if (PyTuple_CheckExact(owner)) {
         return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out,
                               stream);
     }
-#ifdef Py_GIL_DISABLED
-    Py_BEGIN_CRITICAL_SECTION(owner);
-#endif
-    status = PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
-                                                                   row.length, row.kind, kind, out, stream)
-                                                  : Status{Code::changed};
-#ifdef Py_GIL_DISABLED
-    Py_END_CRITICAL_SECTION();
-#endif
-    return status;
+    const py::scoped_critical_section lock{py::handle(owner)};
+    return PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
+                                                                 row.length, row.kind, kind, out, stream)
+                                                : Status{Code::changed};
 }
 
 // The next row's item pointers and place in the output, as copy_rows does for rows in memory.
@@ -96,18 +91,6 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
     return {};
 }
 
-Status copy_column(const Column& column, Span<const std::int64_t> start, Kind kind, void* out, std::int64_t out_size) {
-    if (column.objects) {
-        return copy_python_rows(column, start, kind, out, out_size);
-    }
-    const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
-    if (column.total < worth_releasing) {
-        return copy_rows(rows, start, kind, out, out_size);
-    }
-    const py::gil_scoped_release release;  // a long copy between raw pointers
-    return copy_rows(rows, start, kind, out, out_size);
-}
-
 Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
     if (row.data == nullptr) {
         return decode_numbers(&owner, 1, row.kind, kind, out);
@@ -127,6 +110,26 @@ Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
 }  // namespace
+
+Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                     std::int64_t out_size) const {
+    std::optional<Undisturbed> meanwhile;
+    const Status found = see_again(column, &meanwhile);
+    if (!found) {
+        return found;
+    }
+    if (column.objects) {
+        return copy_python_rows(column, start, kind, out, out_size);
+    }
+    const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
+    if (column.total < worth_releasing) {
+        return copy_rows(rows, start, kind, out, out_size);
+    }
+    meanwhile.reset();
+    disturb();
+    const py::gil_scoped_release release;  // a long copy between raw pointers
+    return copy_rows(rows, start, kind, out, out_size);
+}
 
 std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
     const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
@@ -169,7 +172,7 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
     if (gaps && !decode_number(value.ptr(), kind, &fill)) {
         return {Code::out_of_range};
     }
-    Status status = copy_column(column, {start.data(), count}, kind, out, count * width);
+    Status status = copy(column, {start.data(), count}, kind, out, count * width);
     if (status && gaps) {
         status = fill_gaps(lengths_of(column), width, side, kind, &fill, out);
     }
@@ -193,13 +196,18 @@ Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* o
     if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
         return {Code::wrong_type};
     }
-    return copy_column(column, start, kind, out, out_size);
+    return copy(column, start, kind, out, out_size);
 }
 
 Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     const Column& column = at(index);
     if (!only(column, form_number | form_scalar | form_tensor_number)) {
         return {Code::wrong_type};
+    }
+    std::optional<Undisturbed> meanwhile;
+    const Status found = see_again(column, &meanwhile);
+    if (!found) {
+        return found;
     }
     for (std::size_t i = 0; i < column.rows.size(); ++i) {
         char* const target = static_cast<char*>(out) + i * item_size(kind);

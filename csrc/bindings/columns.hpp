@@ -4,7 +4,10 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../kernels/row.hpp"
@@ -13,6 +16,7 @@
 #include "allocate.hpp"
 #include "interop.hpp"
 #include "kind_caster.hpp"
+#include "undisturbed.hpp"
 
 namespace quadrat {
 
@@ -43,7 +47,9 @@ enum class Action : std::uint8_t {
 
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
-    std::vector<Row> rows;           // data is null where the owner is to be read: Python lists, tuples and numbers
+    // data is null where the owner is to be read: Python lists, tuples and numbers. Elsewhere it is where the row was
+    // when it was looked at last.
+    mutable std::vector<Row> rows;
     std::vector<std::int64_t> lengths;
     std::uint32_t forms = 0;
     std::uint32_t first_form = 0;
@@ -52,15 +58,20 @@ struct Column {
     std::int64_t max_length = 0;
     std::int64_t total = 0;
     bool objects = false;  // whether any owner is to be read
+    bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
+    std::vector<std::unique_ptr<char[]>> kept;  // numbers of rows whose owner is not asked again
 
     explicit Column(std::int64_t rows_expected);
-    void add(py::object owner, const Row& row, std::uint32_t form);
+    // Takes in what a feature has, whatever it is: its row comes with Columns::look.
+    void hold(py::object value) { owners.push_back(std::move(value)); }
+    bool holds_more_than_seen() const { return owners.size() > rows.size(); }
+    // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
+    void add(const Row& row, std::uint32_t form);
     // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
     void add_as_python(const Row& row, std::uint32_t form);
+    // The facts about the next row.
+    void see(const Row& row, std::uint32_t form);
 };
-
-// Adds what a feature holds, whatever it is.
-void add_value(py::object value, const Interop& interop, Column* column);
 
 struct Step {
     py::object name;
@@ -79,11 +90,19 @@ struct Shape {
     bool left;
 };
 
+// Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
+// they are copied: that is a known kind of batch. Where that cannot be had, see `disturb`, rows are looked at once more
+// before they are copied. Of lists it is always the list that is read, with the length it has.
 class Columns {
 public:
     std::vector<Column> columns;
 
     const Column& at(std::size_t index) const { return columns.at(index); }
+
+    // Looks at all that is held. Interop must outlive the columns.
+    void look(const Interop& interop);
+    // To be called before anything of the user's may run, and before the GIL is given up.
+    void disturb() const { undisturbed_.reset(); }
 
     // One value per row, each a list, tuple, array, tensor or number.
     void add_values(const py::object& values, const Interop& interop);
@@ -119,16 +138,27 @@ public:
     Status numbers(std::size_t index, void* out, Kind kind) const;
     Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const;
     void lengths(std::size_t index, std::uintptr_t out) const;
+
+private:
+    // Looks at what other columns hold, and takes them in.
+    void take_over(Columns* others, const Interop& interop);
+    // Sees where the rows are, which is so for as long as `meanwhile` lives. Not ok where one is another row now.
+    Status see_again(const Column& column, std::optional<Undisturbed>* meanwhile) const;
+    Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                std::int64_t out_size) const;
+
+    const Interop* interop_ = nullptr;
+    mutable std::optional<Undisturbed> undisturbed_;  // since the rows were seen
 };
 
-// One column per name from a list of features or TableRows; false when a feature lacks a name or is no mapping.
-// `names`: None to take the keys of the first feature, which then is a dict.
+// One column per name from a list of features or TableRows, held for a look; false when a feature lacks a name or is no
+// plain mapping, see PlainDicts. `names`: None to take the keys of the first feature.
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns);
 
 // The same from features whose values are lists or tuples of rows, one per choice: columns of the first `choices` rows
 // of each feature, feature by feature. The values of the column `plain` (None: there is none) are taken as they are.
-// false when a feature has other names too or is neither a dict nor a wrapper, or a value has not that many rows.
+// false when a feature has other names too, or a value has not that many rows.
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
                     const Interop& interop, Columns* columns);
 

@@ -5,6 +5,7 @@
 #include "../kernels/convert.hpp"
 #include "../kernels/simd.hpp"
 #include "../kernels/stream.hpp"
+#include "errors.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {
@@ -67,7 +68,7 @@ Status decode_floats(PyObject* const* items, std::int64_t count, double* out) {
         } else if (PyLong_CheckExact(items[i])) {
             out[i] = PyLong_AsDouble(items[i]);
             if (out[i] == -1.0 && PyErr_Occurred() != nullptr) {
-                PyErr_Clear();
+                clear_error();
                 return {Code::out_of_range, -1, i};
             }
         } else {
@@ -95,7 +96,7 @@ Status decode_unsigned(PyObject* const* items, std::int64_t count, std::uint64_t
         }
         out[i] = PyLong_AsUnsignedLongLong(items[i]);
         if (out[i] == static_cast<std::uint64_t>(-1) && PyErr_Occurred() != nullptr) {
-            PyErr_Clear();
+            clear_error();
             return {Code::out_of_range, -1, i};
         }
     }

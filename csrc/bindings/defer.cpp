@@ -104,12 +104,14 @@ Status defer(const Columns& columns, const py::tuple& steps, const std::vector<S
         if (status) {
             const auto form = batch_shape.left ? BatchIds::Form::left : BatchIds::Form::right;
             *failed = drawn.labels_step;
+            columns.disturb();
             status = drawn.labels->write(columns,
                                          {drawn.index, rows, width, form, out, buffer.at<std::int64_t>(labels.values)});
         }
     }
     if (status) {
         const std::int64_t rows = columns.columns.empty() ? 0 : columns.count(0);
+        columns.disturb();
         *batch = factory.make(buffer.tensor, steps, layout_of(places), rows,
                               py::make_tuple(batch_shape.width, batch_shape.multiple_of, batch_shape.left),
                               masking.as_object(), factory.wrapped);

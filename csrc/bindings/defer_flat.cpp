@@ -79,6 +79,7 @@ Status draw_flat(const Columns& columns, const Drawn& drawn, const std::vector<P
         return {Code::out_of_range};
     }
     std::fill(out + total, out + size, fill);
+    columns.disturb();
     return drawn.labels->write(columns, {drawn.index, columns.count(drawn.index), size, BatchIds::Form::flat, out,
                                          buffer.at<std::int64_t>(labels.values)});
 }
@@ -118,6 +119,7 @@ py::object defer_flat(const Columns& columns, const FlatPlan& plan, const Intero
     if (!status) {
         return failure(failed, status);
     }
+    columns.disturb();
     return factory.make(buffer.tensor, plan.steps, layout_of(places), columns.count(0),
                         py::make_tuple(plan.multiple_of, plan.separator, plan.start), factory.wrapped);
 }

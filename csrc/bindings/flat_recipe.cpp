@@ -11,6 +11,8 @@
 #include "register.hpp"
 #include "runner.hpp"
 #include "table.hpp"
+#include "view.hpp"
+#include "walk.hpp"
 
 namespace quadrat {
 namespace {
@@ -30,6 +32,7 @@ public:
           interop_(&interop_owner_.cast<const Interop&>()),
           framework_(framework),
           names_(std::move(names)),
+          plain_names_(plain_names(names_)),
           absent_(std::move(absent)),
           plan_(std::move(plan)),
           deferred_(std::move(deferred)) {}
@@ -56,8 +59,12 @@ public:
         }
         py::tuple keys;
         Columns columns;
-        if (!collect_columns(features, names_, *interop_, &keys, &columns) || columns.columns.front().rows.empty()) {
+        if (!collect_columns(features, names_, *interop_, &keys, &columns) || columns.columns.front().owners.empty()) {
             return py::none();
+        }
+        columns.look(*interop_);
+        if (!plain_names_) {
+            columns.disturb();
         }
         const std::string signature = columns.signature(0, 1);
         const auto found = std::find_if(decisions_.begin(), decisions_.end(),
@@ -96,15 +103,8 @@ private:
         if (absent_.is_none()) {
             return true;
         }
-        auto first = py::reinterpret_steal<py::object>(PySequence_GetItem(features.ptr(), 0));
-        if (!first) {
-            PyErr_Clear();
-            return false;
-        }
-        if (interop_->is_wrapper(first.ptr())) {
-            first = first.attr("data");
-        }
-        return PyDict_CheckExact(first.ptr()) && PyDict_Contains(first.ptr(), absent_.ptr()) == 0;
+        const py::object first = PlainDicts(*interop_).dict_of(item_of(features.ptr(), 0));
+        return first && !Walk::lookup(first, absent_.ptr());
     }
 
     Guard guard_;
@@ -112,6 +112,7 @@ private:
     const Interop* interop_;
     Framework framework_;
     py::tuple names_;
+    bool plain_names_;
     py::object absent_;
     FlatPlan plan_;
     py::object deferred_;

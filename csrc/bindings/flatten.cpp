@@ -109,6 +109,7 @@ public:
                     return {Code::bad_argument};
                 }
                 const py::object how = values_[step.name];
+                columns_.disturb();
                 return how.cast<const Labels&>().write(
                     columns_,
                     {step.index, static_cast<std::int64_t>(column.rows.size()), size_, BatchIds::Form::flat,

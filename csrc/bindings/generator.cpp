@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "errors.hpp"
 #include "register.hpp"
 
 namespace quadrat {
@@ -61,8 +62,8 @@ Engine Engine::of_python(py::object generator) {
         engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words, i)));
     }
     const long used = PyErr_Occurred() == nullptr ? PyLong_AsLong(PyTuple_GET_ITEM(words, size)) : -1;
+    clear_error();
     if (used < 0 || used > size) {
-        PyErr_Clear();
         refuse_layout("random.Random");
     }
     engine.words_->used = static_cast<int>(used);
@@ -104,7 +105,7 @@ LockedBits::LockedBits(const py::object& generator)
 LockedBits::~LockedBits() {
     const py::object released = py::reinterpret_steal<py::object>(PyObject_CallMethod(lock_.ptr(), "release", nullptr));
     if (!released) {
-        PyErr_Clear();
+        PyErr_WriteUnraisable(lock_.ptr());
     }
 }
 

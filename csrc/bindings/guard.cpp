@@ -1,6 +1,6 @@
 #include "guard.hpp"
 
-#include <algorithm>
+#include "errors.hpp"
 
 namespace quadrat {
 
@@ -75,7 +75,7 @@ bool Guard::holds_for(const py::handle& collator) const {
     }
     const auto attributes = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(collator.ptr(), nullptr));
     if (!attributes) {
-        PyErr_Clear();
+        clear_error();
         return false;
     }
     return holds(attributes);
@@ -113,7 +113,7 @@ bool Guard::check(const Check& fact, PyObject* object) {
         }
     }
     if (PyErr_Occurred() != nullptr) {
-        PyErr_Clear();  // a fact that cannot be looked at does not hold
+        clear_error();  // a fact that cannot be looked at does not hold
         return false;
     }
     return same;

@@ -4,12 +4,19 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 namespace quadrat {
 
 namespace py = pybind11;
+
+// Whether names are plain strings, so that no code of the user's runs when they are looked up or compared.
+inline bool plain_names(const py::tuple& names) {
+    return std::all_of(names.begin(), names.end(),
+                       [](const py::handle& name) { return PyUnicode_CheckExact(name.ptr()); });
+}
 
 class Guard {
 public:

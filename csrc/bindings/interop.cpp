@@ -8,14 +8,18 @@ namespace quadrat {
 
 Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
                  py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared,
-                 const py::tuple& scalars)
+                 const py::tuple& scalars, py::object way_to_read, py::object count_modes, py::object without_modes)
     : ndarray_(std::move(ndarray)),
       wrapper_(std::move(wrapper)),
       tensor_(std::move(tensor)),
       describe_(std::move(describe)),
       make_tensor_(std::move(make_tensor)),
       in_worker_(std::move(in_worker)),
-      make_shared_(std::move(make_shared)) {
+      make_shared_(std::move(make_shared)),
+      way_to_read_(std::move(way_to_read)),
+      count_modes_(std::move(count_modes)),
+      without_modes_(std::move(without_modes)),
+      is_negative_(tensor_.is_none() ? py::object(py::none()) : py::object(tensor_.attr("is_neg"))) {
     for (const py::handle item : scalars) {
         const auto scalar = py::reinterpret_borrow<py::tuple>(item);
         scalars_.emplace_back(scalar[0], scalar[1].cast<Kind>());
@@ -45,10 +49,11 @@ void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementati
 void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
-                      py::object, const py::tuple&>(),
+                      py::object, const py::tuple&, py::object, py::object, py::object>(),
              py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
              py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none(),
-             py::arg("scalars") = py::tuple())
+             py::arg("scalars") = py::tuple(), py::arg("way_to_read") = py::none(), py::arg("count_modes") = py::none(),
+             py::arg("without_modes") = py::none())
         .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
         .def("learn_tensor", &Interop::learn_tensor, py::arg("tensor"), py::arg("implementation"), py::arg("storage"))
         .def_property_readonly("knows_tensors", &Interop::knows_tensors)

@@ -23,9 +23,12 @@ public:
     // in_worker() says whether this process is a DataLoader's worker; it is asked only where set_may_be_worker has said
     // that it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
     // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
-    // kind).
+    // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
+    // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
+    // which none is asked; or None.
     Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
-            py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars);
+            py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
+            py::object way_to_read, py::object count_modes, py::object without_modes);
 
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
@@ -51,6 +54,18 @@ public:
     void learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage);
     bool knows_tensors() const { return knows_tensors_; }
 
+    int way_to_read(PyObject* type) const {
+        return way_to_read_.is_none() ? 0 : way_to_read_(py::handle(type)).cast<int>();
+    }
+    bool in_mode() const {
+        return !count_modes_.is_none() && !without_modes_.is_none() && count_modes_().cast<std::int64_t>() > 0;
+    }
+    const py::object& without_modes() const { return without_modes_; }
+    // torch.Tensor.is_neg, whatever a tensor has of its own under that name.
+    const py::object& is_negative() const { return is_negative_; }
+    // Whether seeing tensors, or making outputs, calls Python code.
+    bool calls_python() const { return may_be_worker_ || (!tensor_.is_none() && exchange_ == nullptr); }
+
     const dlpack::ExchangeApi* exchange() const { return exchange_; }
     const py::object& describe() const { return describe_; }
     const py::object& make_tensor() const { return make_tensor_; }
@@ -59,6 +74,7 @@ public:
 private:
     // None is nobody's type, so it serves as "not there".
     py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
+    py::object way_to_read_, count_modes_, without_modes_, is_negative_;
     std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
     bool may_be_worker_ = false;

@@ -15,9 +15,9 @@ struct type_caster<quadrat::Kind> {
         if (PyLong_CheckExact(source.ptr()) == 0) {
             return false;
         }
-        const long number = PyLong_AsLong(source.ptr());
+        int overflow = 0;
+        const long number = PyLong_AsLongAndOverflow(source.ptr(), &overflow);
         if (number < 0 || number >= quadrat::kind_count) {
-            PyErr_Clear();
             return false;
         }
         value = static_cast<quadrat::Kind>(number);

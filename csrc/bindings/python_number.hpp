@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "errors.hpp"
+
 namespace quadrat {
 
 // Ints of one digit (below 2^30 in magnitude) are read in place. True when `object` is exactly such an int.
@@ -56,7 +58,7 @@ struct SmallInts {
             }
             found.bytes += stride;
         }
-        PyErr_Clear();
+        clear_error();
         return found;
     }
 };

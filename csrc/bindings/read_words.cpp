@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 
 #include "decode.hpp"
+#include "errors.hpp"
 #include "labels.hpp"
 #include "prefetch.hpp"
 #include "python_number.hpp"
@@ -27,8 +28,10 @@ bool items_of(PyObject* object, Items* out) {
 
 Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t length, std::int64_t* out) {
     py::object source = py::reinterpret_borrow<py::object>(object);
-    if (py::hasattr(source, "numpy")) {
-        source = source.attr("numpy")();
+    const auto as_array = py::reinterpret_steal<py::object>(PyObject_GetAttrString(object, "numpy"));
+    clear_error();
+    if (as_array) {
+        source = as_array();
     }
     if (!py::isinstance<py::array>(source)) {
         return {Code::wrong_type};
@@ -41,11 +44,7 @@ Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t l
     if (seen.shape(0) != length) {
         return {Code::wrong_length};
     }
-    const auto numbers = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>::ensure(seen);
-    if (!numbers) {
-        PyErr_Clear();
-        return {Code::wrong_type};
-    }
+    const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast> numbers(seen);
     std::copy(numbers.data(), numbers.data() + numbers.size(), out);
     return {};
 }

@@ -11,14 +11,15 @@ namespace {
 
 constexpr std::size_t most_decisions = 32;  // searched one by one; a data set needs a handful
 
+// Of names that are no plain strings, a comparison is the user's code: they are the same where they are one object.
 bool same_names(const py::tuple& a, const py::tuple& b) {
     if (a.size() != b.size()) {
         return false;
     }
     for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(a.size()); ++i) {
         PyObject *const one = PyTuple_GET_ITEM(a.ptr(), i), *const two = PyTuple_GET_ITEM(b.ptr(), i);
-        if (one != two && PyObject_RichCompareBool(one, two, Py_EQ) != 1) {
-            PyErr_Clear();
+        const bool plain = PyUnicode_CheckExact(one) && PyUnicode_CheckExact(two);
+        if (one != two && !(plain && PyUnicode_Compare(one, two) == 0)) {
             return false;
         }
     }
@@ -57,12 +58,13 @@ Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::o
     }
     const bool falls_back = steps.is_none();
     const py::tuple given = falls_back ? py::tuple() : py::tuple(steps);
+    const bool plain = plain_names(names);
     Retries retries;
     if (failed) {
         retries.failed();
     }
     result.decisions_.push_back({std::move(names), main, std::string(signature), given, parse_steps(given),
-                                 std::move(values), falls_back, retries});
+                                 std::move(values), falls_back, retries, plain});
     return result;
 }
 
@@ -112,6 +114,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (!collect_columns(features, py::none(), *interop_, &names, &columns)) {
         return py::none();
     }
+    columns.look(*interop_);
     Shape shape = shape_;
     const Decision* const decision = find(names, columns, &shape.width);
     if (decision == nullptr) {
@@ -119,6 +122,9 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     }
     if (decision->falls_back || decision->retries.skips()) {
         return to_the_reference();
+    }
+    if (!decision->plain_names) {
+        columns.disturb();
     }
     std::size_t failed = 0;
     if (!deferred_.is_none()) {

@@ -51,6 +51,7 @@ private:
         py::dict values;
         bool falls_back;
         mutable Retries retries;
+        bool plain_names;
     };
 
     py::object wrapped(py::dict data) const;

@@ -44,6 +44,15 @@ void expect_outputs(const Columns& columns, const std::vector<Step>& steps, cons
     }
 }
 
+// Columns for Python to decide about, which takes code of the user's.
+py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
+    columns->look(interop.cast<const Interop&>());
+    columns->disturb();
+    py::object made = py::cast(std::move(columns));
+    py::detail::keep_alive_impl(made, interop);
+    return made;
+}
+
 }  // namespace
 
 py::tuple Columns::describe(std::size_t index) const {
@@ -119,6 +128,7 @@ Status Columns::run(const std::vector<Step>& steps, const py::dict& values, cons
         Status status;
         if (action == Action::labels) {
             ids.labels = static_cast<std::int64_t*>(out.data);
+            disturb();  // generators, and columns that only labels look at, may be anything
             status = ids.ids == nullptr ? Status{Code::bad_argument} : labels_of(values, name).write(*this, ids);
         } else if (action == Action::numbers) {
             status = numbers(index, out.data, kind);
@@ -145,8 +155,9 @@ void register_columns(py::module_& m) {
     py::class_<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })
-        .def("add_values", &Columns::add_values, py::arg("values"), py::arg("interop"))
-        .def("add_optional", &Columns::add_optional, py::arg("features"), py::arg("name"), py::arg("interop"))
+        .def("add_values", &Columns::add_values, py::arg("values"), py::arg("interop"), py::keep_alive<1, 3>())
+        .def("add_optional", &Columns::add_optional, py::arg("features"), py::arg("name"), py::arg("interop"),
+             py::keep_alive<1, 4>())
         .def("add_ragged", &Columns::add_ragged, py::arg("values"), py::arg("kind"), py::arg("values_size"),
              py::arg("offsets"), py::arg("count"), py::arg("inner"))
         .def("count", &Columns::count, py::arg("index"))
@@ -198,24 +209,24 @@ void register_columns(py::module_& m) {
         .def("lengths", &Columns::lengths, py::arg("index"), py::arg("out"));
     m.def(
         "collect",
-        [](const py::object& features, const py::object& names, const Interop& interop) -> py::object {
+        [](const py::object& features, const py::object& names, const py::object& interop) -> py::object {
             py::tuple keys;
             auto columns = std::make_unique<Columns>();
-            if (!collect_columns(features, names, interop, &keys, columns.get())) {
+            if (!collect_columns(features, names, interop.cast<const Interop&>(), &keys, columns.get())) {
                 return py::none();
             }
-            return py::make_tuple(keys, std::move(columns));
+            return py::make_tuple(keys, seen(std::move(columns), interop));
         },
         py::arg("features"), py::arg("names"), py::arg("interop"));
     m.def(
         "collect_nested",
         [](const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
-           const Interop& interop) -> py::object {
+           const py::object& interop) -> py::object {
             auto columns = std::make_unique<Columns>();
-            if (!collect_nested(features, names, plain, choices, interop, columns.get())) {
+            if (!collect_nested(features, names, plain, choices, interop.cast<const Interop&>(), columns.get())) {
                 return py::none();
             }
-            return py::cast(std::move(columns));
+            return seen(std::move(columns), interop);
         },
         py::arg("features"), py::arg("names"), py::arg("plain"), py::arg("choices"), py::arg("interop"));
 }

@@ -4,7 +4,6 @@
 #include <pybind11/pybind11.h>
 
 #include <exception>
-#include <new>
 
 namespace quadrat {
 
@@ -24,12 +23,8 @@ PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize
         return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
     } catch (py::error_already_set& error) {
         error.restore();
-    } catch (const py::builtin_exception& error) {
-        error.set_error();
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
+    } catch (const std::exception&) {
+        py::detail::try_translate_exceptions();  // to what a function made by pybind11 raises
     }
     return nullptr;
 }

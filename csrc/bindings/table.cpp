@@ -111,12 +111,11 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
     return value;
 }
 
-void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, const Interop& interop,
-                    Column* out) const {
+void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
     const FlatColumn* const flat = sources_[column].flat.get();
     if (flat == nullptr) {
         for (const std::int64_t row : rows) {
-            add_value(value(column, row), interop, out);
+            out->hold(value(column, row));
         }
         return;
     }
@@ -133,14 +132,14 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, c
         Row row;
         bool found = false;
         try {
-            found = flat->row(places[i], &row);
+            found = !out->holds_more_than_seen() && flat->row(places[i], &row);
         } catch (const py::value_error& error) {
             refuse_value(names_[column], rows[i], error);
         }
         if (found) {
             out->add_as_python(row, form);
         } else {
-            add_value(value(column, rows[i]), interop, out);
+            out->hold(value(column, rows[i]));
         }
     }
 }
@@ -211,7 +210,7 @@ py::object TableRows::value(const py::handle& name, std::int64_t i) const {
     return table_->value(static_cast<std::size_t>(column), at(i));
 }
 
-bool TableRows::collect(const py::object& names, const Interop& interop, py::tuple* keys, Columns* columns) const {
+bool TableRows::collect(const py::object& names, py::tuple* keys, Columns* columns) const {
     *keys = names.is_none() ? table_->names() : py::tuple(names);
     for (const py::handle name : *keys) {
         const std::int64_t column = table_->find(name);
@@ -219,29 +218,30 @@ bool TableRows::collect(const py::object& names, const Interop& interop, py::tup
             return false;
         }
         columns->columns.emplace_back(size());
-        table_->collect(static_cast<std::size_t>(column), rows_, interop, &columns->columns.back());
+        table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
     }
     return true;
 }
 
-std::int64_t TableRows::collect_optional(const py::handle& name, const Interop& interop, Columns* columns) const {
+std::int64_t TableRows::collect_optional(const py::handle& name, Columns* columns) const {
     const std::int64_t column = table_->find(name);
     if (column < 0) {
         return 0;
     }
     columns->columns.emplace_back(size());
-    table_->collect(static_cast<std::size_t>(column), rows_, interop, &columns->columns.back());
+    table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
     return size();
 }
 
-void TableRows::gather(std::int64_t first, std::int64_t count, const py::tuple& names,
-                       std::vector<py::object>* values) const {
-    values->clear();
-    for (std::int64_t i = first; i < first + count; ++i) {
-        for (const py::handle name : names) {
-            values->push_back(value(name, i));
+bool TableRows::gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const {
+    for (std::int64_t i = 0; i < size(); ++i) {
+        for (std::size_t c = 0; c < names.size(); ++c) {
+            if (!take(c, value(names[c], i))) {
+                return false;
+            }
         }
     }
+    return true;
 }
 
 const TableRows* table_rows(const py::handle& features) {

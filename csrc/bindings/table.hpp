@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,8 +25,8 @@ public:
     // The number of the column, or -1.
     std::int64_t find(const py::handle& name) const;
     py::object value(std::size_t column, std::int64_t row) const;
-    // Adds the values at `rows`, as if they came in lists.
-    void collect(std::size_t column, const std::vector<std::int64_t>& rows, const Interop& interop, Column* out) const;
+    // Adds the values at `rows`, as if they came in lists; those that Python objects stand for are held.
+    void collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const;
 
 private:
     struct Source {
@@ -62,11 +63,11 @@ public:
     bool has(const py::handle& name) const { return table_->find(name) >= 0; }
 
     // As collect_columns of columns.hpp; names: None for all.
-    bool collect(const py::object& names, const Interop& interop, py::tuple* keys, Columns* columns) const;
+    bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
     // As Columns::add_optional.
-    std::int64_t collect_optional(const py::handle& name, const Interop& interop, Columns* columns) const;
-    // The values of `count` rows from the first on, as Python objects, row by row.
-    void gather(std::int64_t first, std::int64_t count, const py::tuple& names, std::vector<py::object>* values) const;
+    std::int64_t collect_optional(const py::handle& name, Columns* columns) const;
+    // The values as Python objects, row by row, as Walk::gather gives them.
+    bool gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const;
 
 private:
     // Appends the rows that `keys` name, of `size`.

@@ -7,6 +7,7 @@
 
 #include "columns.hpp"
 #include "decode.hpp"
+#include "errors.hpp"
 
 namespace quadrat {
 namespace {
@@ -63,8 +64,9 @@ bool view_array(PyObject* object, Row* row) {
 // form_tensor for a tensor of one dimension, form_tensor_number for one of none, else form_other.
 std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
     if (interop.exchange() == nullptr) {
-        const py::object seen = interop.describe()(py::handle(object));
-        if (seen.is_none()) {
+        const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe().ptr(), object));
+        clear_error();
+        if (!seen || seen.is_none()) {
             return form_other;
         }
         const auto fields = seen.cast<std::tuple<std::uintptr_t, std::int64_t, std::int64_t, int>>();
@@ -77,7 +79,7 @@ std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
     }
     dlpack::Tensor view{};
     if (interop.exchange()->view_of_object(object, &view) != 0) {
-        PyErr_Clear();  // sparse, meta and other tensors without memory of their own: the reference's business
+        clear_error();  // sparse, meta and other tensors without memory of their own: the reference's business
         return form_other;
     }
     const char letter = view.dtype.code == dlpack::signed_integer     ? 'i'
@@ -92,7 +94,7 @@ std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
     // that records gradients is more than its numbers.
     const py::handle tensor(object);
-    if (letter == 'f' && (tensor.attr("requires_grad").cast<bool>() || tensor.attr("is_neg")().cast<bool>())) {
+    if (letter == 'f' && (tensor.attr("requires_grad").cast<bool>() || interop.is_negative()(tensor).cast<bool>())) {
         return form_other;
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));
@@ -118,7 +120,7 @@ bool view_scalar(PyObject* object, const Interop& interop, Row* row) {
 py::object item_of(PyObject* sequence, Py_ssize_t i) {
     auto item = py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, i));
     if (!item) {
-        PyErr_Clear();
+        clear_error();
     }
     return item;
 }

@@ -1,4 +1,4 @@
-// The values of a batch of features, block by block, with the misses of cold memory overlapped.
+// The values of a batch of features, held, with the misses of cold memory overlapped.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -6,8 +6,28 @@
 #include <vector>
 
 #include "interop.hpp"
+#include "prefetch.hpp"
 
 namespace quadrat {
+
+// The dict that a feature is or wraps; empty where a read of it might call code that is the feature's own, which the
+// reference may call in another order, less often, or not at all.
+class PlainDicts {
+public:
+    explicit PlainDicts(const Interop& interop) : interop_(interop) {}
+
+    py::object dict_of(py::object feature);
+
+private:
+    // Mirrored in python/quadrat/_mappings.py.
+    enum class Way : std::uint8_t { opaque, dict, wrapper };
+
+    Way way_of(PyObject* feature);
+
+    const Interop& interop_;
+    py::object last_;  // the class that was asked about last
+    Way last_way_ = Way::opaque;
+};
 
 // A batch of features comes cold from the heap: dict, its keys, its values, their buffers, each a miss that waits for
 // the one before. Walking a block of rows level by level lets the misses of one level overlap.
@@ -15,21 +35,42 @@ class Walk {
 public:
     static constexpr Py_ssize_t block = 64;
 
-    Walk(const py::object& features, const Interop& interop) : features_(features), interop_(interop) {}
+    Walk(const py::object& features, const Interop& interop) : features_(features), dicts_(interop) {}
 
-    // Fills `values` with the block's values, row by row; false when a row lacks a name or the batch has shrunk.
-    bool gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, std::vector<py::object>* values);
+    // The features' values, in order: take(number of the name, value). False when a feature is no plain dict or lacks a
+    // name, the batch has shrunk, or `take` says so. Comparing keys may run code of the user's, so nothing is to be
+    // looked into yet.
+    template <typename Take>
+    bool gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, Take take) {
+        if (!fetch(first, count)) {
+            return false;
+        }
+        for (const py::object& row : rows_) {
+            for (std::size_t c = 0; c < names.size(); ++c) {
+                auto value = lookup(row, PyTuple_GET_ITEM(names.ptr(), static_cast<Py_ssize_t>(c)));
+                if (!value) {
+                    return false;
+                }
+                const char* const object = reinterpret_cast<const char*>(value.ptr());
+                prefetch(object);
+                prefetch(object + 63);  // an object of more than a line, or across two
+                if (!take(c, std::move(value))) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    // dict[name], or empty.
+    static py::object lookup(const py::object& dict, PyObject* name);
 
 private:
-    void look_ahead(const std::vector<py::object>& values);
+    bool fetch(Py_ssize_t first, Py_ssize_t count);
 
     const py::object& features_;
-    const Interop& interop_;
+    PlainDicts dicts_;
     std::vector<py::object> rows_;
-    std::vector<const char*> parts_;  // of tensors
 };
-
-// A new reference to mapping[name], or null with no error set.
-PyObject* lookup(PyObject* mapping, PyObject* name);
 
 }  // namespace quadrat

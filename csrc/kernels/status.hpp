@@ -12,7 +12,7 @@ enum class Code : std::uint8_t {
     no_conversion,  // the row's kind does not convert to the output's without loss of meaning
     out_of_range,   // a value does not fit the output's kind
     wrong_type,     // a list holds something that is not a number of the row's kind
-    changed,        // a list changed its length while it was read
+    changed,        // a row changed its length or place while it was read
     bad_argument,   // a width, length or side that no output can have
     wrong_length,   // a row that goes with another is longer or shorter
 };

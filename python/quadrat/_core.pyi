@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, overload
 
 import numpy as np
@@ -31,6 +32,9 @@ class Interop:
         make_shared: Callable[[int, tuple[tuple[int, int, tuple[int, ...]], ...]], tuple[tuple[Any, ...], int]]
         | None = None,
         scalars: tuple[tuple[type, int], ...] = (),
+        way_to_read: Callable[[type], int] | None = None,
+        count_modes: Callable[[], int] | None = None,
+        without_modes: Callable[[], AbstractContextManager[Any]] | None = None,
     ) -> None: ...
     may_be_worker: bool
     def learn_tensor(self, tensor: Any, implementation: int, storage: int) -> None: ...

@@ -17,6 +17,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat._extras import needs
+from quadrat._mappings import way_to_read
 from quadrat._shared import make_shared
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ _interops = _Interops()
 
 @functools.cache
 def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
-    tensor = sys.modules["torch"].Tensor if torch_loaded else None
+    tensor, tensor_c = (sys.modules["torch"].Tensor, sys.modules["torch"]._C) if torch_loaded else (None, None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
     wrapper = None
     if transformers_loaded:
@@ -222,11 +223,11 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             wrapper,
             tensor,
             exchange,
-            describe_tensor,
-            _make_tensor,
-            _in_worker,
-            make_shared,
+            *(describe_tensor, _make_tensor, _in_worker, make_shared),
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
+            way_to_read,
+            # What counts the function modes that are active, and what keeps them out of a stretch of code.
+            *(getattr(tensor_c, name, None) for name in ("_len_torch_function_stack", "DisableTorchFunction")),
         )
     )
     if exchange is not None:

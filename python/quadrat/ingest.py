@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from quadrat import _core
+from quadrat._mappings import is_plain
 from quadrat._memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
 
 # The forms a row can have: bits, as in csrc/bindings/columns.hpp.
@@ -33,11 +33,11 @@ _FAILURES = (
     "holds numbers of a kind that does not convert to the output's without loss",
     "holds a number that does not fit the output's dtype",
     "holds something that is not a number of the row's kind",
-    "changed its length while it was read",
+    "changed while it was read",
     "has no valid length",
     "is not as long as its tokens",
 )
-OUT_OF_RANGE, WRONG_TYPE = 4, 5
+OUT_OF_RANGE, WRONG_TYPE, CHANGED = 4, 5, 6
 
 
 class ColumnShape(NamedTuple):
@@ -73,25 +73,23 @@ JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST, DERIVE = range(7)
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of a list of features, named by the first feature's keys in their order.
 
-    None when the features are no list or tuple of mappings, or a feature lacks one of the keys.
+    None when the features are no list or tuple of mappings, one of them lacks one of the keys, or is a mapping that may
+    do something of its own when it is read, see `_mappings`.
     """
-    collected = _core.collect(features, None, interop())
-    if collected is None and isinstance(features, (list, tuple)) and features and isinstance(features[0], Mapping):
-        collected = _core.collect(features, tuple(features[0].keys()), interop())
-    return collected
+    return _core.collect(features, None, interop())
 
 
 def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
 
-    The column `plain` has one value per feature. None when the features are no list or tuple of dicts or
-    `BatchEncoding`s with the same keys, or a value is no list or tuple of that many rows.
+    The column `plain` has one value per feature. None when the features are no list or tuple of mappings with the same
+    keys, one may do something of its own when it is read, or a value is no list or tuple of that many rows.
     """
     if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
         return None
     if isinstance(features, _core.TableRows):
         names = features.names
-    elif isinstance(features[0], Mapping):
+    elif is_plain(features[0]):
         names = tuple(features[0].keys())
     else:
         return None

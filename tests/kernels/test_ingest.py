@@ -1,8 +1,9 @@
 """Features to columns to rows: what is recognised, what is read from Python numbers, and what is refused."""
 
+import asyncio
 import random
 import types
-from collections import UserDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Mapping
 
 import hypothesis.strategies as st
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from transformers import BatchEncoding
+from torch.overrides import TorchFunctionMode
+from transformers import BatchEncoding, BatchFeature
 
 from quadrat import _core, _memory, ingest
+from quadrat.collators.recall import CALL
 
 KINDS = _core.kinds
 INT64 = KINDS.index("int64")
@@ -255,23 +258,22 @@ def test_leaves_tensors_alone_that_lie_otherwise(interops, off):
     assert not interop.knows_tensors
 
 
-class Doubling(dict):
-    def __getitem__(self, key):
-        return super().__getitem__(key) * 2
+class Row(dict):
+    """A dict that adds something, and reads as any dict does."""
+
+    def __missing__(self, key):
+        self[key] = []
+        return self[key]
+
+    def total(self):
+        return sum(self.values())
 
 
-class Custom(Mapping):
-    def __init__(self, items):
-        self._items = items
-
-    def __getitem__(self, key):
-        return self._items[key]
-
-    def __iter__(self):
-        return iter(self._items)
-
-    def __len__(self):
-        return len(self._items)
+class Reversed(OrderedDict):
+    def __init__(self, row):
+        super().__init__(row)
+        for key in reversed(list(row)):
+            self.move_to_end(key)
 
 
 class Encoding(BatchEncoding):
@@ -282,27 +284,78 @@ def with_default(row):
     return defaultdict(list, row)
 
 
-CARRIERS = [dict, UserDict, BatchEncoding, Encoding, Custom, types.MappingProxyType, with_default, Doubling]
-BATCHES = st.lists(st.tuples(TOKENS, TOKENS, st.sampled_from(CARRIERS)), min_size=1, max_size=140)
+def wrapped_default(row):
+    made = BatchEncoding({})
+    made.data = with_default(row)
+    return made
+
+
+class Custom(Mapping):
+    def __init__(self, items):
+        self._items = items
+
+    def __getitem__(self, key):
+        raise AssertionError(f"asked for {key}")
+
+    def __iter__(self):
+        raise AssertionError("asked for its keys")
+
+    def __len__(self):
+        raise AssertionError("asked for its length")
+
+
+def overriding(base, name):
+    def refuse(self, *_):
+        raise AssertionError(f"asked by {name}")
+
+    return type("Own", (base,), {name: refuse})
+
+
+class OwnData(UserDict):
+    """Keeps its entries elsewhere."""
+
+    data = property(lambda self: self.__dict__, lambda self, value: self.__dict__.update(value))
+
+
+def wrapped_custom(row):
+    made = BatchEncoding({})
+    made.data = Custom(row)
+    return made
+
+
+READERS = ["__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get"]
+PLAIN = [dict, Row, OrderedDict, Reversed, with_default, UserDict, BatchEncoding, Encoding, wrapped_default]
+OPAQUE = [
+    *(overriding(base, name) for base in (dict, OrderedDict, UserDict) for name in READERS),
+    *(Custom, types.MappingProxyType, wrapped_custom, OwnData, BatchFeature, lambda row: None),
+]
+BATCHES = st.lists(st.tuples(TOKENS, TOKENS, st.sampled_from(PLAIN)), min_size=1, max_size=140)
 
 
 @given(batch=BATCHES, container=st.sampled_from([list, tuple]), data=st.data())
-def test_collects_any_mappings(guarded, batch, container, data):
+def test_collects_plain_mappings(guarded, batch, container, data):
     order = data.draw(st.permutations(["ids", "mask", "\N{LATIN SMALL LETTER E WITH ACUTE}"]))
     rows = [dict(zip(order, (a, b, [7]), strict=True)) for a, b, _ in batch]
     features = container(carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True))
     names, columns = ingest.collect(features)
-    assert names == tuple(order)
-    assert [dict(feature).keys() for feature in features] == [row.keys() for row in rows], "features are not changed"
-    for index, name in enumerate(order):
+    assert names == tuple(features[0])
+    for index, name in enumerate(names):
         assert flat(columns, index, guarded) == [number for feature in features for number in feature[name]]
     later = data.draw(st.integers(0, len(rows) - 1))
     del rows[later][order[1]]
-    collected = ingest.collect([carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True)])
-    if later == 0:
-        assert collected[0] == (order[0], order[2])
-    else:
-        assert (collected is None) == (not isinstance(features[later], defaultdict))
+    features = [carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True)]
+    collected = ingest.collect(features)
+    assert collected is None if later else order[1] not in collected[0]
+    assert [dict(feature).keys() for feature in features] == [row.keys() for row in rows], "features are not changed"
+
+
+@given(carrier=st.sampled_from(OPAQUE), count=st.integers(1, 140), data=st.data())
+def test_asks_no_mapping_that_may_answer_in_its_own_way(carrier, count, data):
+    features = [{"ids": [1], "mask": [1]} for _ in range(count)]
+    for at in data.draw(st.sets(st.integers(0, count - 1), min_size=1)):
+        features[at] = carrier(features[at])
+    assert ingest.collect(features) is None
+    assert _core.collect(features, ("ids",), _memory.interop()) is None
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [1]}]), {"a": [1]}, "a", None, [None], [[1]], [{"a": 1}, 3]])
@@ -312,14 +365,22 @@ def test_collects_nothing_else(features):
 
 @given(count=st.integers(1, 200), moment=st.integers(0, 199), left=st.integers(0, 199))
 def test_features_may_shrink_while_they_are_read(guarded, count, moment, left):
-    class Hostile(dict):
-        def __getitem__(self, key):
-            if key == "ids" and self["at"] == moment:
-                del features[left:]
-            return super().__getitem__(key)
+    class Hostile:
+        """A key that is compared with "ids", and is another one."""
 
-    features = [Hostile(ids=[i] * 3, at=i) for i in range(count)]
-    collected = ingest.collect(features)
+        def __hash__(self):
+            return hash("ids")
+
+        def __eq__(self, other):
+            del features[left:]
+            return False
+
+    features = []  # for now: making a dict compares keys, too
+    rows = [{"ids": [i] * 3, "at": i} for i in range(count)]
+    if moment < count:
+        rows[moment] = {Hostile(): 0, **rows[moment]}
+    features += rows
+    collected = _core.collect(features, ("ids",), _memory.interop())
     if collected is None:
         assert moment < count
         assert left < count
@@ -327,14 +388,111 @@ def test_features_may_shrink_while_they_are_read(guarded, count, moment, left):
         assert flat(collected[1], 0, guarded) == [i for i in range(count) for _ in range(3)]
 
 
-def test_rows_may_shrink_while_they_are_read():
-    def describe(_):
+def moved(row):
+    """Its numbers elsewhere, and others where they were."""
+    if isinstance(row, torch.Tensor):
+        copy = row.clone()
+        row.fill_(1)
+        row.set_(copy)
+    else:
+        state = row.__reduce__()[2]
+        row.fill(1)
+        row.__setstate__(state)
+
+
+def test_what_is_asked_of_a_tensor_may_change_the_others(guarded):
+    """Where it takes Python code to see a tensor, as in an older torch."""
+
+    def describe(tensor):
+        for row in (tensors[0], array):
+            moved(row)
         rows.clear()
+        return _memory.describe_tensor(tensor)
 
     interop = _core.Interop(np.ndarray, None, torch.Tensor, None, describe, None)
-    rows = [[1], torch.zeros(1), [2]]
-    with pytest.raises(ValueError, match="changed while it was read"):
-        _core.Columns().add_values(rows, interop)
+    tensors, array = [torch.arange(8 * i, 8 * i + 8)[:: i % 3 + 1] for i in range(5)], np.arange(7, 9)
+    rows = [[5], array, *tensors]
+    expected = [5, 7, 8, *(number for tensor in tensors for number in tensor.tolist())]
+    columns, out = columns_of(rows, interop), guarded("int64", len(expected))
+    assert rows == []
+    moved(tensors[-1])
+    assert columns.flatten(0, out.address, INT64, len(expected))[0] == ingest.CHANGED, "the array has moved"
+    columns = columns_of([[5], *tensors], interop)
+    assert flat(columns, 0, guarded) == [5, *expected[3:]]
+
+
+@pytest.mark.parametrize("number", [False, True])
+@pytest.mark.parametrize("form", [torch.tensor, np.array])
+def test_sees_what_has_moved_since_it_was_collected(interops, guarded, form, number):
+    kind = KINDS.index("float64")
+    rows = [form(0.5 if number else [0.5, 1.5], dtype=(torch if form is torch.tensor else np).float64)] * 3
+    if number and form is np.array:
+        rows = [np.float64(0.5)] * 3  # which has its number within, for good
+    columns, out = columns_of(rows, _memory.interop()), guarded("float64", 6)
+    steps = (("x", 0, ingest.NUMBERS if number else ingest.STACK, kind),)
+
+    def run():
+        return columns.run(steps, {}, _memory.interop(), False, 2, 1, False)
+
+    expected = np.array([np.array(row) for row in rows])
+    assert run()["x"].tobytes() == expected.tobytes()
+    if isinstance(rows[0], np.float64):
+        return
+    moved(rows[0])
+    assert run() == (0, ingest.CHANGED, -1, -1)
+    assert number or columns.flatten(0, out.address, kind, 6) == (ingest.CHANGED, -1, -1)
+    assert out.untouched()
+
+
+def test_function_modes_are_not_asked(interops):
+    """A mode is the user's code; torch calls it even for an attribute."""
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError(f"{func} was asked for")
+
+    rows = [torch.ones(2), torch.ones(2, requires_grad=True), torch.tensor([1 + 2j]).conj().imag]
+    for row in rows:
+        row.is_neg = Mode().__torch_function__  # nor is an attribute that a tensor has of its own
+    with Mode():
+        columns = columns_of(rows, _memory.interop())
+    assert columns.describe(0)[0] == ingest.TENSOR | ingest.OTHER
+    assert torch._C._len_torch_function_stack() == 0
+
+
+ASKED = [KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, asyncio.CancelledError]
+FALLS_BACK = [ValueError, KeyError, AttributeError, StopIteration, RecursionError, Warning, OSError]
+
+
+class Raising:
+    def __init__(self, error):
+        self._error = error
+
+    def __call__(self, *_):
+        raise self._error
+
+    def __hash__(self):
+        return hash("ids")
+
+    __eq__ = __call__
+
+
+@pytest.mark.parametrize("error", [*ASKED, *FALLS_BACK])
+def test_clears_only_errors_that_the_reference_raises_again(error):
+    features = [{"ids": [1]}, {Raising(error): 0, "ids": [2]}]
+    guard = _core.Recipe(((CALL, Raising(error), None, 0),), _memory.interop(), False, None, {}, None, 1, False)
+    columns = _core.Columns()
+    calls = [
+        lambda: _core.collect(features, ("ids",), _memory.interop()),
+        lambda: columns.add_optional(features, "ids", _memory.interop()) == -1 or None,
+        lambda: guard.holds(None) or None,
+    ]
+    for call in calls:
+        if error in FALLS_BACK:
+            assert call() is None
+        else:
+            with pytest.raises(error):
+                call()
 
 
 def nested_batch(data, choices):
@@ -387,12 +545,12 @@ def test_collects_no_other_nested_rows(what, data):
         assert collected is None
 
 
-@pytest.mark.parametrize("carrier", [UserDict, Encoding, Custom, types.MappingProxyType, with_default, Doubling])
-def test_collects_nested_rows_of_plain_dicts_only(carrier):
+@pytest.mark.parametrize(("carriers", "collected"), [(PLAIN, True), (OPAQUE, False)], ids=["plain", "opaque"])
+def test_collects_nested_rows_of_plain_mappings_only(carriers, collected):
     row = {"ids": [[1], [2]], "plain": 0}
-    assert ingest.collect_nested([row, row], "plain", 2) is not None
-    assert ingest.collect_nested([row, carrier(row)], "plain", 2) is None
-    assert ingest.collect_nested([carrier(row)], "plain", 2) is None
+    for carrier in carriers:
+        assert (ingest.collect_nested([row, carrier(row)], "plain", 2) is not None) == collected
+        assert (ingest.collect_nested([carrier(row)], "plain", 2) is not None) == collected
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [[1]]}]), {"a": [[1]]}, "a", None, [None], [[1]]])

@@ -32,7 +32,7 @@ AT_ONCE = {
 # of them: it may import them, and they must not import it.
 LAYERS = [
     ("_core", "_cuda", "_extras"),
-    ("_generators", "_gpu", "_memory", "_shared"),
+    ("_generators", "_gpu", "_mappings", "_memory", "_shared"),
     ("_arrow", "_offsets", "_take", "ingest"),
     ("_plan", "batch", "ops", "ragged"),
     ("rows",),

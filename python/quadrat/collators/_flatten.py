@@ -126,7 +126,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     shared = interop()
     collected = _core.collect(features, plan.names, shared)
     if collected is None:
-        raise HandOver("features are not a list of mappings with the columns to flatten")
+        raise HandOver("features are not a list of plain mappings with the columns to flatten")
     columns = collected[1]
     signature = columns.signature(0, 1)
     situation = _Situation(

@@ -19,7 +19,7 @@ from quadrat.batch import padded_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.collators._labelling import Labelling, refuse_words
-from quadrat.collators.base import AlwaysHandOver, HandOver
+from quadrat.collators.base import AlwaysHandOver, HandOver, or_hand_over
 from quadrat.collators.recall import Fact, PadOptions, remember
 from quadrat.ingest import (
     LABELS,
@@ -63,7 +63,7 @@ def pad_features(
     check_tokenizer(collator.tokenizer)
     collected = collect(features)
     if collected is None:
-        raise HandOver("features are not a list of mappings with the same keys")
+        raise HandOver("features are not a list of plain mappings with the same keys")
     return pad_columns(
         collator,
         features,
@@ -212,12 +212,10 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
     if multiple is not None and (type(multiple) is not int or multiple <= 0):
         raise HandOver("pad_to_multiple_of is no positive int")
     if max_length is not None or not (padding is True or padding == "longest"):
-        try:  # warns, and fails, just as the reference does
+        with or_hand_over("the padding options are refused"):  # warns, and fails, just as the reference does
             strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
                 padding=padding, max_length=max_length, verbose=True
             )
-        except Exception as error:
-            raise HandOver("the padding options are refused") from error
         if type(limit) is not int and limit is not None:
             raise HandOver("max_length is no int")
         if strategy == "do_not_pad":
@@ -263,7 +261,5 @@ def _refuse(
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
     values = [feature[name] for feature in each_of(features)]
-    try:
+    with or_hand_over(f"column '{name}' does not stack"):
         return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]
-    except Exception as error:
-        raise HandOver(f"column '{name}' does not stack") from error

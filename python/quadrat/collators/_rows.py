@@ -10,7 +10,8 @@ from quadrat._memory import BOOL, INT64, Framework
 from quadrat.collators._pad import check_device, require_tokenizer, run_steps
 from quadrat.collators.base import HandOver
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
-from quadrat.rows import bare_column
+from quadrat.ragged import Ragged
+from quadrat.rows import SEQUENCES, bare_column
 
 
 def stack_rows(
@@ -27,6 +28,8 @@ def stack_rows(
     Raises:
         HandOver: when the result cannot be proven to be the reference's.
     """
+    if type(rows) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
+        raise HandOver("rows are not in a plain list or tuple")
     return stack_column(tokenizer, bare_column(rows), framework, multiple, labels, deferred=deferred)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
+from quadrat._mappings import is_plain
 from quadrat.collators.diagnosis import diagnose
-from quadrat.rows import plain
+from quadrat.rows import SEQUENCES, Rows, first_mapping, plain
 
 logger = logging.getLogger("quadrat")
 
@@ -44,6 +46,28 @@ class AlwaysHandOver(HandOver):
     """The same, whatever the batch holds: by the collator's options or its tokenizer."""
 
 
+@contextlib.contextmanager
+def or_hand_over(reason: str) -> Iterator[None]:
+    """Makes a HandOver of an error, so that the reference meets it again and raises it in its own words.
+
+    A MemoryError, and what is no Exception (KeyboardInterrupt, SystemExit), passes: nothing is tried a second time.
+    """
+    try:
+        yield
+    except (HandOver, MemoryError):
+        raise
+    except Exception as error:
+        raise HandOver(reason) from error
+
+
+def first_feature(features: Any) -> Mapping[str, Any]:
+    """The first of a list of features, to read. Raises HandOver unless there is one, and reading it does no more."""
+    first = first_mapping(features) if type(features) in SEQUENCES else None
+    if first is None or not (type(features) is Rows or is_plain(first)):
+        raise HandOver("features are not a list of plain mappings")
+    return first
+
+
 def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], features: Any) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
@@ -65,12 +89,19 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any) -> 
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
-    more = diagnose(features, collator) if type(error) in _REBUILDABLE else None
+    more = diagnose(features, collator) if type(error) in _REBUILDABLE and _may_be_read(features) else None
     if more is None:
         raise error
     separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
     message = str(error.args[0]) if len(error.args) == 1 else str(error)
     raise type(error)(f"{message}{separator}quadrat: {more}") from error
+
+
+def _may_be_read(features: Any) -> bool:
+    """Whether to look for what is wrong does nothing but look."""
+    return not isinstance(features, (list, tuple)) or all(
+        is_plain(feature) or not isinstance(feature, Mapping) for feature in features
+    )
 
 
 def refuse_philox(name: str, options: dict[str, Any], why: str) -> None:

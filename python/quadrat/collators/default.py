@@ -20,7 +20,7 @@ from quadrat._memory import (
 )
 from quadrat.collators import originals
 from quadrat.collators._installed import numpy_ints_are_labels
-from quadrat.collators.base import HandOver, fall_back, hand_over
+from quadrat.collators.base import HandOver, fall_back, hand_over, or_hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Remembering
@@ -167,7 +167,7 @@ _Decision = tuple[_Steps, dict[str, str]]
 def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
     collected = collect(features)
     if collected is None:
-        raise HandOver("features are not a list of mappings with the same keys")
+        raise HandOver("features are not a list of plain mappings with the same keys")
     if framework == "pt":
         require_cpu_default()
     names, columns = collected
@@ -254,9 +254,7 @@ def _only_kind(kinds: int) -> int | None:
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
-    try:
+    with or_hand_over(f"column '{name}' does not stack"):
         column = [{name: feature[name]} for feature in each_of(features)]
         (tensor,) = _reference(column, framework).values()
-    except Exception as error:
-        raise HandOver(f"column '{name}' does not stack") from error
     return tensor

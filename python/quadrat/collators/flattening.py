@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from quadrat._mappings import is_plain
 from quadrat.collators import originals
 from quadrat.collators._flatten import (
     MAIN,
@@ -17,12 +18,12 @@ from quadrat.collators._flatten import (
     flatten_plainly,
 )
 from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
-from quadrat.collators.base import HandOver, fall_back, hand_over
+from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, or_hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.recall import CALL, Fact, Remembering
-from quadrat.rows import SEQUENCES, each_of, first_of, rows_of
+from quadrat.rows import each_of, first_of, rows_of
 
 _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -126,16 +127,13 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
         if extended:
             self._check_options()
         try:
-            if type(features) not in SEQUENCES or not features:
-                raise HandOver("features are not a list of mappings with the columns to flatten")
+            first = first_feature(features)
             if framework not in ("pt", "np"):
                 raise HandOver(f"return_tensors={framework!r}")
             if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
                 raise HandOver("the reference's sets of keys were changed")
-            try:
-                plan = self._plan(first_of(features), framework, separator)
-            except Exception as error:  # as the reference finds too, in its own words
-                raise HandOver("row 0 is not a mapping, or an option neither true nor false") from error
+            with or_hand_over("an option is neither true nor false"):
+                plan = self._plan(first, framework, separator)
             as_it_is = not extended and return_tensors is None and separator_id is None
             defers = self.deferred and not self.scalar_labels
             batch = flatten_features(features, plan, self if as_it_is else None, deferred=defers)
@@ -179,17 +177,15 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
         start = self.position_ids_start
         if self.return_position_ids and (type(start) is not int or start != 0) and not flattening_takes_a_start():
             return True
-        if flattening_takes_arrays():
+        if flattening_takes_arrays() or not isinstance(features, (list, tuple)):
             return False
-        try:
-            return any(
-                hasattr(feature[name], "tolist")
-                for feature in each_of(features)
-                for name in (MAIN, "labels")
-                if name in feature
-            )
-        except Exception:  # not mappings: the reference says so
-            return False
+        if not all(isinstance(feature, Mapping) for feature in features):
+            return False  # the reference says so
+        if not all(map(is_plain, features)):  # to look would be more than the reference does
+            return True
+        return any(
+            hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
+        )
 
     def _plainly(self, features: Any, framework: Any, separator: Any) -> dict[str, Any]:
         batch = flatten_plainly(features, self._plan(features[0], framework, separator))

@@ -18,7 +18,7 @@ from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
-from quadrat.collators.base import HandOver, fall_back, hand_over, raise_clearer
+from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, raise_clearer
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework, collate_further
 from quadrat.collators.further import check_pad_values, pad_further_columns
@@ -200,8 +200,7 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
         first = first_mapping(examples)
         if first is None:
             return self._decide_rows(examples, framework)
-        options = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of)
-        names = tuple(first)
+        options, names = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of), tuple(first_feature(examples))
         self._require_own_masking(framework, names)
         if self._masks_apart(framework, names):
             padded = pad_features(self, examples, framework, options, remembers=False)

@@ -12,11 +12,11 @@ from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.collators._pad import check_tokenizer, pad_columns
-from quadrat.collators.base import HandOver, fall_back, hand_over
+from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import PadOptions, noted
 from quadrat.ingest import NUMBERS, collect_nested
-from quadrat.rows import first_mapping, rows_of
+from quadrat.rows import rows_of
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
@@ -59,10 +59,7 @@ class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMulti
         return super().tf_call(_spared(features))
 
     def _decide(self, examples: Any) -> dict[str, Any]:
-        first = first_mapping(examples)
-        if first is None:
-            raise HandOver("features are not a list of mappings with the same keys")
-        tokenizer = self.tokenizer
+        tokenizer, first = self.tokenizer, first_feature(examples)
         check_tokenizer(tokenizer)
         if _warns(tokenizer):
             raise HandOver("transformers 4.x warns about padding with a fast tokenizer first")

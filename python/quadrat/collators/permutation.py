@@ -16,7 +16,7 @@ from quadrat.collators import originals
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
-from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox
+from quadrat.collators.base import HandOver, hand_over, or_hand_over, raise_clearer, refuse_philox
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
@@ -100,7 +100,7 @@ def _padded_ids(tokenizer: Any, examples: Any, framework: Framework) -> Any:
         return stack_rows(tokenizer, examples, framework, None)["input_ids"]
     collected = _core.collect(examples, ("input_ids",), interop())
     if collected is None:
-        raise HandOver("features are not a list of mappings with 'input_ids'")
+        raise HandOver("features are not a list of plain mappings with 'input_ids'")
     return stack_column(tokenizer, collected[1], framework, None)["input_ids"]
 
 
@@ -187,11 +187,9 @@ def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) 
     """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
     if has_plain_special_tokens(tokenizer):
         return [pad_id, *(_token_id(token) for token in tokenizer.all_special_ids if token is not None)], None
-    try:
+    with or_hand_over(f"{type(tokenizer).__name__} cannot say which tokens are special"):
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
         special = _bools(masks, framework)
-    except Exception as error:
-        raise HandOver(f"{type(tokenizer).__name__} cannot say which tokens are special") from error
     if special.shape != inputs.shape:
         raise HandOver(f"{type(tokenizer).__name__} says of other tokens whether they are special")
     return [], special | (inputs == pad_id)

@@ -11,13 +11,13 @@ from quadrat.batch import DeferredBatch
 from quadrat.collators import originals
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver, fall_back, hand_over
+from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, or_hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding, noted
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
-from quadrat.rows import each_of, first_mapping, rows_of
+from quadrat.rows import each_of, rows_of
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
@@ -93,9 +93,7 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        first = first_mapping(features)
-        if first is None:
-            raise HandOver("features are not a list of mappings with the same keys")
+        first = first_feature(features)
         name = "label" if "label" in first else "labels"
         if name == "label" and "labels" in first:
             raise HandOver("both 'label' and 'labels' are there")
@@ -128,11 +126,9 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
     """The features without a column that is None in every row."""
-    try:
+    with or_hand_over(f"column '{name}' is not in every row"):
         labels = [feature[name] for feature in each_of(features)]
         rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]
-    except Exception as error:
-        raise HandOver(f"column '{name}' is not in every row") from error
     if any(label is not None for label in labels):
         raise HandOver(f"column '{name}' is None in some rows")
     return rest

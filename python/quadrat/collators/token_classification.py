@@ -13,7 +13,7 @@ from quadrat.collators._flatten import flatten
 from quadrat.collators._installed import numpy_token_labels_are_like_torch
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators.base import HandOver, fall_back, hand_over
+from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.further import check_pad_values, pad_further_columns
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding, noted
@@ -87,9 +87,7 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
         return hand_over(self, why, reference, features)
 
     def _decide(self, features: Any, framework: Framework) -> Any:
-        first = first_mapping(features)
-        if first is None:
-            raise HandOver("features are not a list of mappings with the same keys")
+        first = first_feature(features)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in first else "labels"
         if label not in first:

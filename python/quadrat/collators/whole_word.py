@@ -207,7 +207,7 @@ def _columns(features: Any) -> _core.Columns:
         return bare_column(features)
     collected = _core.collect(features, ("input_ids",), interop())
     if collected is None or collected[1].add_optional(features, "chinese_ref", interop()) < 0:
-        raise HandOver("a feature lacks 'input_ids'")
+        raise HandOver("features are not a list of plain mappings with 'input_ids'")
     return collected[1]
 
 

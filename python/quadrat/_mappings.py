@@ -1,0 +1,41 @@
+"""Which mappings may be looked into: those that do nothing of their own when they are read."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, UserDict, defaultdict
+from typing import Any
+
+# What reads a mapping. A class that overrides one of these may give values that differ from look to look, that differ
+# between `[]`, `in` and `items`, or that are made, drawn or stored when they are asked for.
+_READERS = frozenset(
+    ("__getattribute__", "__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get")
+)
+
+# As in csrc/bindings/walk.hpp: not at all, as a dict, or as the dict that is its `data`.
+OPAQUE, DICT, WRAPPER = range(3)
+
+
+def way_to_read(cls: type) -> int:
+    """How the mappings of a class are read without a call of code that is theirs: OPAQUE, DICT or WRAPPER.
+
+    Keys that are missing are left out of this: `__missing__` may do what it likes.
+    """
+    transformers = sys.modules.get("transformers")
+    wrappers = (UserDict,) if transformers is None else (transformers.BatchEncoding, UserDict)
+    lineage = cls.__mro__
+    base = next((one for one in lineage if one in (dict, OrderedDict, defaultdict, *wrappers)), None)
+    if base is None or any(not _READERS.isdisjoint(vars(one)) for one in lineage[: lineage.index(base)]):
+        return OPAQUE
+    if base not in wrappers:
+        return DICT
+    return OPAQUE if hasattr(cls, "data") else WRAPPER
+
+
+def is_plain(feature: Any) -> bool:
+    """Whether a feature is a mapping that does nothing of its own when it is read."""
+    cls = type(feature)
+    if cls is dict:
+        return True
+    way = way_to_read(cls)
+    return way_to_read(type(vars(feature).get("data"))) == DICT if way == WRAPPER else way == DICT

@@ -1,0 +1,216 @@
+"""Features in mappings of every kind: read as the reference reads them, and left as the reference leaves them."""
+
+from __future__ import annotations
+
+import random
+import types
+from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BatchEncoding
+
+import quadrat
+from support import samples
+from support.compare import assert_same_batch, frozen, generator_states, outcome
+
+pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
+
+
+class Doubling(dict):
+    """What `items` gives is not what `[]` gives."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        return [7]
+
+
+class UserMissing(UserDict):
+    def __missing__(self, key):
+        self.data[key] = [7]
+        return self.data[key]
+
+
+class Wrapped(Mapping):
+    """A mapping of one's own around `held`."""
+
+    def __init__(self, row):
+        self.held = row
+
+    def __getitem__(self, key):
+        return self.held[key]
+
+    def __iter__(self):
+        return iter(self.held)
+
+    def __len__(self):
+        return len(self.held)
+
+
+class Inserting(Wrapped):
+    def __getitem__(self, key):
+        return self.held.setdefault(key, [7])
+
+
+class Augmenting(Wrapped):
+    """Each look at a value draws a number, as augmentation does."""
+
+    def __getitem__(self, key):
+        value = self.held[key]
+        return value[random.randrange(2) :] if isinstance(value, list) else value
+
+
+class Hiding(dict):
+    """`in` says something else than `[]`."""
+
+    def __contains__(self, key):
+        return key not in ("label", "labels") and super().__contains__(key)
+
+
+class Reordered(OrderedDict):
+    """The order of `keys` is not the order in which entries were made."""
+
+    def __init__(self, row):
+        super().__init__(row)
+        for key in reversed(list(row)):
+            self.move_to_end(key)
+
+
+class Empty(dict):
+    def keys(self):
+        return {}.keys()
+
+
+class Encoding(BatchEncoding):
+    pass
+
+
+def with_lists(row):
+    return defaultdict(list, row)
+
+
+def with_numbers(row):
+    return defaultdict(int, row)
+
+
+def encoding_with_lists(row):
+    made = BatchEncoding({})
+    made.data = with_lists(row)
+    return made
+
+
+CARRIERS = [
+    *(dict, with_lists, with_numbers, Missing, UserMissing, Inserting, UserDict, Wrapped, Augmenting, Doubling),
+    *(Hiding, Reordered, OrderedDict, Empty, BatchEncoding, Encoding, encoding_with_lists, types.MappingProxyType),
+    *(ChainMap, Counter),
+]
+# The reference has no NumPy batches of multiple choice.
+COLLATORS = [
+    (name, one) for name in samples.CLASSES for one in ("pt", "np") if one == "pt" or samples.source_of(name) != "pt"
+]
+
+
+def full_batch(name):
+    """A batch with the columns that a collator looks at in some batches only."""
+    if name == "DataCollatorWithFlattening":
+        return [{**row, "labels": list(row["input_ids"])} for row in samples.batch(name)]
+    if name == "DataCollatorForWholeWordMask":
+        return [{**row, "chinese_ref": [1]} for row in samples.batch(name)]
+    if name == "DefaultDataCollator":
+        further = {"text": "a", "nothing": None, "label": 1, "label_ids": [1, 2]}
+        return [{**row, **further} for row in samples.batch(name)]
+    return samples.batch(name)
+
+
+def content(feature: Any) -> Any:
+    """What a feature holds, without a look that changes it."""
+    if isinstance(feature, Wrapped):
+        return content(feature.held)
+    if isinstance(feature, UserDict):
+        return content(feature.data)
+    if isinstance(feature, ChainMap):
+        return [content(one) for one in feature.maps]
+    return frozen(dict(dict.items(feature)) if isinstance(feature, dict) else dict(feature))
+
+
+def seeded_outcome(collator, features):
+    for seed in (torch.manual_seed, np.random.seed, random.seed):
+        seed(5)
+    return (*outcome(collator, features), generator_states())
+
+
+def assert_alike(name, framework, made, *, known):
+    """`made` makes the features, once for each collator; `known`: both have seen complete batches in dicts before."""
+    source = transformers if hasattr(transformers, name) else quadrat
+    reference, collator = (samples.make(module, name, return_tensors=framework) for module in (source, quadrat))
+    for _ in range(2 if known else 0):
+        for one in (reference, collator):
+            one(full_batch(name))
+    theirs, ours = made(), made()
+    expected_kind, expected, expected_states = seeded_outcome(reference, theirs)
+    kind, got, states = seeded_outcome(collator, ours)
+    assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
+    if kind == "raised":
+        assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
+    else:
+        assert_same_batch(expected, got)
+    assert states == expected_states
+    if name != "DataCollatorForMultipleChoice":  # where transformers 4.x takes the labels out of the features
+        assert [content(one) for one in ours] == [content(one) for one in theirs]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("name", "framework"), COLLATORS)
+@given(data=st.data())
+def test_every_mapping(name, framework, known, data):
+    rows = full_batch(name)
+    carriers = data.draw(st.lists(st.sampled_from(CARRIERS), min_size=len(rows), max_size=len(rows)))
+    column, row = st.sampled_from(sorted(rows[0])), st.integers(0, len(rows) - 1)
+    lacking = data.draw(st.lists(st.tuples(row, column), max_size=2))
+    if data.draw(st.booleans()):  # a column that no row has
+        gone = data.draw(column)
+        lacking += [(at, gone) for at in range(len(rows))]
+
+    def made():
+        kept = [
+            {name: value for name, value in row.items() if (at, name) not in lacking} for at, row in enumerate(rows)
+        ]
+        return [carrier(row) for carrier, row in zip(carriers, kept, strict=True)]
+
+    assert_alike(name, framework, made, known=known)
+
+
+@pytest.mark.parametrize("make", [with_lists, Missing, UserMissing, encoding_with_lists, Inserting])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_no_labels_are_found_by_asking(make, framework):
+    """After batches with labels, one without them keeps none, and makes its labels of the tokens."""
+    batch = [{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9, 10, 11]}]
+    assert_alike("DataCollatorWithFlattening", framework, lambda: [make(dict(row)) for row in batch], known=True)
+
+
+@pytest.mark.parametrize("name", ["text", "nothing", "label_ids"])
+def test_columns_that_are_left_out_are_not_asked_for(name):
+    """The reference looks at strings, None and second labels in the first row only."""
+
+    def made():
+        rows = full_batch("DefaultDataCollator")
+        del rows[1][name]
+        return [with_lists(row) for row in rows]
+
+    assert_alike("DefaultDataCollator", "pt", made, known=True)
+
+
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_a_value_is_not_drawn_twice(name):
+    """Of mappings that do something when they are asked, each value is asked for as the reference asks."""
+    assert_alike(name, "pt", lambda: [Augmenting(row) for row in full_batch(name)], known=True)

@@ -1,0 +1,235 @@
+"""Memory of arrays and tensors that moves while their batch is collated: what is read is always theirs.
+
+Whatever moves a row here fills the memory it leaves with other numbers, and frees it. The values stay, so the batch is
+that of rows at rest; a pointer kept from before reads something else, and AddressSanitizer reports it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+
+import quadrat
+from support.compare import assert_same_batch
+from support.strategies import make_tokenizer
+
+
+def features_of(form: str, count: int) -> list[Any]:
+    def row(values: list[Any]) -> Any:
+        return np.array(values) if form == "array" else torch.tensor(values)
+
+    return [
+        {
+            "input_ids": row([5 + (at + i) % 390 for i in range(1000)]),
+            "scores": row([at + i / 8 for i in range(1000)]),
+            "number": np.float64(at) if form == "array" else torch.tensor(at / 2),
+        }
+        for at in range(count)
+    ]
+
+
+class Mover:
+    """Moves rows of a batch whenever it is called."""
+
+    def __init__(self, features: list[Any]) -> None:
+        self.calls = 0
+        rows = [value for feature in features for value in feature.values()]
+        self._rows = [row for row in (*rows[:9], *rows[-9:]) if isinstance(row, (np.ndarray, torch.Tensor))]
+
+    def __call__(self) -> None:
+        self.calls += 1
+        for row in self._rows:
+            if isinstance(row, torch.Tensor):
+                with torch._C.DisableTorchFunction():
+                    copy = row.clone()
+                    row.fill_(1)
+                    row.set_(copy)
+            else:
+                state = row.__reduce__()[2]
+                row.fill(1)
+                row.__setstate__(state)
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping that does something when it is asked."""
+
+    def __init__(self, row: Any, act: Mover) -> None:
+        self._row, self._act = row, act
+
+    def __getitem__(self, name: str) -> Any:
+        self._act()
+        return self._row[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+
+class Lookalike:
+    """A key that is compared with another, because it has the same hash, and is never equal."""
+
+    def __init__(self, name: str, act: Mover) -> None:
+        self._hash, self._act = hash(name), act
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        self._act()
+        return False
+
+
+class Acting(TorchFunctionMode):
+    def __init__(self, act: Mover) -> None:
+        super().__init__()
+        self._act = act
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._act()
+        return func(*args, **(kwargs or {}))
+
+
+class Garbage:
+    """A cycle that does something when it is collected, and leaves another one."""
+
+    act: Any = None
+
+    def __init__(self) -> None:
+        self._self = self
+
+    def __del__(self) -> None:
+        if Garbage.act is not None:
+            Garbage.act()
+            Garbage()
+
+
+class Tokenizer(transformers.PreTrainedTokenizerFast):
+    """Does something when it is asked for its padding token."""
+
+    act: Any = None
+
+    @property
+    def pad_token_id(self) -> int:
+        if Tokenizer.act is not None:
+            Tokenizer.act()
+        return 0
+
+
+def mapping(collator: Any, features: list[Any], act: Mover) -> Any:
+    return collator([*features[:-1], Lazy(features[-1], act)])
+
+
+def key(collator: Any, features: list[Any], act: Mover) -> Any:
+    lookalikes = {Lookalike(name, act): 0 for name in features[-1]}
+    return collator([*features[:-1], {**lookalikes, **features[-1]}])
+
+
+def mode(collator: Any, features: list[Any], act: Mover) -> Any:
+    with Acting(act):
+        return collator(features)
+
+
+def attribute(collator: Any, features: list[Any], act: Mover) -> Any:
+    """A method of torch's with another in front of it."""
+
+    def answer() -> bool:
+        act()
+        return False
+
+    for feature in features:
+        for row in feature.values():
+            if isinstance(row, torch.Tensor):
+                row.is_neg = answer
+    return collator(features)
+
+
+def tokenizer(collator: Any, features: list[Any], act: Mover) -> Any:
+    Tokenizer.act = act
+    try:
+        return collator(features)
+    finally:
+        Tokenizer.act = None
+
+
+def garbage(collator: Any, features: list[Any], act: Mover) -> Any:
+    """Collected as often as CPython can, which up to 3.11 is whenever a container is made."""
+    thresholds = gc.get_threshold()
+    gc.collect()
+    Garbage.act = act
+    Garbage()
+    gc.set_threshold(1)
+    try:
+        return collator(features)
+    finally:
+        gc.set_threshold(*thresholds)
+        Garbage.act = None
+        gc.collect()
+
+
+WAYS = [mapping, key, mode, attribute, tokenizer, garbage]
+CALLED = [mapping, key, garbage]  # in every batch
+COLLATORS = {
+    "DataCollatorWithPadding": {},
+    "DataCollatorForLanguageModeling": {"mlm": False},
+    "DataCollatorWithFlattening": {},
+    "DefaultDataCollator": {},
+}
+
+
+def make(module: Any, name: str, **options: Any) -> Any:
+    arguments = (
+        () if name in ("DataCollatorWithFlattening", "DefaultDataCollator") else (make_tokenizer(cls=Tokenizer),)
+    )
+    return getattr(module, name)(*arguments, **{**COLLATORS[name], **options})
+
+
+# Without tensors for NumPy's default collation, which is the reference's own code, and reads what has moved itself.
+CASES = [
+    (name, framework, form, way)
+    for name in sorted(COLLATORS)
+    for framework in ("pt", "np")
+    for form in ("array", "tensor")
+    for way in WAYS
+    if (name, framework, form) != ("DefaultDataCollator", "np", "tensor")
+]
+
+
+@pytest.mark.parametrize(("name", "framework", "form", "way"), CASES)
+def test_rows_that_move(name, framework, form, way):
+    count = 70  # more than are walked at once
+    expected = make(transformers, name, return_tensors=framework)(features_of(form, count))
+    collator = make(quadrat, name, return_tensors=framework)
+    for known in (False, True):
+        features = features_of(form, count)
+        act = Mover(features)
+        assert_same_batch(expected, way(collator, features, act))
+        assert act.calls > 0 or way not in CALLED, known
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("form", ["array", "tensor"])
+@pytest.mark.parametrize("name", sorted(COLLATORS))
+def test_rows_of_a_deferred_batch_that_move(name, form, way):
+    expected = make(transformers, name)(features_of(form, 20))
+    collator = make(quadrat, name, deferred=True)
+    for _ in range(2):
+        features = features_of(form, 20)
+        assert_same_batch(expected, way(collator, features, Mover(features)).to("cpu"))
+
+
+@pytest.mark.parametrize("way", [mode, attribute, garbage], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("form", ["array", "tensor"])
+def test_rows_that_move_while_a_function_reads_them(form, way):
+    features = features_of(form, 20)
+    expected = quadrat.pad([feature["scores"] for feature in features], return_tensors="np")
+    got = way(lambda rows: quadrat.pad([one["scores"] for one in rows]), features, Mover(features))
+    assert np.array_equal(np.asarray(got), expected)
