@@ -495,6 +495,21 @@ def test_clears_only_errors_that_the_reference_raises_again(error):
                 call()
 
 
+def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
+    values, offsets = np.arange(6), np.array([0, 3, 6])
+    column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
+    rows, interop = _core.TableRows(_core.Table(("ids",), [column])), _memory.interop()
+    _, columns = _core.collect(rows, None, interop)
+    recipe = _core.Recipe((), interop, False, None, {}, None, 1, False)
+    steps = (("ids", 0, ingest.STACK, INT64),)
+    run = recipe.extended(("ids",), columns.signature(0, 0), steps, {}).runner()
+    assert run(None, rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    offsets[1] = 99
+    for call in (lambda: _core.collect(rows, None, interop), lambda: run(None, rows)):
+        with pytest.raises(ValueError, match="damaged"):
+            call()
+
+
 def nested_batch(data, choices):
     """Features with at least so many rows of tokens in each column but one, which has a number."""
     count, chance = data.draw(st.integers(1, 5) | st.integers(60, 140)), random.Random(data.draw(st.integers(0, 2**32)))
