@@ -127,7 +127,11 @@ def test_the_functions_compile_whole():
         (ValueError, lambda: ops.pad(torch.arange(5), torch.tensor([0, 9]), 9), "offsets must rise"),
         (OverflowError, lambda: ops.pad(torch.arange(5, dtype=torch.int8), OFFSETS, 3, 300), "does not fit"),
         (ValueError, lambda: ops.unpad(torch.zeros(3, 2), OFFSETS, 5), "row 2 is longer than the padded length"),
-        (ValueError, lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4), "row 2 is longer|starts outside"),
+        (
+            ValueError,
+            lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4),
+            "they run from 0 to 5, and row 2",
+        ),
         (ValueError, lambda: ops.flatten(torch.arange(5), OFFSETS, 4), "total=4 is below the 5 tokens"),
     ],
 )

@@ -418,19 +418,12 @@ def test_refuses_offsets_outside_the_values(count, offsets):
         made = quadrat.Ragged(values, np.array(offsets))
         assert made.to_lists() == [list(range(first, last)) for first, last in steps]
         return
-    with pytest.raises(ValueError, match=f"{count} values; they run from {offsets[0]} to {offsets[-1]}"):
-        quadrat.Ragged(values, np.array(offsets))
-    made = quadrat.Ragged(values, np.zeros(len(offsets), np.int64))
-    made.offsets[:] = offsets  # changed behind its back: still nothing outside is read
+    message = f"{count} values; they run from {offsets[0]} to {offsets[-1]}"
     bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count]
     if bad:
-        message = f"row {bad[0]} runs from {steps[bad[0]][0]} to {steps[bad[0]][1]}"
-        with pytest.raises(ValueError, match=message):
-            quadrat.pad(made)
-        with pytest.raises(ValueError, match=message):
-            made[range(len(made))]
-    cut = np.clip(offsets, 0, count).tolist()
-    assert made.to_lists() == [list(range(first, last)) for first, last in pairwise(cut)]
+        message += f", and row {bad[0]} runs from {steps[bad[0]][0]} to {steps[bad[0]][1]}"
+    with pytest.raises(ValueError, match=message):
+        quadrat.Ragged(values, np.array(offsets))
 
 
 @pytest.mark.parametrize(

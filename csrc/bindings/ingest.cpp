@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "../kernels/check_offsets.hpp"
 #include "columns.hpp"
 #include "errors.hpp"
 #include "table.hpp"
@@ -116,13 +117,13 @@ void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_s
                          std::int64_t count, std::int64_t inner) {
     const auto* const bound = reinterpret_cast<const std::int64_t*>(offsets);
     const auto item = static_cast<std::int64_t>(item_size(kind));
+    LongestRow longest;
+    if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
+        throw py::value_error("offsets must rise from 0 and stay within the " + std::to_string(values_size) +
+                              " values: row " + std::to_string(status.row) + " does not");
+    }
     Column column(count);
     for (std::int64_t i = 0; i < count; ++i) {
-        if (bound[i] < 0 || bound[i + 1] < bound[i] || bound[i + 1] > values_size) {
-            throw py::value_error("offsets must rise from 0 and stay within the values: row " + std::to_string(i) +
-                                  " runs from " + std::to_string(bound[i]) + " to " + std::to_string(bound[i + 1]) +
-                                  " of " + std::to_string(values_size));
-        }
         Row row;
         row.data = reinterpret_cast<const void*>(values + static_cast<std::uintptr_t>(bound[i] * inner * item));
         row.length = (bound[i + 1] - bound[i]) * inner;

@@ -25,10 +25,10 @@ public:
     // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
     // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
     // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
-    // which none is asked; or None.
+    // which none is asked; or None. forward_ad: the names of torch.autograd.forward_ad, or None.
     Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
             py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
-            py::object way_to_read, py::object count_modes, py::object without_modes);
+            py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad);
 
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
@@ -44,6 +44,8 @@ public:
         }
         return false;
     }
+    // Whether tensors may have tangents now, which only a level of forward-mode differentiation gives them.
+    bool in_dual_level() const;
     // Whether tensors of a batch are to be in shared memory.
     bool shares() const { return may_be_worker_ && in_worker_().cast<bool>(); }
     bool may_be_worker() const { return may_be_worker_; }
@@ -74,7 +76,7 @@ public:
 private:
     // None is nobody's type, so it serves as "not there".
     py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
-    py::object way_to_read_, count_modes_, without_modes_, is_negative_;
+    py::object way_to_read_, count_modes_, without_modes_, is_negative_, forward_ad_, level_;
     std::vector<std::pair<py::object, Kind>> scalars_;
     const dlpack::ExchangeApi* exchange_ = nullptr;
     bool may_be_worker_ = false;

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_gathered(m);
     quadrat::register_generator(m);
     quadrat::register_labels(m);
+    quadrat::register_offsets(m);
     quadrat::register_permutation_mask(m);
     quadrat::register_philox(m);
     quadrat::register_recipe(m);

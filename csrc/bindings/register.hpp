@@ -20,6 +20,7 @@ void register_gathered(py::module_& m);
 void register_generator(py::module_& m);
 void register_interop(py::module_& m);
 void register_labels(py::module_& m);
+void register_offsets(py::module_& m);
 void register_permutation_mask(py::module_& m);
 void register_philox(py::module_& m);
 void register_recipe(py::module_& m);

@@ -61,8 +61,9 @@ bool view_array(PyObject* object, Row* row) {
     return true;
 }
 
-// form_tensor for a tensor of one dimension, form_tensor_number for one of none, else form_other.
-std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
+// What the library says of a tensor: form_tensor for one of one dimension, form_tensor_number for one of none, form_other
+// where its numbers are not what its memory holds, or not numbers alone.
+std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* row) {
     if (interop.exchange() == nullptr) {
         const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe().ptr(), object));
         clear_error();
@@ -92,9 +93,10 @@ std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
         return form_other;
     }
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
-    // that records gradients is more than its numbers.
+    // that records gradients, or may have a tangent, is more than its numbers.
     const py::handle tensor(object);
-    if (letter == 'f' && (tensor.attr("requires_grad").cast<bool>() || interop.is_negative()(tensor).cast<bool>())) {
+    if (letter == 'f' && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
+                          interop.is_negative()(tensor).cast<bool>())) {
         return form_other;
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));
@@ -102,6 +104,12 @@ std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
     row->length = view.ndim == 0 ? 1 : view.shape[0];
     row->stride = view.ndim == 0 || view.strides == nullptr ? item : view.strides[0] * item;
     return view.ndim == 0 ? form_tensor_number : form_tensor;
+}
+
+// Zero tensors, functional ones and those whose storage was given back say that they are on the CPU, at no address.
+std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
+    const std::uint32_t form = described_tensor(object, interop, row);
+    return row->data == nullptr && row->length > 0 ? static_cast<std::uint32_t>(form_other) : form;
 }
 
 // A number of NumPy's, by its exact type: the value follows the object's header, as NumPy's headers declare it.

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quadrat._arrays import carrier_of
 from quadrat._extras import needs
-from quadrat._memory import carrier_of, is_tensor
+from quadrat._memory import is_tensor
 
 
 def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:

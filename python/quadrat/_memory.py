@@ -47,7 +47,7 @@ class NotOnCpu(RuntimeError):  # noqa: N818 - says what is, and is handed over, 
 
 
 class _Torch:
-    """What is needed of torch, looked up once it is needed: the dtype of each kind, and two names."""
+    """What is needed of torch, looked up once it is needed: the dtype of each kind, and a few names."""
 
     @functools.cached_property
     def module(self) -> Any:
@@ -228,6 +228,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             way_to_read,
             # What counts the function modes that are active, and what keeps them out of a stretch of code.
             *(getattr(tensor_c, name, None) for name in ("_len_torch_function_stack", "DisableTorchFunction")),
+            vars(_forward_ad()) if torch_loaded else None,
         )
     )
     if exchange is not None:
@@ -248,9 +249,51 @@ def interop() -> _core.Interop:
     return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers are what its memory holds, on the CPU: what the kernels may be shown."""
+    return tensor.is_cpu and other_than_memory(tensor) is None
+
+
+def other_than_memory(tensor: Any) -> str | None:
+    """What a tensor is whose numbers are not what its memory holds, on the CPU or a GPU; None for all others."""
+    cls = type(tensor)
+    if cls is not _torch.tensor and cls.__torch_dispatch__ is not _torch.tensor.__torch_dispatch__:
+        return f"a {cls.__name__}"  # fake, distributed, a wrapper: it stands for something else
+    if tensor.is_nested or tensor.is_quantized:
+        return "a nested tensor" if tensor.is_nested else "a quantized tensor"
+    if tensor.layout is not sys.modules["torch"].strided:
+        return f"a tensor of layout {tensor.layout}"
+    try:
+        return None if tensor.data_ptr() or not tensor.numel() else "a tensor without memory of its own"
+    except RuntimeError:
+        return "a tensor inside of a torch.func transform"
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Whether forward-mode differentiation follows a tensor, as only torch's own operations do."""
+    forward_ad = _forward_ad()
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _forward_ad() -> Any:
+    return sys.modules["torch.autograd.forward_ad"]
+
+
 def address_of(array: Any) -> int:
-    """The address of the first element of a contiguous array or CPU tensor, which the caller keeps alive."""
-    return int(array.data_ptr()) if is_tensor(array) else _core.address(array)
+    """The address of the first element of a contiguous array or tensor, which the caller keeps alive.
+
+    Raises:
+        TypeError: for a tensor with elements that is nowhere in memory.
+    """
+    if not is_tensor(array):
+        return _core.address(array)
+    try:
+        address = int(array.data_ptr())
+    except RuntimeError:
+        address = 0
+    if not address and array.numel():
+        raise TypeError(f"a {type(array).__name__} of {array.numel()} elements has no memory of its own")
+    return address
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -270,39 +313,6 @@ def compiling() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
-# Numbers no kernel computes with are moved as integers of their size.
-_CARRIED = ("float16", "bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-
-
-def carrier_of(values: Any) -> Any:
-    """The integer dtype that stands in for that of `values` where the kernels have no name for it; None where they do.
-
-    Raises:
-        TypeError: when no kernel can move such elements.
-    """
-    return _carrier(values.dtype)
-
-
-@functools.cache
-def _carrier(dtype: Any) -> Any:
-    name = str(dtype).removeprefix("torch.")
-    if name in KINDS:
-        return None
-    if name not in _CARRIED:
-        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
-    integer = f"int{8 * int(dtype.itemsize)}"
-    return np.dtype(integer) if isinstance(dtype, np.dtype) else _torch[KINDS.index(integer)]
-
-
-def carried(value: float | int | bool, values: Any) -> int:
-    """The bits of a number as one element of the dtype of `values`, as a signed integer of its size."""
-    if is_tensor(values):
-        import torch
-
-        return int(torch.tensor(value, dtype=values.dtype).view(carrier_of(values)).item())
-    return int(np.array(value, values.dtype).view(carrier_of(values)))
-
-
 def item_size(kind: int) -> int:
     """The bytes of one element."""
     return _DTYPES[kind].itemsize
@@ -320,15 +330,7 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
 
     Serves torch versions without the DLPack exchange API.
     """
-    import torch
-
-    if (
-        tensor.layout != torch.strided
-        or tensor.device.type != "cpu"
-        or tensor.dim() > 1
-        or tensor.requires_grad
-        or tensor.is_neg()
-    ):
+    if tensor.dim() > 1 or tensor.requires_grad or tensor.is_neg() or not is_plain(tensor) or has_tangent(tensor):
         return None
     kind = _torch.kind(tensor.dtype)
     if kind is None:

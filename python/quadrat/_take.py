@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import KINDS, Framework, address_of, carrier_of, empty, interop, is_tensor, kind_of, on_gpu
-from quadrat._offsets import Facts, as_int64, offsets_like
+from quadrat._arrays import as_numpy, carrier_of, dense
+from quadrat._memory import KINDS, Framework, address_of, empty, has_tangent, interop, is_tensor, kind_of, on_gpu
+from quadrat._offsets import Facts, offsets_of, tensor_or_array
 
 
-def take(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
+def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
     """The rows at `index`, one after the other.
 
     Args:
         values: `[total, ...]`, a NumPy array or torch tensor.
         offsets: `[rows + 1]` integers of the same library and on the same device.
+        bounds: on the CPU, a checked copy of them.
         index: numbers of rows, negative ones from the end, or booleans, one per row; a list, range, array or tensor.
 
     Returns:
@@ -27,29 +29,18 @@ def take(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
     Raises:
         IndexError: when there is no such row, or the booleans are not one per row.
         TypeError: when `index` holds neither integers nor booleans.
-        ValueError: when rows leave the values. On a GPU they are cut.
     """
-    if on_gpu(values) or (is_tensor(values) and values.requires_grad):
+    if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
         return _take_in_torch(values, offsets, index)
-    rows = _row_numbers(index, len(offsets) - 1)
-    bounds = as_int64(offsets)
-    begins, ends = bounds[rows], bounds[rows + 1]
-    outside = (begins < 0) | (ends < begins) | (ends > len(values))
-    if outside.any():  # offsets were changed after they were checked
-        at = int(outside.argmax())
-        raise ValueError(f"row {rows[at]} runs from {begins[at]} to {ends[at]} of {len(values)} values")
-    new_offsets, facts = offsets_like(values, ends - begins)
-    assert facts is not None
-    return _copy_rows(values, bounds, rows, facts.last), new_offsets, facts
+    rows = _row_numbers(index, len(bounds) - 1)
+    new_bounds, facts = offsets_of(bounds[rows + 1] - bounds[rows])
+    return _copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
 
 
 def _copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
     framework: Framework = "pt" if is_tensor(values) else "np"
-    if framework == "pt":
-        source = values.detach().resolve_conj().resolve_neg().contiguous()
-    else:
-        source = np.ascontiguousarray(values)
+    source = dense(values, "values")
     carrier = carrier_of(source)
     out, address = empty(framework, (total, *source.shape[1:]), kind_of(source.dtype if carrier is None else carrier))
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
@@ -121,11 +112,9 @@ def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
 
 def _row_numbers(index: Any, count: int) -> NDArray[np.int64]:
     """The numbers, from 0 on, of the rows that `index` chooses of `count`. Raises IndexError and TypeError."""
-    if is_tensor(index):
-        index = index.cpu()
-    elif not len(index):
+    if not is_tensor(index) and not len(index):
         index = np.asarray(index, getattr(index, "dtype", np.int64))
-    numbers = np.asarray(index)
+    numbers = as_numpy(index, "the numbers of rows")
     _check_index(numbers, count, numbers.dtype == np.bool_, numbers.dtype.kind in "iu")
     if numbers.dtype == np.bool_:
         return np.flatnonzero(numbers)

@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat import _core, _gpu
 from quadrat._extras import needs
-from quadrat._memory import INT64, KINDS, address_of, interop, is_tensor, kind_of
+from quadrat._memory import INT64, KINDS, address_of, has_tangent, interop, is_plain, is_tensor, kind_of
 from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
@@ -287,11 +287,11 @@ def _packable(value: Any) -> int | None:
 
     if (
         type(value) is not torch.Tensor
-        or value.layout != torch.strided
-        or value.device.type != "cpu"
+        or not is_plain(value)
         or not value.is_contiguous()
         or value.requires_grad
         or value.is_neg()
+        or has_tangent(value)
     ):
         return None
     try:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat._arrays import as_numpy, carrier_of, dense, require_plain
 from quadrat._arrow import list_array
 from quadrat._extras import needs
 from quadrat._memory import (
@@ -19,7 +20,6 @@ from quadrat._memory import (
     INT64,
     Framework,
     address_of,
-    carrier_of,
     compiling,
     empty,
     framework_of,
@@ -28,7 +28,7 @@ from quadrat._memory import (
     kind_of,
     on_gpu,
 )
-from quadrat._offsets import Facts, as_int64, facts_of, offsets_like
+from quadrat._offsets import Facts, checked_offsets, offsets_like, require_offsets
 from quadrat._take import take
 from quadrat.ingest import ROWS, explain, inferred_kind
 
@@ -36,7 +36,8 @@ from quadrat.ingest import ROWS, explain, inferred_kind
 class Ragged:
     """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
 
-    Row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so whoever else has them may change their
+    numbers: on the CPU, offsets are checked again whenever rows are read.
 
     Args:
         values: NumPy array or torch tensor, `[total, ...]`.
@@ -44,11 +45,12 @@ class Ragged:
             a GPU that is not checked, which would mean to wait for it: there rows are cut where they leave the values.
 
     Raises:
-        TypeError: when `values` or `offsets` are not arrays of one library, or their dtypes are not known.
+        TypeError: when `values` or `offsets` are not arrays of one library, their dtypes are not known, or the numbers
+            of a tensor are not in memory (sparse, fake, ... ones).
         ValueError: when `offsets` decrease, are empty, or run past the values, or the devices differ.
     """
 
-    __slots__ = ("_facts", "offsets", "values")
+    __slots__ = ("_facts", "_offsets", "_values")
 
     def __init__(self, values: Any, offsets: Any) -> None:
         """See the class."""
@@ -64,26 +66,19 @@ class Ragged:
                 raise ValueError(
                     f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU or on one GPU"
                 )
-        if values.ndim < 1:
-            raise ValueError("values must have at least one dimension")
+        self._values, self._offsets = values, offsets
+        self._facts: Facts | None = None  # of a GPU, where finding them out means to wait
+        require_plain(values, "values")
+        require_plain(offsets, "offsets")
         traced = compiling()
         if not traced:
             carrier_of(values)
-        if "int" not in str(offsets.dtype) or offsets.ndim != 1 or len(offsets) == 0:
-            raise ValueError("offsets must be integers of one dimension, one more than there are rows")
-        self.values = values
-        self.offsets = offsets
-        self._facts: Facts | None = None
-        if traced or on_gpu(offsets):
-            return
-        bounds = as_int64(offsets)
-        falls = np.flatnonzero(bounds[1:] < bounds[:-1])
-        if bounds[0] < 0 or bounds[-1] > len(values) or falls.size:
-            where = f" and decrease at row {int(falls[0])}" if falls.size else ""
-            raise ValueError(
-                f"offsets must rise from 0 and stay within the {len(values)} values; they run from {int(bounds[0])} to "
-                f"{int(bounds[-1])}{where}"
-            )
+        if values.ndim < 1:
+            raise ValueError("values must have at least one dimension")
+        if on_gpu(offsets) and not traced:
+            require_offsets(offsets)
+        elif not traced:
+            self.checked()
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None) -> Ragged:
@@ -122,8 +117,32 @@ class Ragged:
     def known(cls, values: Any, offsets: Any, facts: Facts | None) -> Ragged:
         """Values and offsets that were made here, of which nothing is to be checked."""
         made = object.__new__(cls)
-        made.values, made.offsets, made._facts = values, offsets, facts
+        made._values, made._offsets, made._facts = values, offsets, facts
         return made
+
+    @property
+    def values(self) -> Any:
+        """`[total, ...]`; it cannot be replaced, make another `Ragged`."""
+        return self._values
+
+    @property
+    def offsets(self) -> Any:
+        """`[rows + 1]`; it cannot be replaced, make another `Ragged`."""
+        return self._offsets
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is copied or unpickled is checked like all that is made."""
+        return type(self), (self._values, self._offsets)
+
+    def checked(self) -> tuple[NDArray[np.int64], Facts]:
+        """`[rows + 1]` offsets on the CPU, a copy that was checked just now, and what is known of them.
+
+        All that reads rows on the CPU comes through here, once.
+
+        Raises:
+            TypeError, ValueError: when they were changed, and are no offsets into the values any more.
+        """
+        return checked_offsets(self._offsets, len(self._values))
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
         """The same rows as tensors on `device`; what is there already is not copied."""
@@ -144,10 +163,10 @@ class Ragged:
     @property
     def facts(self) -> Facts:
         """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        if not on_gpu(self.offsets):
+            return self.checked()[1]
         if self._facts is None:
-            if not on_gpu(self.offsets):
-                self._facts = facts_of(as_int64(self.offsets))
-            elif len(self) == 0:
+            if len(self) == 0:
                 bound = int(self.offsets[0])
                 self._facts = Facts(bound, bound, (0, 0))
             else:
@@ -164,7 +183,7 @@ class Ragged:
         """`[rows]` lengths, in tokens, int64."""
         if on_gpu(self.offsets):
             return (self.offsets[1:] - self.offsets[:-1]).long()
-        lengths = np.diff(as_int64(self.offsets))
+        lengths = np.diff(self.checked()[0])
         if not is_tensor(self.offsets):
             return lengths
         import torch
@@ -190,6 +209,7 @@ class Ragged:
         Raises:
             IndexError: when there is no such row, or the booleans are not one per row.
             TypeError: when `index` is nothing of these.
+            ValueError: when the offsets were changed, and the rows leave the values. On a GPU they are cut.
         """
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -197,12 +217,17 @@ class Ragged:
                 return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
             index = range(start, stop, step)
         if isinstance(index, (list, range)) or getattr(index, "ndim", 0) > 0:
-            return Ragged.known(*take(self.values, self.offsets, index))
+            bounds = None if on_gpu(self.values) else self.checked()[0]
+            return Ragged.known(*take(self.values, self.offsets, bounds, index))
         row = operator.index(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
         row %= len(self)
-        return self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
+        require_plain(self.offsets, "offsets")
+        first, last, total = int(self.offsets[row]), int(self.offsets[row + 1]), len(self.values)
+        if not 0 <= first <= last <= total and not on_gpu(self.offsets):
+            raise ValueError(f"row {row} runs from {first} to {last} of {total} values")
+        return self.values[first:last]
 
     def __iter__(self) -> Iterator[Any]:
         """The rows, as views of the values."""
@@ -210,7 +235,11 @@ class Ragged:
 
     def __repr__(self) -> str:
         """Rows, tokens and dtype, and the GPU where they are on one."""
-        tokens = int(self.offsets[-1]) - int(self.offsets[0])
+        try:
+            first, last, _ = self.facts
+        except (TypeError, ValueError) as error:
+            return f"Ragged({error})"
+        tokens = last - first
         place = f", {self.values.device}" if on_gpu(self.values) else ""
         return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
 
@@ -241,7 +270,7 @@ class Ragged:
 
         Trailing dimensions become lists of fixed size inside. It is a `LargeListArray` where the rows have 2^31 values
         or more. Values are copied if they are bools, which are bits in Arrow, if they are not contiguous, and from a
-        GPU; rows that leave the values are cut.
+        GPU, where rows that leave the values are cut.
 
         Raises:
             ModuleNotFoundError: without pyarrow.
@@ -251,7 +280,7 @@ class Ragged:
         return list_array(*self._spanned())
 
     def to_lists(self) -> list[list[Any]]:
-        """The rows as Python lists, copied from a GPU all at once. Rows that leave the values are cut."""
+        """The rows as Python lists, copied from a GPU all at once, where rows that leave the values are cut."""
         values, bounds = self._spanned()
         if is_tensor(values):  # NumPy makes lists faster, but does not know the small kinds of floats
             small = values.is_floating_point() and values.dtype.itemsize < 4
@@ -260,8 +289,11 @@ class Ragged:
 
     def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
         """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
-        offsets = as_int64(self.offsets.cpu() if on_gpu(self.offsets) else self.offsets)
-        bounds = np.clip(offsets, 0, len(self.values))
+        if on_gpu(self.offsets):
+            bounds = np.clip(as_numpy(self.offsets, "offsets").astype(np.int64), 0, len(self.values))
+        else:
+            bounds, _ = self.checked()
+            require_plain(self.values, "values")
         first, last = int(bounds.min()), int(bounds.max())
         values = self.values[first:last]
         return values.cpu() if on_gpu(values) else values, bounds - first
@@ -282,7 +314,7 @@ class RowSource:
         self,
         columns: _core.Columns,
         framework: Framework,
-        lengths: np.ndarray[Any, np.dtype[np.int64]],
+        lengths: NDArray[np.int64],
         *,
         keep: Any,
         values: Any = None,
@@ -310,7 +342,7 @@ class RowSource:
             row = next(row for row, value in enumerate(rows) if not _is_row(value))
             raise TypeError(
                 f"row {row} is {_shown(rows[row])}: rows must be lists or tuples of numbers, or one-dimensional arrays "
-                "or CPU tensors of a known dtype"
+                "or CPU tensors of a known dtype, with numbers in memory and without a gradient"
             )
         lengths = np.empty(len(rows), np.int64)
         columns.lengths(0, address_of(lengths))
@@ -318,18 +350,15 @@ class RowSource:
 
     @classmethod
     def _of_ragged(cls, ragged: Ragged) -> RowSource:
-        torch_values = is_tensor(ragged.values)
-        if torch_values:  # a lazily negated view means other numbers than it stores
-            values = ragged.values.detach().resolve_neg().contiguous()
-        else:
-            values = np.ascontiguousarray(ragged.values)
-        offsets = as_int64(ragged.offsets)
+        values = dense(ragged.values, "values")
+        offsets, _ = ragged.checked()
         columns = _core.Columns()
         inner = math.prod(values.shape[1:])
         columns.add_ragged(
-            address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(ragged), inner
+            address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, inner
         )
-        return cls(columns, "pt" if torch_values else "np", np.diff(offsets), keep=(values, offsets), values=values)
+        framework: Framework = "pt" if is_tensor(values) else "np"
+        return cls(columns, framework, np.diff(offsets), keep=(values, offsets), values=values)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -369,5 +398,7 @@ def _is_row(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if is_tensor(value):  # whose numbers may not be there to be shown
+        return f"the {type(value).__name__} of {value.dtype} on {value.device}"
     text = repr(value)
     return f"the {type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"

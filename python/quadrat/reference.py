@@ -21,6 +21,19 @@ def copy_rows(rows: Sequence[Array], start: Sequence[int], out: Array) -> None:
             out[first + position] = element
 
 
+def check_offsets(offsets: Sequence[int], size: int) -> tuple[int | None, int, int]:
+    """The first row that does not begin and end within `size` values, or None; the longest row, and its length."""
+    if not 0 <= offsets[0] <= size:
+        return 0, 0, 0
+    longest = (0, 0)
+    for row in range(len(offsets) - 1):
+        if not 0 <= offsets[row] <= offsets[row + 1] <= size:
+            return row, 0, 0
+        if offsets[row + 1] - offsets[row] > longest[1]:
+            longest = (row, offsets[row + 1] - offsets[row])
+    return None, *longest
+
+
 def fill_gaps(lengths: Sequence[int], side: str, value: Any, out: Array) -> None:
     """Write `value` to every place of `out`, `[rows, width]`, that rows of these lengths leave free."""
     width = out.shape[1]

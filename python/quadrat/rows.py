@@ -9,7 +9,8 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from quadrat import _core
-from quadrat._memory import address_of, carrier_of, interop, is_tensor, kind_of, on_gpu
+from quadrat._arrays import carrier_of, dense
+from quadrat._memory import address_of, has_tangent, interop, is_plain, is_tensor, kind_of, on_gpu
 from quadrat.ragged import Ragged
 
 MAIN = "input_ids"
@@ -238,14 +239,16 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
 def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
     if array.ndim == 0:
         return None
-    known = array.ndim <= 2 and (not is_tensor(array) or (array.device.type == "cpu" and _is_strided(array)))
+    if is_tensor(array) and array.device.type in ("cpu", "meta") and (not is_plain(array) or has_tangent(array)):
+        return _unbound(array)
+    known = array.ndim <= 2 and (not is_tensor(array) or array.is_cpu)
     try:
         kind = kind_of(array.dtype)
     except TypeError:
         known = False
     if not known:  # an array of objects holds rows of any kind
         return list(array) if getattr(array.dtype, "kind", "") == "O" else array.tolist()
-    array = array.detach().resolve_neg().contiguous() if is_tensor(array) else np.ascontiguousarray(array)
+    array = dense(array, "a column")
     rows = len(array)
     if array.ndim == 1:
         return _core.memory_column(address_of(array), kind, rows, 0, rows, array)
@@ -260,18 +263,18 @@ def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
     values = ragged.values
     if values.ndim != 1 or carrier_of(values) is not None:
         return ragged.to_lists()
-    values = values.detach().resolve_neg().contiguous() if is_tensor(values) else np.ascontiguousarray(values)
-    offsets = ragged.offsets.numpy() if is_tensor(ragged.offsets) else ragged.offsets
-    offsets = np.ascontiguousarray(offsets, np.int64)
+    values, (offsets, _) = dense(values, "values"), ragged.checked()
     return _core.memory_column(
-        address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(ragged), (values, offsets)
+        address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, (values, offsets)
     )
 
 
-def _is_strided(tensor: Any) -> bool:
-    import torch
-
-    return tensor.layout == torch.strided  # type: ignore[no-any-return]
+def _unbound(tensor: Any) -> list[Any] | None:
+    """The rows of a tensor whose numbers only torch can tell, if it can: they are the reference's business then."""
+    try:
+        return list(tensor.unbind())
+    except (RuntimeError, TypeError):
+        return None
 
 
 def _is_nested(value: Any) -> bool:

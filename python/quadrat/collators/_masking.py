@@ -10,7 +10,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
-from quadrat._memory import Framework, NotOnCpu, require_cpu_default
+from quadrat._memory import Framework, NotOnCpu, is_plain, require_cpu_default
 from quadrat.collators import _philox as philox
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
@@ -175,7 +175,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _NO_WORDS)
         offsets = offsets if collator.whole_word_mask else None
         return write_labels(labeller, inputs, special, offsets, of_batch=True)
-    except (HandOver, NotOnCpu, ValueError):
+    except (HandOver, NotOnCpu, TypeError, ValueError):
         return None
 
 
@@ -185,10 +185,4 @@ def is_plain_ids(array: Any, framework: Framework) -> bool:
         return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
     import torch
 
-    return (
-        type(array) is torch.Tensor
-        and array.dtype == torch.int64
-        and array.layout == torch.strided
-        and array.is_cpu
-        and array.is_contiguous()
-    )
+    return type(array) is torch.Tensor and array.dtype == torch.int64 and is_plain(array) and array.is_contiguous()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core, _gpu
+from quadrat._arrays import carried, carrier_of, dense
 from quadrat._gpu import FlatColumn, PadColumn
-from quadrat._memory import BOOL, INT64, KINDS, address_of, carried, carrier_of, kind_of, on_gpu, torch_dtype
+from quadrat._memory import BOOL, INT64, KINDS, address_of, kind_of, on_gpu, torch_dtype
 from quadrat.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -79,13 +80,6 @@ def _int64() -> torch.dtype:
     return torch_dtype(INT64)
 
 
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers, contiguous, and stored as they are."""
-    if tensor.is_contiguous() and not (tensor.requires_grad or tensor.is_neg() or tensor.is_conj()):
-        return tensor
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
-
-
 def int64(offsets: torch.Tensor) -> torch.Tensor:
     """Offsets as the kernels read them."""
     if offsets.dtype == _int64() and offsets.is_contiguous():
@@ -95,7 +89,7 @@ def int64(offsets: torch.Tensor) -> torch.Tensor:
 
 def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, fill: int) -> torch.Tensor:
     """`[rows, width, ...]`; rows are cut to the width."""
-    values, offsets = plain(values), int64(offsets)
+    values, offsets = dense(values, "values"), int64(offsets)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     _gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
@@ -111,7 +105,7 @@ def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, lef
 
 def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool) -> torch.Tensor:
     """`[total, ...]`: row i at offsets[i], its first `width` tokens if it is longer; zeros elsewhere."""
-    padded, offsets = plain(padded), int64(offsets)
+    padded, offsets = dense(padded, "padded"), int64(offsets)
     rows, width = padded.shape[:2]
     out = padded.new_empty((total, *padded.shape[2:]))
     if not rows:
@@ -128,7 +122,7 @@ def flatten(
     """Values, position_ids, seq_idx and cu_seqlens of a flat batch of `total` tokens; padding follows the last row."""
     import torch
 
-    values, offsets = plain(values), int64(offsets)
+    values, offsets = dense(values, "values"), int64(offsets)
     rows = len(offsets) - 1
     out = values.new_empty((total, *values.shape[1:]))
     positions = offsets.new_empty(total)

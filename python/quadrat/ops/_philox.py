@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from quadrat import _core, _gpu
+from quadrat._arrays import as_numpy
 from quadrat._memory import INT64, address_of, empty, is_tensor
 from quadrat.ingest import explain
 
@@ -52,24 +54,33 @@ class Places(NamedTuple):
     left: bool
     flat: bool
 
+    def require(self, ids: Any, lengths: Numbers | None) -> None:
+        """Checks that these are the places of all `ids`, and that each row has a length. Raises ValueError."""
+        count = self.width if self.flat else self.rows * self.width
+        if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (self.rows,)):
+            raise ValueError(
+                f"input_ids of shape {tuple(ids.shape)} are not {self.rows} rows in {count} places with a length each"
+            )
+
 
 def seed_of(seed: Any) -> int:
     """The seed as Philox takes it; None is 0. Raises TypeError or ValueError."""
-    return 0 if seed is None else _number(seed, "seed", _SEEDS)
+    return 0 if seed is None else number_below(seed, "seed", _SEEDS)
 
 
 def epoch_of(epoch: Any) -> int:
     """Raises TypeError or ValueError unless it is a whole number below 2**32."""
-    return _number(epoch, "epoch", _EPOCHS)
+    return number_below(epoch, "epoch", _EPOCHS)
 
 
-def _number(value: Any, name: str, end: int) -> int:
+def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
+    """An int from `first` to before `end`. Raises TypeError or ValueError for others."""
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, not {value!r}") from None
-    if not 0 <= number < end:
-        raise ValueError(f'{name} must be from 0 to {end - 1} for rng="philox", not {number}')
+    if not first <= number < end:
+        raise ValueError(f"{name} must be from {first} to {end - 1}, not {number}")
     return number
 
 
@@ -81,7 +92,7 @@ def keys_of(values: Any, rows: int) -> Numbers:
         ValueError: when there are more or fewer than rows.
     """
     if is_tensor(values):
-        values = values.detach().cpu().numpy()
+        values = as_numpy(values, "row_keys")
     if not isinstance(values, np.ndarray):
         numbers = []
         for row, value in enumerate(values):
@@ -116,6 +127,7 @@ def labels_on_cpu(
     labeller = _core.PhiloxLabels(options, special_ids)
     labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
     lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
+    places.require(ids, lengths)
     failure = labeller.write(
         address_of(ids),
         address,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import address_of, is_tensor
+from quadrat._memory import address_of, has_tangent, is_plain, is_tensor
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
 
@@ -314,14 +314,15 @@ class Kept(Pieces):
 def is_joinable(array: Any) -> bool:
     """Whether numbers of this array are to be had by their bytes, or by what torch does with every tensor."""
     if is_tensor(array):
-        return type(array) is _torch().Tensor and array.layout == _torch().strided and not array.is_quantized
+        plain = array.layout == _torch().strided and not (array.is_quantized or array.is_nested)
+        return type(array) is _torch().Tensor and plain
     return type(array) is np.ndarray and not array.dtype.hasobject and array.dtype.isnative
 
 
 def in_host_memory(array: Any) -> bool:
     """Whether what the array holds are the bytes of its memory."""
     return not is_tensor(array) or not (
-        array.device.type != "cpu" or array.requires_grad or array.is_conj() or array.is_neg()
+        array.requires_grad or array.is_conj() or array.is_neg() or not is_plain(array) or has_tangent(array)
     )
 
 

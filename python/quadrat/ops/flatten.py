@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from quadrat import _core
+from quadrat._arrays import carried, carrier_of
 from quadrat._memory import (
     INT32,
     INT64,
     KINDS,
     Framework,
     address_of,
-    carried,
-    carrier_of,
     empty,
     framework_of,
     kind_of,
@@ -21,7 +20,7 @@ from quadrat._memory import (
 from quadrat.ingest import OUT_OF_RANGE
 from quadrat.ops._device import bits_of_padding, rows_on_gpu
 from quadrat.ops._device import flatten as device_flatten
-from quadrat.ops.pad import fill_value, padded_length, require_own_dtype
+from quadrat.ops.pad import fill_value, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, RowSource
 
 
@@ -116,6 +115,8 @@ def flatten_here(
         total = padded_length((0, tokens), None, multiple_of)
     elif total < tokens:
         raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
+    elif total > tokens == 0:
+        raise ValueError(f"total={total}, where there is no token: position_ids have nothing to go on from")
     fill = fill_value(padding_value, kind)
     _require_int64(position_ids_start)
     values, address = empty(framework, (total, *source.trailing), kind)
@@ -136,7 +137,7 @@ def flatten_here(
 
 
 def _require_int64(start: int) -> None:
-    if not -(2**63) <= start < 2**63:
+    if not -(2**63) <= whole(start, "position_ids_start") < 2**63:
         raise OverflowError(f"position_ids_start={start} is beyond int64")
 
 

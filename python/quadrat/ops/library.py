@@ -3,11 +3,16 @@
 Importing this module registers them, for the CPU and for CUDA, with what `torch.compile` has to know of their results,
 and with the derivatives of `pad` and `unpad`, each of which is the other. It needs torch 2.4 or later.
 
-Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut.
+Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut. What can be seen without
+looking at numbers is checked where an operator runs and where `torch.compile` only asks for shapes, alike.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import math
+from collections.abc import Callable
 from typing import Any
 
 from quadrat._extras import needs
@@ -15,6 +20,7 @@ from quadrat._extras import needs
 with needs("quadrat.ops.library"):
     import torch
 
+from quadrat._arrays import dense
 from quadrat.ops import _device
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
@@ -28,19 +34,79 @@ if not hasattr(torch.library, "register_autograd"):
 _library: Any = torch.library.Library("quadrat", "DEF")  # type: ignore[no-untyped-call]
 
 
-def _define(schema: str, function: Any, fake: Any) -> None:
-    name = "quadrat::" + schema.partition("(")[0]
+_INTEGERS = frozenset(
+    getattr(torch, f"{sign}int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+    if hasattr(torch, f"{sign}int{bits}")
+)
+
+
+def _define(schema: str, function: Any, fake: Any, check: Any) -> None:
+    """Register an operator, and its shapes for the compiler; `check` looks at the arguments of either first."""
+    name = schema.partition("(")[0]
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+
+    def checked(run: Any) -> Any:
+        @functools.wraps(run)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check(*args, **kwargs)
+            return run(*args, **kwargs)
+
+        return call
+
     for key in ("CPU", "CUDA"):
-        _library.impl(schema.partition("(")[0], function, key)
-    torch.library.register_fake(name, fake, lib=_library)
+        _library.impl(name, checked(function), key)
+    torch.library.register_fake(f"quadrat::{name}", checked(fake), lib=_library)
+
+
+def _require(condition: Any, message: Callable[[], str]) -> None:
+    """Raises ValueError unless it holds; of sizes that the compiler does not know yet it makes a check at run time."""
+    if condition is False:
+        raise ValueError(message())
+    if condition is not True:
+        torch._check_value(condition, message)  # type: ignore[no-untyped-call]
+
+
+def _check_integers(name: str, numbers: Any, like: Any, count: Any) -> None:
+    shape = tuple(numbers.shape)
+    _require(
+        numbers.dim() == 1 and numbers.dtype in _INTEGERS,
+        lambda: f"{name} must be integers in one dimension, not {numbers.dtype} of shape {shape}",
+    )
+    _require(shape[0] == count, lambda: f"there must be {count} {name}, not {shape[0]}")
+    _check_device(name, numbers, like)
+
+
+def _check_device(name: str, tensor: Any, like: Any) -> None:
+    where, there = tensor.device, like.device
+    _require(where == there, lambda: f"{name} are on {where}, what they go with is on {there}: move one to the other")
+
+
+def _check_rows(values: Any, offsets: Any, size: Any, *_: Any, **__: Any) -> None:
+    _require(values.dim() > 0, lambda: "values must have at least one dimension")
+    _require(offsets.dim() == 1 and offsets.shape[0] > 0, lambda: "offsets must be one more than there are rows")
+    _check_integers("offsets", offsets, values, offsets.shape[0])
+    _require(size >= 0, lambda: f"there is no room of {size} tokens")
+
+
+def _check_flat(values: Any, offsets: Any, total: Any, *args: Any, **kwargs: Any) -> None:
+    _check_rows(values, offsets, total, *args, **kwargs)
+    if offsets.shape[0] == 1:
+        _require(total == 0, lambda: f"total={total}, where there is no row: position_ids have nothing to go on from")
+
+
+def _check_padded(padded: Any, offsets: Any, total: Any, *_: Any, **__: Any) -> None:
+    _require(padded.dim() > 1, lambda: f"padded must have rows and tokens, but has {padded.dim()} dimension(s)")
+    _check_integers("offsets", offsets, padded, padded.shape[0] + 1)
+    _require(total >= 0, lambda: f"there is no room of {total} tokens")
 
 
 def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
     if values.is_cuda:
         fill = _device.bits_of_padding(fill_value(padding_value, None), values)
         return _device.pad(values, offsets, length, left=left, fill=fill)
-    rows = Ragged(values.detach(), offsets)
+    rows = Ragged(dense(values, "values"), offsets)
     return pad_here(rows, side="left" if left else "right", length=length, padding_value=padding_value)
 
 
@@ -52,7 +118,7 @@ def _fake_pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, le
 def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
     if padded.is_cuda:
         return _device.unpad(padded, offsets, total, left=left)
-    return unpad_here(padded.detach(), offsets, total, left)
+    return unpad_here(dense(padded, "padded"), offsets, total, left)
 
 
 def _fake_unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
@@ -64,7 +130,7 @@ def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_valu
     if values.is_cuda:
         fill = _device.bits_of_padding(fill_value(padding_value, None), values)
         return _device.flatten(values, offsets, total, start=start, fill=fill)
-    rows = Ragged(values.detach(), offsets)
+    rows = Ragged(dense(values, "values"), offsets)
     return tuple(flatten_here(rows, total, position_ids_start=start, padding_value=padding_value)[:4])
 
 
@@ -113,6 +179,24 @@ def _mask_tokens(  # noqa: PLR0917 - the operator has them all by position
     )
 
 
+def _check_masking(*args: Any, **kwargs: Any) -> None:
+    given = dict(zip(inspect.signature(_mask_tokens).parameters, args, strict=False)) | kwargs
+    ids, special = given["input_ids"], given.get("special_tokens_mask")
+    _require(ids.dtype in _INTEGERS, lambda: f"input_ids must be integers, not {ids.dtype}")
+    if special is not None:
+        _require(
+            special.shape == ids.shape and special.dtype in (*_INTEGERS, torch.bool),
+            lambda: (
+                f"special_tokens_mask must be integers or bools of shape {tuple(ids.shape)}, not {special.dtype} of "
+                f"{tuple(special.shape)}"
+            ),
+        )
+        _check_device("special_tokens_mask", special, ids)
+    for name in ("row_keys", "lengths"):
+        if given.get(name) is not None:
+            _check_integers(name, given[name], ids, math.prod(ids.shape[:-1]))
+
+
 def _fake_mask_tokens(input_ids: Any, *_: Any, **__: Any) -> Any:
     return tuple(torch.empty(input_ids.shape, dtype=torch.int64, device=input_ids.device) for _ in range(2))
 
@@ -145,13 +229,17 @@ _define(
     "pad(Tensor values, Tensor offsets, SymInt length, Scalar padding_value=0, bool left=False) -> Tensor",
     _pad,
     _fake_pad,
+    _check_rows,
 )
-_define("unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor", _unpad, _fake_unpad)
+_define(
+    "unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor", _unpad, _fake_unpad, _check_padded
+)
 _define(
     "flatten(Tensor values, Tensor offsets, SymInt total, int start=0, Scalar padding_value=0) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     _flatten,
     _fake_flatten,
+    _check_flat,
 )
 _define(
     "mask_tokens(Tensor input_ids, int mask_token_id, int vocab_size, float mlm_probability=0.15, "
@@ -160,6 +248,7 @@ _define(
     "-> (Tensor, Tensor)",
     _mask_tokens,
     _fake_mask_tokens,
+    _check_masking,
 )
 torch.library.register_autograd("quadrat::pad", _derive_pad, setup_context=_keep_for_pad, lib=_library)
 torch.library.register_autograd("quadrat::unpad", _derive_unpad, setup_context=_keep_for_unpad, lib=_library)

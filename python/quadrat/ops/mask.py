@@ -6,25 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import (
-    INT64,
-    Framework,
-    address_of,
-    empty,
-    framework_of,
-    is_tensor,
-    kind_of,
-    on_gpu,
-    torch_dtype,
-)
+from quadrat._memory import INT64, Framework, address_of, empty, framework_of, is_tensor, kind_of, on_gpu, torch_dtype
+from quadrat._offsets import Facts, offsets_of
 from quadrat.ops._device import attention_mask as device_mask
 from quadrat.ops._device import rows_on_gpu
 from quadrat.ops.pad import Side, is_left, padded_length
 from quadrat.ragged import Ragged, RowSource
-
-_LONGEST = 2**62  # tokens in all
 
 
 def attention_mask(
@@ -58,52 +48,28 @@ def attention_mask(
         return _on_gpu(
             *on_device, side=side, length=length, multiple_of=multiple_of, dtype=dtype, return_tensors=return_tensors
         )
-    offsets, default = _offsets(rows)
+    offsets, facts, default = _offsets(rows)
     framework = framework_of(return_tensors, default)
     kind = INT64 if dtype is None else kind_of(dtype)
     count = len(offsets) - 1
     columns = _core.Columns()
-    columns.add_ragged(0, INT64, int(offsets[-1]), address_of(offsets), count, 1)
-    lengths = np.diff(offsets)
-    row = int(lengths.argmax()) if count else 0
-    width = padded_length((row, int(lengths[row]) if count else 0), length, multiple_of)
+    columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
+    width = padded_length(facts.longest, length, multiple_of)
     out, address = empty(framework, (count, width), kind)
     columns.attention_mask(0, address, kind, width, is_left(side))
     return out
 
 
-def _offsets(rows: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]:
+def _offsets(rows: Any) -> tuple[NDArray[np.int64], Facts, Framework]:
+    """Offsets of the rows, what is known of them, and the library the rows are of."""
     if isinstance(rows, Ragged):
-        offsets = np.ascontiguousarray(rows.offsets, np.int64)
-        return offsets - offsets[:1], "pt" if is_tensor(rows.values) else "np"
+        return *rows.checked(), "pt" if is_tensor(rows.values) else "np"
     if isinstance(rows, np.ndarray) or is_tensor(rows):
-        lengths, framework = np.asarray(rows), "pt" if is_tensor(rows) else "np"
-    elif rows and all(type(row) is int for row in rows):
-        lengths, framework = np.array(rows, np.int64), "np"
-    else:
-        source = RowSource.of(rows)
-        lengths, framework = np.empty(len(source), np.int64), source.framework
-        source.columns.lengths(0, address_of(lengths))
-    return offsets_of_lengths(lengths)[0], framework  # type: ignore[return-value]  # mypy widens the literals
-
-
-def offsets_of_lengths(lengths: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Framework]:
-    """`[rows + 1]` offsets of rows of these lengths, and the library they came in. Raises TypeError and ValueError."""
-    framework: Framework = "pt" if is_tensor(lengths) else "np"
-    lengths = np.asarray(lengths.cpu() if is_tensor(lengths) else lengths)
-    if not lengths.size:
-        lengths = lengths.astype(np.int64)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
-        raise TypeError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.ndim}")
-    if lengths.size and int(lengths.min()) < 0:
-        raise ValueError(f"row {int(lengths.argmin())} has the negative length {int(lengths.min())}")
-    if lengths.size and int(lengths.max()) > _LONGEST // lengths.size:
-        raise ValueError(
-            f"row {int(lengths.argmax())} has the length {int(lengths.max())}: no array holds such a batch"
-        )
-    offsets = np.zeros(lengths.size + 1, np.int64)
-    np.cumsum(lengths.astype(np.int64), out=offsets[1:])
-    return offsets, framework
+        return *offsets_of(rows), "pt" if is_tensor(rows) else "np"
+    if rows and all(type(row) is int for row in rows):
+        return *offsets_of(np.array(rows, np.int64)), "np"
+    source = RowSource.of(rows)
+    return *offsets_of(source.lengths), source.framework
 
 
 def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:

@@ -9,8 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat import _core
+from quadrat._arrays import as_numpy, require_plain
 from quadrat._generators import Origin, numpy_origin, torch_origin
-from quadrat._memory import INT64, Framework, address_of, empty, empty_batch, is_tensor
+from quadrat._memory import INT64, Framework, address_of, empty, empty_batch, is_tensor, on_gpu
+from quadrat._offsets import as_lengths
 from quadrat.ops import _philox as philox
 from quadrat.ops.pad import Side, is_left
 from quadrat.ragged import Ragged
@@ -80,20 +82,24 @@ def mask_tokens(
         (input_ids, labels), int64; labels are -100 where nothing was masked.
 
     Raises:
-        TypeError: when `input_ids` are no integers, or the generator is of the other library.
+        TypeError: when `input_ids`, or lengths, keys and ids, are no integers, the generator is of the other library,
+            or the numbers of a tensor are not in memory.
         ValueError: for probabilities outside 0 to 1, shapes that differ, a generator whose draws are not known, or
             options that do not go with `rng`.
         RuntimeError: for a CUDA tensor, where quadrat has no CUDA kernels.
     """
+    _check(mlm_probability, mask_replace_prob, random_replace_prob)
+    vocab_size = philox.number_below(vocab_size, "vocab_size", _core.most_tokens, first=1)
+    mask_token_id = philox.number_below(mask_token_id, "mask_token_id", 2**63, first=-(2**63))
+    special_ids = [philox.number_below(token, "each of special_ids", _core.most_tokens) for token in special_ids]
     if rng == "philox":
         if generator is not None:
             raise ValueError('rng="philox" draws from no generator: give a seed')
-        _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
         probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
         options = philox.PhiloxOptions(
             philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
         )
-        given = Given(special_tokens_mask, offset_mapping, row_keys, [int(token) for token in special_ids])
+        given = Given(special_tokens_mask, offset_mapping, row_keys, special_ids)
         if isinstance(input_ids, Ragged):
             return _mask_ragged(input_ids, options, given, lengths)
         return mask_places(input_ids, _places(input_ids, lengths, side), options, given)
@@ -104,9 +110,8 @@ def mask_tokens(
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None:
             raise ValueError("offset_mapping goes with padded input_ids, not with a Ragged")
-        first, last = int(input_ids.offsets[0]), int(input_ids.offsets[-1])
-        offsets = input_ids.offsets - first
-        flags = _flat_flags(special_tokens_mask, offsets)
+        first, last, offsets, _ = _bounds_of(input_ids)
+        flags = _flat_flags(special_tokens_mask, input_ids)
         masked, labels = mask_tokens(
             input_ids.values[first:last],
             mask_token_id=mask_token_id,
@@ -121,7 +126,6 @@ def mask_tokens(
         return MaskedTokens(Ragged(masked, offsets), Ragged(labels, offsets))
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
-    _check(mlm_probability, mask_replace_prob, random_replace_prob, vocab_size)
     masked = _copy(input_ids)
     has_random = not (mask_replace_prob == 1 or random_replace_prob == 0)
     labeller = _core.MaskedLabels(
@@ -134,7 +138,7 @@ def mask_tokens(
         has_random=has_random,
         mask_id=mask_token_id,
         vocab_size=vocab_size,
-        special_ids=[int(token) for token in special_ids],
+        special_ids=special_ids,
         special=-1,
         words=-1,
         word_source=_NO_WORDS,
@@ -154,20 +158,33 @@ class Given(NamedTuple):
 def _mask_ragged(ragged: Ragged, options: philox.PhiloxOptions, given: Given, lengths: Any) -> MaskedTokens:
     if given.offset_mapping is not None or lengths is not None:
         raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
-    offsets = ragged.offsets
-    first, last = int(offsets[0]), int(offsets[-1])
-    places = philox.Places(offsets[1:] - offsets[:-1], len(offsets) - 1, last - first, left=False, flat=True)
-    flags = _flat_flags(given.special_tokens_mask, offsets - first)
+    if ragged.values.ndim != 1:
+        raise ValueError(f"a Ragged of ids has values of one dimension, not of {ragged.values.ndim}")
+    first, last, offsets, lengths = _bounds_of(ragged)
+    places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
+    flags = _flat_flags(given.special_tokens_mask, ragged)
     given = given._replace(special_tokens_mask=flags)
     masked, labels = mask_places(ragged.values[first:last], places, options, given)
-    return MaskedTokens(Ragged(masked, offsets - first), Ragged(labels, offsets - first))
+    return MaskedTokens(Ragged(masked, offsets), Ragged(labels, offsets))
+
+
+def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
+    """Where the rows begin and end among the values; their offsets from 0 on, and their lengths, on the CPU checked."""
+    if on_gpu(ragged.offsets):
+        first, last = int(ragged.offsets[0]), int(ragged.offsets[-1])
+        return first, last, ragged.offsets - first, ragged.lengths
+    bounds, facts = ragged.checked()
+    return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
 def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
+    require_plain(input_ids, "input_ids")
     shape = tuple(np.shape(input_ids))
     rows = math.prod(shape[:-1])
-    if lengths is not None and tuple(np.shape(lengths)) != (rows,):
-        raise ValueError(f"lengths must be {rows} numbers, one a row, not {tuple(np.shape(lengths))}")
+    if lengths is not None and not on_gpu(lengths):
+        lengths = as_lengths(lengths)
+    if lengths is not None and tuple(lengths.shape) != (rows,):
+        raise ValueError(f"lengths must be {rows} numbers, one a row, not {tuple(lengths.shape)}")
     return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(side), flat=False)
 
 
@@ -176,8 +193,7 @@ def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOpt
     if is_tensor(input_ids) and input_ids.is_cuda:
         return _mask_on_gpu(input_ids, places, options, given)
     if places.lengths is not None:
-        lengths = places.lengths
-        places = places._replace(lengths=np.asarray(lengths.cpu() if is_tensor(lengths) else lengths))
+        places = places._replace(lengths=as_lengths(places.lengths))
     masked = _copy(input_ids)
     shape = tuple(masked.shape)
     special, offsets, keys, special_ids = given
@@ -202,8 +218,13 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOp
     masked = _int64_copy(input_ids)
     words = None
     if special is not None:
-        if not is_tensor(special) or special.device != masked.device or special.shape != masked.shape:
-            raise ValueError(f"special_tokens_mask must be a tensor of input_ids' shape on {masked.device}")
+        if (
+            not is_tensor(special)
+            or special.device != masked.device
+            or special.shape != masked.shape
+            or special.is_floating_point()
+        ):
+            raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {masked.device}")
         words = torch.where(special != 0, 2, 1).to(torch.uint8).contiguous()
     if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
         keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
@@ -215,12 +236,12 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOp
     return MaskedTokens(masked, labels)
 
 
-def _flat_flags(special: Any, offsets: Any) -> Any:
-    """The mask of special tokens for the values of a `Ragged` with these offsets."""
+def _flat_flags(special: Any, ragged: Ragged) -> Any:
+    """The mask of special tokens for the values of a `Ragged`."""
     if not isinstance(special, Ragged):
         return special
-    first, last = int(special.offsets[0]), int(special.offsets[-1])
-    if (np.asarray(special.offsets) - first).tolist() != np.asarray(offsets).tolist():
+    first, last, _, lengths = _bounds_of(special)
+    if as_numpy(lengths, "lengths").tolist() != as_numpy(ragged.lengths, "lengths").tolist():
         raise ValueError("special_tokens_mask has other rows than input_ids: their lengths differ")
     return special.values[first:last]
 
@@ -271,7 +292,7 @@ def _generator_type(framework: Framework) -> Any:
     return torch.Generator
 
 
-def _check(mlm_probability: float, mask: float, random: float, vocab_size: int) -> None:
+def _check(mlm_probability: float, mask: float, random: float) -> None:
     for name, value in (
         ("mlm_probability", mlm_probability),
         ("mask_replace_prob", mask),
@@ -281,8 +302,6 @@ def _check(mlm_probability: float, mask: float, random: float, vocab_size: int) 
             raise ValueError(f"{name} must be between 0 and 1, not {value}")
     if mask + random > 1:
         raise ValueError(f"mask_replace_prob and random_replace_prob must not exceed 1 together: {mask} + {random}")
-    if not 0 < vocab_size < _core.most_tokens:
-        raise ValueError(f"vocab_size must be between 1 and {_core.most_tokens - 1}, not {vocab_size}")
 
 
 def _copy(input_ids: Any) -> Any:
@@ -290,6 +309,7 @@ def _copy(input_ids: Any) -> Any:
     if is_tensor(input_ids):
         if input_ids.device.type != "cpu":
             raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")
+        require_plain(input_ids, "input_ids")
         return _int64_copy(input_ids)
     array = np.asarray(input_ids)
     if array.dtype.kind not in "iu":
@@ -323,8 +343,6 @@ def _pairs(offsets: Any, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.
 
 
 def _host_array(values: Any, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    if is_tensor(values):
-        if values.device.type != "cpu":
-            raise ValueError(f"{name} is on {values.device}; it must be on the CPU")
-        values = values.detach().numpy()
-    return np.asarray(values)
+    if is_tensor(values) and values.device.type != "cpu":
+        raise ValueError(f"{name} is on {values.device}; it must be on the CPU")
+    return as_numpy(values, name)

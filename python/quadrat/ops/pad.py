@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numbers
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from quadrat._arrays import carried, carrier_of
 from quadrat._memory import (
     BOOL,
     KINDS,
     Framework,
-    carried,
-    carrier_of,
     compiling,
     empty,
     framework_of,
@@ -25,6 +25,7 @@ from quadrat.ops._device import pad as device_pad
 from quadrat.ragged import Ragged, RowSource
 
 Side = Literal["right", "left"]
+_WIDEST = 2**48  # tokens; more than any address space holds
 
 
 def pad(
@@ -154,16 +155,32 @@ def fill_value(value: Any, kind: int | None) -> Any:
 
 
 def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:
-    """The padded length, in tokens, that the options ask for; `longest` is a row and its length. Raises ValueError."""
+    """The padded length, in tokens, that the options ask for; `longest` is a row and its length.
+
+    Raises TypeError and ValueError.
+    """
     row, tokens = longest
-    width = tokens if length is None else length
+    width = tokens if length is None else whole(length, "length")
     if multiple_of is not None:
+        multiple_of = whole(multiple_of, "multiple_of")
         if multiple_of <= 0:
             raise ValueError(f"multiple_of must be positive, not {multiple_of}")
         width = -(-width // multiple_of) * multiple_of
     if width < tokens:
         raise ValueError(f"length={length} is below the longest row: row {row} has {tokens} tokens")
+    if width > _WIDEST:
+        raise ValueError(f"no memory holds rows of {width} tokens: length is {length}, multiple_of {multiple_of}")
     return width
+
+
+def whole(value: Any, name: str) -> int:
+    """A number of tokens, or what else is counted, as an int. Raises TypeError for others, floats among them."""
+    if isinstance(value, int):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}") from None
 
 
 def is_left(side: str) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import Framework, address_of, carrier_of, compiling, empty, is_tensor, kind_of, on_gpu
-from quadrat._offsets import Facts, facts_of, offsets_like
+from quadrat._arrays import as_numpy, carrier_of, dense, require_plain
+from quadrat._memory import Framework, address_of, compiling, empty, is_tensor, kind_of, on_gpu
+from quadrat._offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.ingest import explain
 from quadrat.ops import _device
-from quadrat.ops.mask import offsets_of_lengths
 from quadrat.ops.pad import Side, is_left, operators, tracked
 from quadrat.ragged import Ragged
 
@@ -35,12 +35,14 @@ def unpad(
         A `Ragged` of the kept tokens, `[total, ...]`, a copy in the array's library and on its device.
 
     Raises:
-        TypeError: when `padded` is no array, or has a dtype that no kernel moves.
+        TypeError: when `padded` is no array, has a dtype that no kernel moves, or its numbers are not in memory; when
+            lengths are no integers.
         ValueError: when a row is longer than the width, shapes differ, or an option is unknown. On a GPU longer rows
             are cut, and zeros stand for the rest.
     """
     if not (is_tensor(padded) or isinstance(padded, np.ndarray)):
         raise TypeError(f"padded must be a NumPy array or torch tensor, not {type(padded).__name__}")
+    require_plain(padded, "padded")
     if padded.ndim < 2:
         raise ValueError(f"padded must have rows and tokens, but has {padded.ndim} dimension(s)")
     if (lengths is None) == (mask is None):
@@ -48,6 +50,7 @@ def unpad(
     left = is_left(side)
     if mask is not None:
         return _unpad_by_mask(padded, mask)
+    require_plain(lengths, "lengths")
     if len(lengths) != len(padded):
         raise ValueError(f"there are {len(padded)} rows and {len(lengths)} lengths")
     return _unpad(padded, lengths, left, total)
@@ -62,14 +65,13 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
         return _unpad_known(padded, offsets, facts, total, left)
     if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
         return rows
-    bounds, _ = offsets_of_lengths(lengths)
-    facts = facts_of(bounds)
+    bounds, facts = offsets_of(lengths)
     row, longest = facts.longest
     if longest > padded.shape[1]:
         raise ValueError(
             f"row {row} is longer than the padded length: it has {longest} tokens, where {padded.shape[1]} fit"
         )
-    return _unpad_known(padded, _offsets_for(padded, bounds), facts, facts.last, left)
+    return _unpad_known(padded, tensor_or_array(bounds, padded), facts, facts.last, left)
 
 
 def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, left: bool) -> Ragged:
@@ -79,8 +81,8 @@ def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, lef
 
 def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
     """As `_unpad` on the CPU, for lengths that the kernel alone looks at. None where it, or a glance, finds fault."""
-    lengths = np.asarray(lengths)
-    if lengths.ndim != 1 or lengths.dtype.kind != "i":
+    lengths = as_numpy(lengths, "lengths")
+    if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
         return None
     bounds = np.empty(len(lengths) + 1, np.int64)
     bounds[0] = 0
@@ -89,23 +91,19 @@ def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
     if not 0 <= total <= len(lengths) * padded.shape[1]:
         return None
     values, failure = _copied(padded, bounds, total, left)
-    return Ragged.known(values, _offsets_for(padded, bounds), None) if failure is None else None
-
-
-def _offsets_for(padded: Any, bounds: Any) -> Any:
-    if not is_tensor(padded):
-        return bounds
-    import torch
-
-    offsets = torch.from_numpy(bounds)
-    return offsets if padded.is_cpu else offsets.to(padded.device, non_blocking=True)
+    return Ragged.known(values, tensor_or_array(bounds, padded), None) if failure is None else None
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
-    """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device."""
+    """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device.
+
+    Raises:
+        ValueError: on the CPU, when offsets leave the values, or a row is longer than the width.
+    """
     if on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
-    values, failure = _copied(padded, np.ascontiguousarray(offsets, np.int64), total, left)
+    bounds, _ = checked_offsets(offsets, total)
+    values, failure = _copied(padded, bounds, total, left)
     if failure is not None:
         raise ValueError(explain(failure))
     return values
@@ -115,6 +113,8 @@ def _copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> t
     """The `total` values, and what the kernel reports."""
     source, values, address, token = _room(padded, total)
     rows, width = source.shape[:2]
+    if len(bounds) != rows + 1:
+        raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more than rows")
     failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
     return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
 
@@ -122,10 +122,8 @@ def _copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> t
 def _room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
     """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
     framework: Framework = "pt" if is_tensor(padded) else "np"
-    if framework == "pt" and padded.device.type != "cpu":
-        raise ValueError(f"padded is on {padded.device}; it must be on the CPU or a GPU")
     carrier = carrier_of(padded)
-    source = _one_piece(padded)
+    source = dense(padded, "padded")
     source = source if carrier is None else source.view(carrier)
     values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
     return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
@@ -134,28 +132,26 @@ def _room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
 def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     if is_tensor(mask) != is_tensor(padded) or not (is_tensor(mask) or isinstance(mask, np.ndarray)):
         raise TypeError(f"the mask must be of the library of padded, not {type(mask).__name__}")
+    require_plain(mask, "mask")
     if tuple(mask.shape) != tuple(padded.shape[:2]):
         raise ValueError(f"the mask must be {tuple(padded.shape[:2])}, not {tuple(mask.shape)}")
     if is_tensor(padded) and mask.device != padded.device:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
-    if on_gpu(padded) or tracked(padded) or compiling() or (is_tensor(padded) and padded.device.type != "cpu"):
+    if on_gpu(padded) or tracked(padded) or compiling():
         return _unpad_in_torch(padded, mask != 0)
-    kept = _one_piece(mask if mask.dtype == (bool if isinstance(mask, np.ndarray) else _torch_bool()) else mask != 0)
+    kept = mask if mask.dtype == (bool if isinstance(mask, np.ndarray) else _torch_bool()) else mask != 0
+    kept = dense(kept, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
     place = address_of(kept), width, address_of(bounds), rows
     assert _core.count_masked(*place)
-    facts = facts_of(bounds)
+    _, facts = checked_offsets(bounds, rows * width)
     source, values, address, token = _room(padded, facts.last)
     failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
     if failure is not None:
         raise ValueError(explain(failure))
     values = values if values.dtype == padded.dtype else values.view(padded.dtype)
-    return Ragged.known(values, _offsets_for(padded, bounds), facts)
-
-
-def _one_piece(array: Any) -> Any:
-    return _device.plain(array) if is_tensor(array) else np.ascontiguousarray(array)
+    return Ragged.known(values, tensor_or_array(bounds, padded), facts)
 
 
 def _torch_bool() -> Any:

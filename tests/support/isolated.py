@@ -1,0 +1,51 @@
+"""Calls in processes of their own, because a call that reads beyond its memory may end the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 60
+
+
+def told(call: Callable[[], Any]) -> str:
+    """What became of a call: "gave ...", "raised Type: message", or "killed by ...", in a child of this process."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(_SECONDS)  # a child that waits for a thread which only its parent has is ended, and told as killed
+        try:
+            os.close(read)
+            try:
+                text = f"gave {call()}"
+            except Exception as error:
+                text = f"raised {type(error).__name__}: {error}"
+            with os.fdopen(write, "w") as pipe:
+                pipe.write(text)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
+
+
+def run(script: str, *arguments: str) -> Any:
+    """What a script of `tests/support` prints as JSON, run without pytest. What it imports is not loaded here."""
+    path = Path(__file__).parent / script
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path.parents[1]), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, str(path), *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{script} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1])
