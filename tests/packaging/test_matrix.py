@@ -20,11 +20,11 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 @pytest.mark.parametrize(
     ("numbers", "row", "status"),
     [
-        ({"tests": 9, "failures": 0, "errors": 0}, "5.6     5.6.2                 8        0        1", 0),
-        ({"tests": 9, "failures": 2, "errors": 0}, "5.6     5.6.2                 6        2        1", 1),
-        ({"tests": 9, "failures": 1, "errors": 2}, "5.6     5.6.2                 5        3        1", 1),
-        ({"tests": 0, "failures": 0, "errors": 0}, "5.6     did not run           -        -        -", 1),
-        (None, "5.6     did not run           -        -        -", 1),
+        ({"tests": 9, "failures": 0, "errors": 0}, "5.6       5.6.2                 8        0        1", 0),
+        ({"tests": 9, "failures": 2, "errors": 0}, "5.6       5.6.2                 6        2        1", 1),
+        ({"tests": 9, "failures": 1, "errors": 2}, "5.6       5.6.2                 5        3        1", 1),
+        ({"tests": 0, "failures": 0, "errors": 0}, "5.6       did not run           -        -        -", 1),
+        (None, "5.6       did not run           -        -        -", 1),
     ],
 )
 def test_table(numbers, row, status, tmp_path, capsys):

@@ -47,7 +47,7 @@ def main(directory: str, *names: str) -> int:
             status = 1
         rows.append((name, *map(str, report or ("did not run", "-", "-", "-"))))
     for name, version, *counts in rows:
-        sys.stdout.write(f"{name:<8}{version:<14}" + "".join(f"{count:>9}" for count in counts) + "\n")
+        sys.stdout.write(f"{name:<10}{version:<14}" + "".join(f"{count:>9}" for count in counts) + "\n")
     return status
 
 
