@@ -1,8 +1,7 @@
 // Whether rows lie within their values: asked before anything reads at their addresses.
-#include "../kernels/check_offsets.hpp"
-
 #include <cstdint>
 
+#include "../kernels/check_offsets.hpp"
 #include "register.hpp"
 #include "report.hpp"
 

@@ -61,8 +61,8 @@ bool view_array(PyObject* object, Row* row) {
     return true;
 }
 
-// What the library says of a tensor: form_tensor for one of one dimension, form_tensor_number for one of none, form_other
-// where its numbers are not what its memory holds, or not numbers alone.
+// What the library says of a tensor: form_tensor for one of one dimension, form_tensor_number for one of none,
+// form_other where its numbers are not what its memory holds, or not numbers alone.
 std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* row) {
     if (interop.exchange() == nullptr) {
         const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe().ptr(), object));

@@ -1,8 +1,8 @@
 // check_offsets: whether the rows that offsets tell of lie within the values, and which is the longest.
 //
-// Offsets are given by users, who may hold them and change them at any time. Whatever reads or writes at a row's address
-// comes through here first, with a copy of the offsets that nobody else has: one pass over a number a row is nothing
-// next to what is then done for each token.
+// Offsets are given by users, who may hold them and change them at any time. Whatever reads or writes at a row's
+// address comes through here first, with a copy of the offsets that nobody else has: one pass over a number a row is
+// nothing next to what is then done for each token.
 #pragma once
 
 #include "span.hpp"
@@ -15,8 +15,8 @@ struct LongestRow {
     std::int64_t length = 0;
 };
 
-// offsets: one more than there are rows. Code::bad_start names the first row that does not begin and end, in this order,
-// within 0 ... size, and row 0 where there is none to name.
+// offsets: one more than there are rows. Code::bad_start names the first row that does not begin and end, in this
+// order, within 0 ... size, and row 0 where there is none to name.
 Status check_offsets(Span<const std::int64_t> offsets, std::int64_t size, LongestRow* longest);
 
 }  // namespace quadrat

@@ -228,7 +228,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             way_to_read,
             # What counts the function modes that are active, and what keeps them out of a stretch of code.
             *(getattr(tensor_c, name, None) for name in ("_len_torch_function_stack", "DisableTorchFunction")),
-            vars(_forward_ad()) if torch_loaded else None,
+            forward_ad=vars(_forward_ad()) if torch_loaded else None,
         )
     )
     if exchange is not None:

@@ -1,0 +1,187 @@
+"""Batches that are known to fall back: the reference is called at once, and only where it makes the whole batch."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import quadrat
+from quadrat import _core
+from support import samples
+from support.compare import assert_identical, outcome
+from support.strategies import PadsInItsOwnWay, make_tokenizer
+
+
+def rows(**columns: Any) -> list[dict[str, Any]]:
+    return [{"input_ids": list(range(5, 5 + n)), **{name: make(n) for name, make in columns.items()}} for n in (4, 2)]
+
+
+def own() -> Any:
+    return make_tokenizer(cls=PadsInItsOwnWay)
+
+
+# (collator, tokenizer, options, features): each falls back whatever else happens.
+KINDS: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
+    "a tokenizer of its own": ("DataCollatorWithPadding", own, {}, rows()),
+    "no framework": ("DataCollatorWithPadding", make_tokenizer, {"return_tensors": None}, rows()),
+    "labels of floats": ("DataCollatorForTokenClassification", make_tokenizer, {}, rows(labels=lambda n: [1.0] * n)),
+    "its own, with labels": ("DataCollatorForTokenClassification", own, {}, rows(labels=lambda n: [1] * n)),
+    "its own, for NumPy": ("DataCollatorForTokenClassification", own, {"return_tensors": "np"}, rows()),
+    "targets of floats": ("DataCollatorForSeq2Seq", make_tokenizer, {}, rows(labels=lambda n: [1.5] * n)),
+    "its own, with targets": ("DataCollatorForSeq2Seq", own, {}, rows(labels=lambda n: [1] * n)),
+    "its own, causal": ("DataCollatorForLanguageModeling", own, {"mlm": False}, rows()),
+    "its own, of choices": ("DataCollatorForMultipleChoice", own, {}, samples.batch("DataCollatorForMultipleChoice")),
+}
+
+
+def pair(name: str, tokenizer: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    made = [getattr(module, name)(tokenizer(), **options) for module in (transformers, quadrat)]
+    for collator in made:  # 4.x warns about padding with a fast tokenizer, once
+        collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    return made[0], made[1]
+
+
+def known(collator: Any, features: Any) -> Any:
+    """What a collator knows of such batches: NotImplemented, to fall back."""
+    framework = "np" if collator.return_tensors == "np" else "pt"
+    run = vars(collator).get(f"_quadrat_{framework}")
+    return None if run is None else run(collator, features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_remembered(kind):
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    assert_identical(reference, collator, features)
+    assert known(collator, features) is NotImplemented
+    assert_identical(reference, collator, features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_and_tuples(kind):
+    """What comes as columns reaches the reference as rows."""
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    collator(features)
+    assert_identical(reference, collator, tuple(features))
+    table = {column: [feature[column] for feature in features] for column in features[0]}
+    kind_of_table, batch = outcome(collator, table)
+    assert kind_of_table == "returned"
+    assert_identical(lambda _: batch, lambda _: collator(features), None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_looked_at_anew_when_the_tokenizer_changes(kind):
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    collator(features)
+    for one in (reference, collator):
+        one.tokenizer = make_tokenizer(padding_side="left")
+        one.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    if tokenizer is own:
+        assert known(collator, features) is None
+    assert_identical(reference, collator, features)
+
+
+@pytest.mark.parametrize("change", [{"deferred": True}, {"pad_values": {"extra": 0}}])
+@pytest.mark.parametrize("tokenizer", [own, make_tokenizer], ids=["own", "usual"])
+def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
+    features = rows(labels=lambda n: [1.0] * n, extra=lambda n: [1] * 3)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer())
+    plain = collator(features)
+    for option, value in change.items():
+        setattr(collator, option, value)
+    for _ in range(3):
+        batch = collator(features)
+        assert known(collator, features) is not NotImplemented
+        assert type(batch) is (quadrat.DeferredBatch if collator.deferred else type(plain))
+        assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
+
+
+def test_other_kinds_stay_fast():
+    """A kind that falls back says nothing of others."""
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
+    floats, ints = rows(labels=lambda n: [1.0] * n), rows(labels=lambda n: [1] * n)
+    for _ in range(2):
+        collator(floats)
+        collator(ints)
+    assert known(collator, floats) is NotImplemented
+    assert known(collator, ints)["labels"].tolist() == collator(ints)["labels"].tolist()
+
+
+def test_what_failed_by_its_rows_is_tried_again():
+    """Rows that hold a float among ints fall back; those of the same kind that do not are fast again, before long."""
+    reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
+    odd, even = rows(score=lambda n: [1, 0.5]), rows(score=lambda n: [1, 2])
+    for _ in range(12):
+        assert_identical(reference, collator, odd)
+    assert known(collator, odd) is NotImplemented
+    tried = 0
+    while known(collator, even) is NotImplemented:
+        tried += 1
+        assert tried < 64
+    assert_identical(reference, collator, even)
+    assert known(collator, even) is not NotImplemented
+
+
+def test_errors_are_explained_as_before():
+    tokenizer = own()
+    tokenizer.pad_token = None
+    collator = quadrat.DataCollatorWithPadding(tokenizer)
+    said = [str(outcome(collator, rows())[1]) for _ in range(3)]
+    assert known(collator, rows()) is NotImplemented
+    assert said[0] == said[1] == said[2]
+    assert "quadrat: " in said[0]
+
+
+DEFAULT = {
+    "matrices": [{"image": np.zeros((2, 2), np.float32), "label": 1} for _ in range(2)],
+    "matrices of torch": [{"image": torch.zeros(2, 2), "label": 1} for _ in range(2)],
+    "two labels": [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)],
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULT)
+def test_default(kind):
+    for _ in range(2):
+        assert_identical(transformers.default_data_collator, quadrat.default_data_collator, DEFAULT[kind])
+        assert_identical(transformers.DefaultDataCollator(), quadrat.DefaultDataCollator(), DEFAULT[kind])
+    deferred = quadrat.DefaultDataCollator(deferred=True)(DEFAULT[kind])
+    assert type(deferred) is quadrat.DeferredBatch
+
+
+def test_flattening():
+    features = [{"input_ids": torch.arange(n).float()} for n in (3, 2)]
+    made = [quadrat.DataCollatorWithFlattening() for _ in range(2)]
+    first = outcome(made[0], features)
+    for _ in range(2):
+        again = outcome(made[0], features)
+        assert again[0] == first[0]
+        assert {name: value.tolist() for name, value in again[1].items()} == {
+            name: value.tolist() for name, value in first[1].items()
+        }
+    if made[0]._falls_back_plainly():
+        assert known(made[0], features) is NotImplemented
+    assert type(quadrat.DataCollatorWithFlattening(deferred=True)(features)) is quadrat.DeferredBatch
+
+
+def test_collators_are_freed():
+    collator = quadrat.DataCollatorWithPadding(own())
+    collator(rows())
+    assert known(collator, rows()) is NotImplemented
+    gone = weakref.ref(collator)
+    del collator
+    gc.collect()
+    assert gone() is None
+
+
+def test_known_fallback_takes_lists_and_tuples_only():
+    run = _core.known_fallback(())
+    assert run(None, []) is run(None, ()) is NotImplemented
+    assert run(None, {}) is run(None, None) is None
