@@ -223,12 +223,16 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             wrapper,
             tensor,
             exchange,
-            *(describe_tensor, _make_tensor, _in_worker, make_shared),
+            describe_tensor,
+            _make_tensor,
+            _in_worker,
+            make_shared,
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
             way_to_read,
             # What counts the function modes that are active, and what keeps them out of a stretch of code.
-            *(getattr(tensor_c, name, None) for name in ("_len_torch_function_stack", "DisableTorchFunction")),
-            forward_ad=vars(_forward_ad()) if torch_loaded else None,
+            getattr(tensor_c, "_len_torch_function_stack", None),
+            getattr(tensor_c, "DisableTorchFunction", None),
+            vars(_forward_ad()) if torch_loaded else None,
         )
     )
     if exchange is not None:
