@@ -100,7 +100,7 @@ def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
     for _ in range(3):
         batch = collator(features)
         assert known(collator, features) is not NotImplemented
-        assert type(batch) is (quadrat.DeferredBatch if collator.deferred else type(plain))
+        assert isinstance(batch, quadrat.DeferredBatch if collator.deferred else type(plain))
         assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
 
 
@@ -153,7 +153,7 @@ def test_default(kind):
         assert_identical(transformers.default_data_collator, quadrat.default_data_collator, DEFAULT[kind])
         assert_identical(transformers.DefaultDataCollator(), quadrat.DefaultDataCollator(), DEFAULT[kind])
     deferred = quadrat.DefaultDataCollator(deferred=True)(DEFAULT[kind])
-    assert type(deferred) is quadrat.DeferredBatch
+    assert isinstance(deferred, quadrat.DeferredBatch)
 
 
 def test_flattening():
@@ -168,7 +168,7 @@ def test_flattening():
         }
     if made[0]._falls_back_plainly():
         assert known(made[0], features) is NotImplemented
-    assert type(quadrat.DataCollatorWithFlattening(deferred=True)(features)) is quadrat.DeferredBatch
+    assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.DeferredBatch)
 
 
 def test_collators_are_freed():
