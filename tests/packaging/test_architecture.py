@@ -33,6 +33,7 @@ AT_ONCE = {
 LAYERS = [
     ("_core", "_cuda", "_extras"),
     ("_generators", "_gpu", "_mappings", "_memory", "_shared"),
+    ("_arrays",),
     ("_arrow", "_offsets", "_take", "ingest"),
     ("_plan", "batch", "ops", "ragged"),
     ("rows",),
