@@ -192,6 +192,14 @@ def make(module: Any, name: str, **options: Any) -> Any:
     return getattr(module, name)(*arguments, **{**COLLATORS[name], **options})
 
 
+def at_rest(name: str, form: str, count: int, **options: Any) -> Any:
+    """The reference's batch of rows that nothing moves; older ones flatten lists only."""
+    features = features_of(form, count)
+    if name == "DataCollatorWithFlattening":
+        features = [{"input_ids": feature["input_ids"].tolist()} for feature in features]
+    return make(transformers, name, **options)(features)
+
+
 # Without tensors for NumPy's default collation, which is the reference's own code, and reads what has moved itself.
 CASES = [
     (name, framework, form, way)
@@ -206,7 +214,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "framework", "form", "way"), CASES)
 def test_rows_that_move(name, framework, form, way):
     count = 70  # more than are walked at once
-    expected = make(transformers, name, return_tensors=framework)(features_of(form, count))
+    expected = at_rest(name, form, count, return_tensors=framework)
     collator = make(quadrat, name, return_tensors=framework)
     for known in (False, True):
         features = features_of(form, count)
@@ -219,7 +227,7 @@ def test_rows_that_move(name, framework, form, way):
 @pytest.mark.parametrize("form", ["array", "tensor"])
 @pytest.mark.parametrize("name", sorted(COLLATORS))
 def test_rows_of_a_deferred_batch_that_move(name, form, way):
-    expected = make(transformers, name)(features_of(form, 20))
+    expected = at_rest(name, form, 20)
     collator = make(quadrat, name, deferred=True)
     for _ in range(2):
         features = features_of(form, 20)
