@@ -267,7 +267,7 @@ def test_copies(copied):
         ([{"input_ids": [1]}, {"input_ids": None}], ["input_ids", "row 1", "None"]),
         ([{"input_ids": [1]}, {"input_ids": [2**63]}], ["input_ids", "row 1", "position 0", "int64"]),
         ([{"input_ids": [1]}, {"input_ids": (1, 2)}], ["input_ids", "row 1", "tuple"]),
-        ([{"input_ids": [1]}, {"input_ids": 3}], ["input_ids", "row 1", "a int"]),
+        ([{"input_ids": [1]}, {"input_ids": 3}], ["input_ids", "row 1", "the number 3"]),
         ([{"input_ids": [1]}, {"ids": [1]}], ["input_ids", "missing", "row 1"]),
         ([{"ids": [1]}], ["input_ids", "['ids']"]),
         ([{"input_ids": [1], "labels": [1]}, {"input_ids": [1]}], ["labels", "missing", "row 1"]),

@@ -308,7 +308,7 @@ def test_usual_batches_are_not_handed_over(framework, cls, form, caplog):
     [
         ([[7] * 4, [7] * 5], {}, ["row 1", "5 tokens", "even"]),
         ([{"input_ids": [7] * 4, "labels": [1]}, {"input_ids": [7] * 5, "labels": []}], {}, ["row 1", "5 tokens"]),
-        ([[7] * 4, [7] * 2], {"pad_token": None}, ["row 1", "pad token"]),
+        ([[7] * 4, [7] * 2], {"pad_token": None}, ["pad token", "eos_token"]),
         ([[7] * 4], {"pad_token": None}, ["pad token"]),
         ([[7] * 4], {"mask_token": None}, ["mask token"]),
         ([{"input_ids": [7] * 4}, {"ids": [7]}], {}, ["'input_ids'", "row 1"]),

@@ -216,6 +216,7 @@ def _has_plain_pad_token(tokenizer: Any) -> bool:
         and cls.pad_token_type_id is _TYPE_ID
         and not hasattr(cls, "pad_token_id")
         and "pad_token_id" not in tokenizer.__dict__
+        and tokenizer.pad_token_id is not None
         and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
     )
 
