@@ -290,7 +290,7 @@ class Ragged:
     def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
         """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
         if on_gpu(self.offsets):
-            bounds = np.clip(as_numpy(self.offsets, "offsets").astype(np.int64), 0, len(self.values))
+            bounds = np.clip(as_numpy(self.offsets.cpu(), "offsets").astype(np.int64), 0, len(self.values))
         else:
             bounds, _ = self.checked()
             require_plain(self.values, "values")
