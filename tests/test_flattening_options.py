@@ -100,7 +100,8 @@ def test_further_columns_and_a_multiple(*, batch, form, wrapper, framework, mult
     for _ in range(2):
         assert_same_batch(expected, collator(features))
     assert frozen(features) == before
-    assert bool(vars(collator).get("_quadrat_handed_over")) == (form == "numbers of numpy")
+    falls_back = form == "numbers of numpy" or wrapper == "Mapping"  # which may run code of its own when it is read
+    assert bool(vars(collator).get("_quadrat_handed_over")) == falls_back
 
 
 @pytest.mark.parametrize("form", ["list", "array", "tensor", "numbers of numpy"])
@@ -287,7 +288,7 @@ def test_padding_free_may_be_switched():
         (ValueError, {"padding": "max_length"}, {}, {}, ["padding_free", "max_length"]),
         (ValueError, {"pad_to_multiple_of": 8}, {"pad_token": None}, {}, ["pad token"]),
         (ValueError, {"pad_to_multiple_of": -8}, {}, {}, ["pad_to_multiple_of", "-8"]),
-        (TypeError, {}, {}, {"labels": 3}, ["'labels'", "row 1", "a int", "one number per token"]),
+        (TypeError, {}, {}, {"labels": 3}, ["'labels'", "row 1", "the number 3", "one number per token"]),
         (TypeError, {}, {}, {"input_ids": [1, None, 2]}, ["'input_ids'", "row 1", "position 1"]),
     ],
 )
