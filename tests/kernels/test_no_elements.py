@@ -45,7 +45,7 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
         lambda: _core.concat_padded(_core.address(BLOCKS), 1, 0, 8, bytes(8), 0, 3),
         lambda: _core.concat_padded(_core.address(BLOCKS) + 24, 1, 5, 0, bytes(8), 0, 3),
         lambda: _core.row_keys(0, 0, 0, 0, 0, 0),
-        lambda: _core.philox_mask(0, 0, 0.5, 0.8, 0.1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0),
+        lambda: _core.philox_mask((0, 0, 0.5, 0.8, 0.1, 1, 9), 0, 0, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 4, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 4, 0, 0, 0, 0, 0),
@@ -56,12 +56,16 @@ def test_kernels_need_no_address_for_nothing(call):
 
 
 def test_memory_that_grows_by_nothing():
-    memory = _core.Growing()
-    memory.append(0, 0)
-    memory.append(_core.address(STEPS) + 8, 8)
-    memory.append(0, 0)
-    assert memory.release().view(np.int64).tolist() == [1]
-    assert len(_core.Growing().release()) == 0
+    gathered = _core.Gathered(8)
+    assert len(gathered.values(0)) == 0
+    gathered.append(0, 0, 0, 3)
+    gathered.append_rows(1, 0, 0, 0)
+    gathered.pad(1, bytes(8))
+    gathered.append(1, _core.address(STEPS) + 8, 1, 1)
+    gathered.append(2, 0, 2, 0)
+    assert gathered.values(3).view(np.int64).tolist() == [1]
+    assert gathered.copy(1).values(1).size == 0
+    assert gathered.retyped(1, 0, 4).values(1).size == 0
 
 
 SIZES = st.integers(0, 2)

@@ -8,8 +8,14 @@ from typing import Any
 from quadrat.collators.diagnosis.values import Column, Role, dimensions, length_of
 
 MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
+WORDS = ("offset_mapping", "word_ids")
 LABELS = ("label", "labels", "label_ids")
 MAIN = "input_ids"
+
+_ONE_PER_TOKEN = {
+    Role.MARKS: ("one number", ", or remove the column"),
+    Role.WORDS: ("one entry", ", as the tokenizer does"),
+}
 
 Shape = tuple[int | None, ...]
 
@@ -104,10 +110,11 @@ def not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str
             where = f"column '{column.name}', row {row}"
             if column.role is Role.TOKEN_LABELS and found is not None and length is not None and found > length:
                 yield f"{where} has {found} labels for the {length} tokens of '{tokens.name}'; give one label per token"
-            if column.role is Role.MARKS and found != length:
+            if column.role in (Role.MARKS, Role.WORDS) and found != length:
+                one, otherwise = _ONE_PER_TOKEN[column.role]
                 yield (
-                    f"{where} has {_length(found)} where '{tokens.name}' has {length}; give one number per token, or "
-                    "remove the column"
+                    f"{where} has {_length(found)} where '{tokens.name}' has {length}; give {one} per token"
+                    f"{otherwise}"
                 )
 
 

@@ -12,6 +12,7 @@ from quadrat.collators.diagnosis.columns import (
     LABELS,
     MAIN,
     MARKS,
+    WORDS,
     not_one_per_token,
     to_stack,
     uneven,
@@ -53,7 +54,7 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
         return
     columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
     tokens = next(column for column in columns if column.role is Role.TOKENS)
-    rest = [column for column in columns if column.role in (Role.LABEL, Role.OTHER)]
+    rest = [column for column in columns if column.role in (Role.WORDS, Role.LABEL, Role.OTHER)]
     if options.pads(collator):
         yield from options.no_pad_token(collator, rows_of_one_length=len(set(map(length_of, tokens.values))) == 1)
         yield from options.padding_side(collator)
@@ -78,6 +79,8 @@ def _role(collator: Any, name: str, main: str) -> Role:
         return Role.TOKENS
     if name in MARKS:
         return Role.MARKS
+    if name in WORDS and getattr(collator, "whole_word_mask", False):
+        return Role.WORDS
     if name in ("label", "labels") and hasattr(collator, "label_pad_token_id"):
         return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
     if name in LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them

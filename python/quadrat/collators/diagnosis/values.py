@@ -17,6 +17,7 @@ class Role(enum.Enum):
 
     TOKENS = "token ids"
     MARKS = "one number per token"
+    WORDS = "which word each token belongs to"
     TOKEN_LABELS = "one label per token"
     FLAT = "one number per token of a flattened row"
     TARGETS = "token ids with lengths of their own"
