@@ -31,6 +31,7 @@ INT32 = KINDS.index("int32")
 INT64 = KINDS.index("int64")
 FLOAT32 = KINDS.index("float32")
 FLOAT64 = KINDS.index("float64")
+WIDEST = 2**48  # tokens of a row; more than any address space holds
 
 _DTYPES = tuple(np.dtype(name) for name in KINDS)
 _KIND_OF_DTYPE = {dtype: kind for kind, dtype in enumerate(_DTYPES)}

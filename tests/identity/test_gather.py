@@ -23,7 +23,7 @@ from quadrat.ops import _pieces
 from support.nested import copied, filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
-PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300])
+PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
 
 
 def outcome(call, *arguments):

@@ -17,6 +17,7 @@ from quadrat._memory import (
     BOOL,
     INT32,
     INT64,
+    WIDEST,
     Framework,
     NotOnCpu,
     default_float_kind,
@@ -109,9 +110,9 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 
 def check_pad_to_multiple_of(multiple: Any) -> None:
-    """Raises ValueError unless `multiple` is None or a positive int."""
-    if multiple is not None and (type(multiple) is not int or multiple < 1):
-        raise ValueError(f"pad_to_multiple_of must be a positive int or None, not {multiple!r}")
+    """Raises ValueError unless `multiple` is None or a positive int, of tokens that memory may hold."""
+    if multiple is not None and (type(multiple) is not int or not 0 < multiple <= WIDEST):
+        raise ValueError(f"pad_to_multiple_of must be a positive int up to 2**48, or None, not {multiple!r}")
 
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:

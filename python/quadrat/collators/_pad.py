@@ -19,7 +19,7 @@ from quadrat.batch import padded_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.collators._labelling import Labelling, refuse_words
-from quadrat.collators.base import AlwaysHandOver, HandOver, or_hand_over
+from quadrat.collators.base import AlwaysHandOver, HandOver, or_hand_over, rounded_up
 from quadrat.collators.recall import Fact, PadOptions, remember
 from quadrat.ingest import (
     LABELS,
@@ -208,9 +208,8 @@ def check_device() -> None:
 def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
     """Whether the reference pads, and to which length in tokens."""
     padding, max_length, multiple = options
+    rounded_up(0, multiple)  # of which the tokenizer is not asked
     width: Any = longest
-    if multiple is not None and (type(multiple) is not int or multiple <= 0):
-        raise HandOver("pad_to_multiple_of is no positive int")
     if max_length is not None or not (padding is True or padding == "longest"):
         with or_hand_over("the padding options are refused"):  # warns, and fails, just as the reference does
             strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
@@ -221,8 +220,7 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
         if strategy == "do_not_pad":
             return False, longest
         width = longest if strategy == "longest" else limit
-    if multiple is not None:
-        width = -(-width // multiple) * multiple
+    width = rounded_up(width, multiple)
     if width < longest:
         raise HandOver("max_length is below the longest row")
     return True, width

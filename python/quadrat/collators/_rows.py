@@ -8,7 +8,7 @@ from typing import Any
 from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework
 from quadrat.collators._pad import check_device, require_tokenizer, run_steps
-from quadrat.collators.base import HandOver
+from quadrat.collators.base import HandOver, rounded_up
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, bare_column
@@ -52,9 +52,7 @@ def stack_column(
         raise HandOver("an empty array or tensor, whose dtype may be another")
     if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):
         raise HandOver("an array that torch does not take")
-    if multiple is not None and (type(multiple) is not int or multiple <= 0):
-        raise HandOver("pad_to_multiple_of is no positive int")
-    width = longest if multiple is None else -(-longest // multiple) * multiple
+    width = rounded_up(longest, multiple)
     pads = shortest < longest or width > longest
     left = tokenizer.padding_side != "right"
     values: dict[str, Any] = {}

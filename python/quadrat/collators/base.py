@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from quadrat._mappings import is_plain
+from quadrat._memory import WIDEST
 from quadrat.collators.diagnosis import diagnose
 from quadrat.rows import SEQUENCES, Rows, first_mapping, plain
 
@@ -40,6 +41,23 @@ _said_without_instance: set[tuple[str, str]] = set()
 
 class HandOver(Exception):  # noqa: N818 - a decision, not an error
     """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
+
+
+def rounded_up(length: int, multiple: Any) -> int:
+    """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`.
+
+    Raises:
+        HandOver: unless that is None or a positive int, and memory may hold rows of that width.
+    """
+    if multiple is not None:
+        if type(multiple) is not int or multiple <= 0:
+            raise HandOver("pad_to_multiple_of is no positive int")
+        if multiple > WIDEST:
+            raise HandOver("pad_to_multiple_of is beyond any memory")
+        length = -(-length // multiple) * multiple
+    if length > WIDEST:
+        raise HandOver("the rows of the batch are beyond any memory")
+    return length
 
 
 class AlwaysHandOver(HandOver):

@@ -14,7 +14,7 @@ from quadrat.collators import originals
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._masking import facts as masking_facts
 from quadrat.collators._pad import require_tokenizer
-from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox
+from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox, rounded_up
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
@@ -226,11 +226,7 @@ def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bo
         forms, _, kinds, *_ = columns.describe(1)
         if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
             raise HandOver("'chinese_ref' are not rows of whole numbers")
-    if multiple is None:
-        return longest, shortest < longest
-    if type(multiple) is not int or multiple < 1:
-        raise HandOver(f"pad_to_multiple_of={multiple!r}")
-    width = -(-longest // multiple) * multiple
+    width = rounded_up(longest, multiple)
     return width, shortest < width
 
 

@@ -108,8 +108,8 @@ class Like:
     def _fill(self) -> bytes | None:
         try:
             if self.torch:
-                one = self.model.new_full((1,), self.padding).cpu()
-                return one.view(_torch().uint8).numpy().tobytes()  # type: ignore[no-any-return]
+                two = self.model.new_full((2,), self.padding).cpu()  # of one number, torch lets small floats overflow
+                return two[:1].view(_torch().uint8).numpy().tobytes()  # type: ignore[no-any-return]
             return np.full_like(self.model, self.padding, shape=(1,)).tobytes()
         except (RuntimeError, OverflowError, TypeError, ValueError):
             return None

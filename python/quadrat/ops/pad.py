@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ import numpy as np
 from quadrat._arrays import carried, carrier_of
 from quadrat._memory import (
     BOOL,
+    FLOAT32,
     KINDS,
+    WIDEST,
     Framework,
     compiling,
     empty,
@@ -25,7 +28,7 @@ from quadrat.ops._device import pad as device_pad
 from quadrat.ragged import Ragged, RowSource
 
 Side = Literal["right", "left"]
-_WIDEST = 2**48  # tokens; more than any address space holds
+_BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
 
 
 def pad(
@@ -144,13 +147,16 @@ def require_own_dtype(rows: Ragged, dtype: Any, return_tensors: Framework | None
 
 
 def fill_value(value: Any, kind: int | None) -> Any:
-    """The padding value as a plain Python number; 0 and 1 serve as bools too."""
+    """The padding value as a plain Python number; 0 and 1 serve as bools too. Raises TypeError and OverflowError."""
     if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
         return bool(value)
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        number = float(value)
+        if kind == FLOAT32 and math.isfinite(number) and abs(number) >= _BEYOND_FLOAT32:
+            raise OverflowError(f"padding_value={value!r} does not fit the dtype float32")
+        return number
     raise TypeError(f"padding_value must be a number, not {value!r}")
 
 
@@ -168,7 +174,7 @@ def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int
         width = -(-width // multiple_of) * multiple_of
     if width < tokens:
         raise ValueError(f"length={length} is below the longest row: row {row} has {tokens} tokens")
-    if width > _WIDEST:
+    if width > WIDEST:
         raise ValueError(f"no memory holds rows of {width} tokens: length is {length}, multiple_of {multiple_of}")
     return width
 

@@ -113,8 +113,7 @@ def not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str
             if column.role in (Role.MARKS, Role.WORDS) and found != length:
                 one, otherwise = _ONE_PER_TOKEN[column.role]
                 yield (
-                    f"{where} has {_length(found)} where '{tokens.name}' has {length}; give {one} per token"
-                    f"{otherwise}"
+                    f"{where} has {_length(found)} where '{tokens.name}' has {length}; give {one} per token{otherwise}"
                 )
 
 
