@@ -16,7 +16,10 @@ IDENTITY := tests/identity tests/integration tests/test_collators.py tests/test_
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 WHEEL_DEV := build/dev/.built
-PYTEST := env HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false
+ENV := env HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false
+# Tests run in so many processes.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -24,12 +27,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test test-5 test-4 matrix bench lint format sanitize wheel clean
 
 demo: $(VENV)/.installed
-	$(PYTEST) $(BIN)/python examples/classify_packages.py $(ARGS)
+	$(ENV) $(BIN)/python examples/classify_packages.py $(ARGS)
 
 test: test-5 test-4
 
 test-5: $(VENV)/.installed
-	$(PYTEST) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m pytest tests
+	$(ENV) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m $(PYTEST) tests
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
 test-4: matrix-4
@@ -41,18 +44,18 @@ matrix:
 	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS)
 
 matrix-newest: $(VENV)/.installed
-	$(PYTEST) $(BIN)/python -m pytest $(IDENTITY) --junitxml=build/matrix/newest.xml
+	$(ENV) $(BIN)/python -m $(PYTEST) $(IDENTITY) --junitxml=build/matrix/newest.xml
 
 matrix-%: .venv-%/.installed
-	$(PYTEST) .venv-$*/bin/python -m pytest $(IDENTITY) --junitxml=build/matrix/$*.xml
+	$(ENV) .venv-$*/bin/python -m $(PYTEST) $(IDENTITY) --junitxml=build/matrix/$*.xml
 
 bench: $(VENV)/.installed .venv-4/.installed
-	$(PYTEST) $(BIN)/python benchmarks/report.py $(ARGS)
-	$(PYTEST) $(BIN)/python benchmarks/limit.py
-	$(PYTEST) $(BIN)/python benchmarks/dataloader.py
-	$(PYTEST) $(BIN)/python benchmarks/gather.py
+	$(ENV) $(BIN)/python benchmarks/report.py $(ARGS)
+	$(ENV) $(BIN)/python benchmarks/limit.py
+	$(ENV) $(BIN)/python benchmarks/dataloader.py
+	$(ENV) $(BIN)/python benchmarks/gather.py
 	$(BIN4)/python -m pip install --quiet --group bench
-	$(PYTEST) $(BIN4)/python benchmarks/report.py
+	$(ENV) $(BIN4)/python benchmarks/report.py
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -73,7 +76,7 @@ sanitize: $(VENV)/.ready $(SOURCES)
 		-C build-dir=build/sanitize/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
 		-C cmake.define.QUADRAT_SANITIZE=address,undefined -C cmake.define.QUADRAT_CUDA=OFF \
 		-C cmake.define.QUADRAT_EMULATE=ON .
-	$(PYTEST) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED) $(ARGS)
+	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED) $(ARGS)
 
 # A wheel as users get it, built in isolation: torch is no part of the build.
 wheel: $(VENV)/.ready

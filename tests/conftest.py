@@ -1,5 +1,6 @@
 """Shared by all tests: hypothesis profiles, the two ways to read a tensor, output buffers with guards around them."""
 
+import gc
 import importlib.metadata
 import os
 
@@ -18,6 +19,11 @@ settings.register_profile(
     "sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common
 )  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()  # tests collect often, and need not look through what the libraries have made by now
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -222,4 +222,4 @@ def test_two_processes_that_are_dispatched_to(tmp_path):
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     done = subprocess.run((*torchrun, script), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["done"] * 2
+    assert done.stdout.count("done") == 2
