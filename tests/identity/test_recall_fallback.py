@@ -49,8 +49,7 @@ def pair(name: str, tokenizer: Any, options: dict[str, Any]) -> tuple[Any, Any]:
 
 def known(collator: Any, features: Any) -> Any:
     """What a collator knows of such batches: NotImplemented, to fall back."""
-    framework = "np" if collator.return_tensors == "np" else "pt"
-    run = vars(collator).get(f"_quadrat_{framework}")
+    run = vars(collator).get(collator._memory_of(collator.return_tensors))
     return None if run is None else run(collator, features)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat._mappings import is_plain
 from quadrat.collators import originals
+from quadrat.collators._base import Collator
 from quadrat.collators._flatten import (
     MAIN,
     Flattening,
@@ -18,12 +19,10 @@ from quadrat.collators._flatten import (
     flatten_plainly,
 )
 from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
-from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, or_hand_over
+from quadrat.collators.base import HandOver, first_feature, or_hand_over
 from quadrat.collators.default import default_data_collator
-from quadrat.collators.deferring import deferring
-from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.recall import CALL, Fact, Remembering
-from quadrat.rows import each_of, first_of, rows_of
+from quadrat.collators.recall import CALL, Fact
+from quadrat.rows import each_of, first_of
 
 _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -37,7 +36,7 @@ _KEYS = {
 
 
 @dataclass
-class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlattening):
+class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening):
     """Joins the rows of a batch to one sequence without padding; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of
@@ -64,6 +63,7 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
         KeyError, TypeError, ...: what the reference raises, naming column and row as well.
     """
 
+    _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),
         *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", "deferred", *_KEYS),
@@ -101,51 +101,35 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
         if return_tensors is None and separator_id is None:
-            run = self.__dict__.get("_quadrat_np" if self.return_tensors == "np" else "_quadrat_pt")
-            batch = None if run is None else run(self, features)
-            if batch is not None:
-                return batch if batch is not NotImplemented else fall_back(self, super().__call__, features)
-        return self._collate(features, return_tensors, separator_id)
+            return self._collate(features, self.return_tensors)
+        given = {"return_tensors": return_tensors, "separator_id": separator_id}
+        other = self._with({name: value for name, value in given.items() if value is not None})
+        return other._collate(features, other.return_tensors)
 
-    @deferring
-    def _collate(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
-        framework = self.return_tensors if return_tensors is None else return_tensors
-        rows = rows_of(features)
-        if rows is not features:
-            return DataCollatorWithFlattening.__call__(self, rows, return_tensors, separator_id)
-        further = None if framework in ("pt", "np") else further_framework(framework)
-        if further is not None:
-            return collate_further(
-                self,
-                further,
-                features,
-                lambda one, rows: DataCollatorWithFlattening.__call__(one, rows, "np", separator_id),
-                None,
-            )
-        separator = self.separator_id if separator_id is None else separator_id
-        extended = self.pad_to_multiple_of is not None or self.pad_values or self.scalar_labels
-        if extended:
-            self._check_options()
-        try:
-            first = first_feature(features)
-            if framework not in ("pt", "np"):
-                raise HandOver(f"return_tensors={framework!r}")
-            if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
-                raise HandOver("the reference's sets of keys were changed")
-            with or_hand_over("an option is neither true nor false"):
-                plan = self._plan(first, framework, separator)
-            as_it_is = not extended and return_tensors is None and separator_id is None
-            defers = self.deferred and not self.scalar_labels
-            batch = flatten_features(features, plan, self if as_it_is else None, deferred=defers)
-        except HandOver as reason:
-            why = str(reason)
-            reference = super().__call__
-            if extended or self._differs(features):
-                return hand_over(self, why, lambda rows: self._plainly(rows, framework, separator), features)
-            return hand_over(self, why, lambda rows: reference(rows, framework, separator), features)
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        call = super().__call__
+        return lambda rows: call(rows, framework, self.separator_id)
+
+    def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
+        if self._is_extended() or self._differs(features):
+            return lambda rows: self._plainly(rows, framework)
+        return self._reference(framework)
+
+    def _plan(self, features: Any, framework: Any) -> Any:
+        first = first_feature(features)
+        if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
+            raise HandOver("the reference's sets of keys were changed")
+        with or_hand_over("an option is neither true nor false"):
+            plan = self._flattening(first, framework)
+        defers = self.deferred and not self.scalar_labels
+        batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
-    def _plan(self, first: Any, framework: Any, separator: Any) -> Flattening:
+    def _is_extended(self) -> bool:
+        """Whether options ask for what the reference does not do."""
+        return bool(self.pad_to_multiple_of is not None or self.pad_values or self.scalar_labels)
+
+    def _flattening(self, first: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}
         return Flattening(
             framework,
@@ -156,7 +140,7 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             bool(self.return_flash_attn_kwargs),
             {name: value for name, value in pads.items() if name != MAIN and name in first},
             self.pad_to_multiple_of,
-            separator,
+            self.separator_id,
             self.position_ids_start,
             pads.get(MAIN, 0),
         )
@@ -187,8 +171,8 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
-    def _plainly(self, features: Any, framework: Any, separator: Any) -> dict[str, Any]:
-        batch = flatten_plainly(features, self._plan(features[0], framework, separator))
+    def _plainly(self, features: Any, framework: Any) -> dict[str, Any]:
+        batch = flatten_plainly(features, self._flattening(features[0], framework))
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _with_scalar_labels(self, batch: dict[str, Any], features: Any, framework: Any) -> dict[str, Any]:
@@ -205,6 +189,8 @@ class DataCollatorWithFlattening(Remembering, originals.DataCollatorWithFlatteni
         return {MAIN: batch.pop(MAIN), "labels": labels, **batch}
 
     def _check_options(self) -> None:
+        if not self._is_extended():
+            return
         check_pad_to_multiple_of(self.pad_to_multiple_of)
         if self.pad_values is None:
             return

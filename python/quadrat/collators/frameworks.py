@@ -11,14 +11,10 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import numpy as np
-from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat._extras import needs
 from quadrat.collators._installed import HAS_TENSORFLOW
 from quadrat.collators.base import hand_over
-from quadrat.collators.deferring import deferring
-from quadrat.collators.diagnosis.options import unknown_framework
-from quadrat.collators.recall import Remembering
 
 # return_tensors -> module, its function that takes an array
 _FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
@@ -85,39 +81,3 @@ def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Calla
     finally:
         changed = {name: value for name, value in vars(view).items() if name not in before or before[name] is not value}
         vars(collator).update(changed)
-
-
-class AnyFramework(Remembering, DataCollatorMixin):
-    """`DataCollatorMixin.__call__`, with "tf" and "jax" as well; for collators that have its `torch_call` and so on."""
-
-    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
-        """Collate `features`, as `return_tensors` or the collator's own setting says."""
-        if return_tensors is None:
-            return_tensors = self.return_tensors
-        if not self.deferred:
-            if return_tensors == "pt":
-                return self.torch_call(features)
-            if return_tensors == "np" and hasattr(self, "numpy_call"):
-                return self.numpy_call(features)
-        return self._collate(features, return_tensors)
-
-    @deferring
-    def _collate(self, features: Any, return_tensors: Any = None) -> Any:
-        if return_tensors == "pt":
-            return self.torch_call(features)
-        if return_tensors == "np":
-            return self.numpy_call(features)
-        reference = super().__call__
-        framework = further_framework(return_tensors)
-        if framework is None:
-            try:
-                return reference(features, return_tensors)
-            except ValueError as error:
-                raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
-        return collate_further(
-            self,
-            framework,
-            features,
-            lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
-            lambda rows: reference(rows, framework),
-        )

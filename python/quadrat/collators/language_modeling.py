@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +11,7 @@ from quadrat.batch import DeferredBatch
 from quadrat.collators import _masking as masking
 from quadrat.collators import _philox as philox
 from quadrat.collators import originals
+from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
 from quadrat.collators._flatten import flatten, flatten_features
 from quadrat.collators._installed import zero_is_a_seed
@@ -18,11 +19,10 @@ from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
-from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, raise_clearer
+from quadrat.collators.base import HandOver, first_feature, raise_clearer
 from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.collators.frameworks import AnyFramework, collate_further
-from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Fact, PadOptions, as_encoding, noted
+from quadrat.collators.frameworks import collate_further
+from quadrat.collators.recall import Fact, PadOptions, as_encoding
 from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, first_mapping, rows_of
 
@@ -30,7 +30,7 @@ _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 
 @dataclass
-class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLanguageModeling):
+class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLanguageModeling):
     """Pads features and makes labels of the tokens; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`,
@@ -85,7 +85,7 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
         *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
-        *("rng", "row_key", "deferred"),
+        *("rng", "row_key", "padding_free", "deferred"),
     )
 
     def __post_init__(self) -> None:
@@ -131,11 +131,13 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
-        return self._call(examples, "pt", super().torch_call)
+        self._make_generator()
+        return self._collate(examples, "pt")
 
     def numpy_call(self, examples: Any) -> Any:
         """Collate `examples` into NumPy arrays."""
-        return self._call(examples, "np", super().numpy_call)
+        self._make_generator()
+        return self._collate(examples, "np")
 
     def tf_call(self, examples: Any) -> Any:
         """Collate `examples` into tensors of TensorFlow, as the reference of 4.57 does."""
@@ -165,33 +167,25 @@ class DataCollatorForLanguageModeling(AnyFramework, originals.DataCollatorForLan
             return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
         return inputs, labels
 
-    def _call(self, examples: Any, framework: Framework, reference: Any) -> Any:
+    def _make_generator(self) -> None:
         by_counter = self.mlm and self.rng == "philox"
         if not by_counter and self.seed is not None and self.generator is None and (self.seed or zero_is_a_seed()):
             self.create_rng()
-        if self.padding_free:
-            return self._flatten(rows_of(examples), framework)
-        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
-        batch = None if run is None else run(self, examples)
-        if batch is not None:
-            return batch if batch is not NotImplemented else fall_back(self, reference, examples)
-        rows = rows_of(examples, bare=True)
-        if rows is not examples:
-            if not isinstance(rows, Ragged):
-                return self._call(rows, framework, reference)
-            examples = rows
-        check_pad_values(self)
-        try:
-            return self._decide(examples, framework)
-        except HandOver as reason:
-            why = noted(self, framework, reason)
-        if by_counter:
-            reference = philox.plain_call(self, framework, reference)
-        elif self.pad_values:
-            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), examples)
-        return hand_over(self, why, reference, examples)
 
-    def _decide(self, examples: Any, framework: Framework) -> Any:
+    def _normalise(self, features: Any) -> Any:
+        return rows_of(features, bare=not self.padding_free)
+
+    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
+        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+
+    def _fallback(self, features: Any, framework: Framework) -> Callable[[Any], Any]:
+        if self.mlm and self.rng == "philox":
+            return philox.plain_call(self, framework, self._reference(framework))
+        return super()._fallback(features, framework)
+
+    def _plan(self, examples: Any, framework: Framework) -> Any:
+        if self.padding_free:
+            return self._flatten(examples, framework)
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise HandOver("labels are made from 'input_ids'")

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators import originals
+from quadrat.collators._base import MixinCollator
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.collators._pad import check_tokenizer, pad_columns
-from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over
-from quadrat.collators.frameworks import AnyFramework
-from quadrat.collators.recall import PadOptions, noted
+from quadrat.collators.base import HandOver, first_feature
+from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
-from quadrat.rows import rows_of
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 
 @dataclass
-class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMultipleChoice):
+class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMultipleChoice):
     """Pads the choices of every example to one length; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one
@@ -44,21 +43,18 @@ class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMulti
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
-        run, call = self.__dict__.get("_quadrat_pt"), super().torch_call
-        if run is not None and run(self, examples) is NotImplemented:
-            return fall_back(self, lambda batch: call(_spared(batch)), examples)
-        examples = rows_of(examples)
-        try:
-            return self._decide(examples)
-        except HandOver as reason:
-            why = noted(self, "pt", reason)
-        return hand_over(self, why, lambda batch: call(_spared(batch)), examples)
+        return self._collate(examples, "pt")
 
     def tf_call(self, features: Any) -> Any:
         """Collate `features` into TensorFlow tensors, which transformers 4.x knows how to."""
         return super().tf_call(_spared(features))
 
-    def _decide(self, examples: Any) -> dict[str, Any]:
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        del framework
+        call = super().torch_call
+        return lambda examples: call(_spared(examples))
+
+    def _plan(self, examples: Any, framework: Any) -> dict[str, Any]:
         tokenizer, first = self.tokenizer, first_feature(examples)
         check_tokenizer(tokenizer)
         if _warns(tokenizer):
@@ -75,7 +71,7 @@ class DataCollatorForMultipleChoice(AnyFramework, originals.DataCollatorForMulti
             raise HandOver("examples differ in their keys or in their number of choices")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         column = LabelColumn(label, "labels", NUMBERS)
-        batch = pad_columns(self, None, collected, "pt", options, label=(column, None), remembers=False)
+        batch = pad_columns(self, None, collected, framework, options, label=(column, None), remembers=False)
         labels = batch.pop("labels")
         return {
             **{name: rows.view(len(examples), choices, -1) for name, rows in batch.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from quadrat import _core
 from quadrat._generators import numpy_origin, python_origin, torch_origin
 from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
 from quadrat.collators import originals
+from quadrat.collators._base import MixinCollator
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
 from quadrat.collators.base import HandOver, hand_over, or_hand_over, raise_clearer, refuse_philox
 from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.collators.frameworks import AnyFramework
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, first_mapping, plain, rows_of
+from quadrat.rows import SEQUENCES, first_mapping, plain
 
 _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = _core.most_tokens  # torch draws more than one word for a start among as many
@@ -30,7 +30,7 @@ _Masked = tuple[Any, Any, Any, Any]
 
 
 @dataclass
-class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCollatorForPermutationLanguageModeling):
+class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCollatorForPermutationLanguageModeling):
     """Masks spans of tokens and draws an order to predict them in; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and
@@ -47,6 +47,8 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCol
 
     deferred: bool = False
 
+    _takes_bare_rows: ClassVar[bool] = True
+
     def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
         """The fields of the base class, and `deferred`. Raises ValueError for `rng="philox"`."""
         refuse_philox("DataCollatorForPermutationLanguageModeling", kwargs, "its spans are drawn one after the other")
@@ -55,11 +57,11 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCol
 
     def torch_call(self, examples: Any) -> Any:
         """Collate `examples` into torch tensors."""
-        return self._call(examples, "pt", super().torch_call, self.torch_mask_tokens)
+        return self._collate(examples, "pt")
 
     def numpy_call(self, examples: Any) -> Any:
         """Collate `examples` into NumPy arrays."""
-        return self._call(examples, "np", super().numpy_call, self.numpy_mask_tokens)
+        return self._collate(examples, "np")
 
     def torch_mask_tokens(self, inputs: Any) -> _Masked:
         """Mask `inputs`, `[rows, width]`, in place; returns them, `perm_mask`, `target_mapping` and labels."""
@@ -69,19 +71,17 @@ class DataCollatorForPermutationLanguageModeling(AnyFramework, originals.DataCol
         """As `torch_mask_tokens`, on NumPy arrays; returns a copy of the masked `inputs`."""
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
-    def _call(self, examples: Any, framework: Framework, reference: Any, mask_tokens: Callable[[Any], Any]) -> Any:
-        examples = rows_of(examples, bare=True)
+    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
+        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+
+    def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
+        ids = _padded_ids(self.tokenizer, examples, framework)
+        mask_tokens = self.torch_mask_tokens if framework == "pt" else self.numpy_mask_tokens
         try:
-            ids = _padded_ids(self.tokenizer, examples, framework)
-        except HandOver as reason:
-            why = str(reason)
-        else:
-            try:
-                inputs, perm_mask, target_mapping, labels = mask_tokens(ids)
-            except Exception as error:
-                raise_clearer(error, plain(examples), self)
-            return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
-        return hand_over(self, why, reference, examples)
+            inputs, perm_mask, target_mapping, labels = mask_tokens(ids)
+        except Exception as error:
+            raise_clearer(error, plain(examples), self)
+        return {"input_ids": inputs, "perm_mask": perm_mask, "target_mapping": target_mapping, "labels": labels}
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> _Masked:
         try:

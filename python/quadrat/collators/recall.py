@@ -109,16 +109,16 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
 
     It is found where `remember` keeps decisions, and gives NotImplemented.
     """
-    own, tokenizer = collator.__dict__, collator.tokenizer
+    own, tokenizer = collator.__dict__, getattr(collator, "tokenizer", None)
     cls, guarded = type(tokenizer), collator._quadrat_guarded
-    if not guarded or not falls_back_plainly(collator) or any(name not in own for name in guarded):
+    if tokenizer is None or not guarded or not falls_back_plainly(collator) or any(name not in own for name in guarded):
         return
     facts = (
         *((OWN, None, name, own[name]) for name in guarded),
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    own[f"_quadrat_{framework}"] = _core.known_fallback(facts)
+    own[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = _core.known_fallback(facts)
 
 
 def noted(collator: Any, framework: Framework, reason: HandOver) -> str:

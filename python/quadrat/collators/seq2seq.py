@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat._memory import Framework
-from quadrat.batch import DeferredBatch
 from quadrat.collators import originals
+from quadrat.collators._base import Collator
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over, or_hand_over
-from quadrat.collators.deferring import deferring
-from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, Remembering, as_encoding, noted
+from quadrat.collators.base import HandOver, first_feature, or_hand_over
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
-from quadrat.rows import each_of, rows_of
+from quadrat.rows import each_of
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 
 @dataclass
-class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
+class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     """Pads features, and their labels to the longest row of labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per
@@ -48,51 +45,13 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
 
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
-        framework = self.return_tensors if return_tensors is None else return_tensors
-        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np" if framework == "np" else "")
-        if run is not None:
-            batch = run(self, features)
-            if batch is NotImplemented:
-                call = super().__call__
-                return fall_back(self, lambda rows: call(rows, return_tensors), features)
-            if batch is not None:
-                return self._with_decoder_input_ids(batch)
-        return self._collate(features, return_tensors)
+        return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
 
-    @deferring
-    def _collate(self, features: Any, return_tensors: Any = None) -> Any:
-        framework = self.return_tensors if return_tensors is None else return_tensors
-        rows = rows_of(features)
-        if rows is not features:
-            return DataCollatorForSeq2Seq.__call__(self, rows, return_tensors)
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call = super().__call__
-        further = None if framework in ("pt", "np") else further_framework(framework)
-        if further is not None:
-            return collate_further(
-                self,
-                further,
-                features,
-                lambda one, rows: DataCollatorForSeq2Seq.__call__(one, rows, "np"),
-                None if self.pad_values else lambda rows: call(rows, further),
-            )
-        check_pad_values(self)
-        try:
-            if framework not in ("pt", "np"):
-                raise HandOver(f"return_tensors={framework!r}")
-            batch = self._decide(features, "pt" if framework == "pt" else "np")
-        except HandOver as reason:
-            why = noted(self, "np" if framework == "np" else "pt", reason)
-        else:
-            return self._with_decoder_input_ids(batch)
+        return lambda rows: call(rows, framework)
 
-        def reference(rows: Any) -> Any:
-            return call(rows, return_tensors)
-
-        if self.pad_values:
-            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
-        return hand_over(self, why, reference, features)
-
-    def _decide(self, features: Any, framework: Framework) -> Any:
+    def _plan(self, features: Any, framework: Framework) -> Any:
         first = first_feature(features)
         name = "label" if "label" in first else "labels"
         if name == "label" and "labels" in first:
@@ -113,15 +72,15 @@ class DataCollatorForSeq2Seq(Remembering, originals.DataCollatorForSeq2Seq):
             return STACK
         return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
 
-    def _with_decoder_input_ids(self, batch: Any) -> Any:
+    def _emit(self, batch: Any) -> Any:
         if self.model is None or not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
-            return batch
+            return super()._emit(batch)
         if self.deferred:
             batch = batch.to("cpu")  # the model makes its ids of labels that are there
         labels = batch.data["labels"]
         if labels is not None:
             batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
-        return DeferredBatch(batch) if self.deferred else batch
+        return super()._emit(batch)
 
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat._memory import Framework
 from quadrat.collators import originals
+from quadrat.collators._base import MixinCollator
 from quadrat.collators._decision import LabelColumn
 from quadrat.collators._flatten import flatten
 from quadrat.collators._installed import numpy_token_labels_are_like_torch
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators.base import HandOver, fall_back, first_feature, hand_over
-from quadrat.collators.frameworks import AnyFramework
-from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding, noted
+from quadrat.collators.base import HandOver, first_feature
+from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
-from quadrat.rows import first_mapping, rows_of
+from quadrat.rows import first_mapping
 
 
 @dataclass
-class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorForTokenClassification):
+class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorForTokenClassification):
     """Pads features and their labels; a drop-in for the transformers class.
 
     Arguments and results are those of `transformers.DataCollatorForTokenClassification`: one tensor per column,
@@ -57,36 +56,22 @@ class DataCollatorForTokenClassification(AnyFramework, originals.DataCollatorFor
     position_ids_start: int = 0
     deferred: bool = False
 
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
 
     def torch_call(self, features: Any) -> Any:
         """Collate `features` into torch tensors."""
-        return self._call(features, "pt", super().torch_call)
+        return self._collate(features, "pt")
 
     def numpy_call(self, features: Any) -> Any:
         """Collate `features` into NumPy arrays."""
-        return self._call(features, "np", super().numpy_call)
+        return self._collate(features, "np")
 
-    def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
+    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
+        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+
+    def _plan(self, features: Any, framework: Framework) -> Any:
         if self.padding_free:
-            return self._flatten(rows_of(features), framework)
-        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else "_quadrat_np")
-        batch = None if run is None else run(self, features)
-        if batch is not None:
-            return batch if batch is not NotImplemented else fall_back(self, reference, features)
-        rows = rows_of(features)
-        if rows is not features:
-            return self._call(rows, framework, reference)
-        check_pad_values(self)
-        try:
-            return self._decide(features, framework)
-        except HandOver as reason:
-            why = noted(self, framework, reason)
-        if self.pad_values:
-            return hand_over(self, why, lambda batch: pad_further_columns(self, reference, batch, framework), features)
-        return hand_over(self, why, reference, features)
-
-    def _decide(self, features: Any, framework: Framework) -> Any:
+            return self._flatten(features, framework)
         first = first_feature(features)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in first else "labels"

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from quadrat import _core
 from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
-from quadrat._memory import INT64, KINDS, Framework, NotOnCpu, interop, require_cpu_default
+from quadrat._memory import INT64, KINDS, Framework, interop
 from quadrat.collators import originals
 from quadrat.collators import whole_word_reference as plain
+from quadrat.collators._base import MixinCollator
 from quadrat.collators._masking import facts as masking_facts
-from quadrat.collators._pad import require_tokenizer
-from quadrat.collators.base import HandOver, hand_over, raise_clearer, refuse_philox, rounded_up
+from quadrat.collators._pad import check_device, require_tokenizer
+from quadrat.collators.base import HandOver, raise_clearer, refuse_philox, rounded_up
 from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.collators.frameworks import AnyFramework
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
 from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, bare_column, first_mapping, rows_of
+from quadrat.rows import SEQUENCES, bare_column, first_mapping
 
 # Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
 _Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
@@ -42,7 +43,7 @@ _MOST_TOKENS = _core.most_tokens  # random tokens are drawn from fewer, see csrc
 _STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
 
 
-class DataCollatorForWholeWordMask(AnyFramework, _Reference):
+class DataCollatorForWholeWordMask(MixinCollator, _Reference):
     """Masks whole words, "##..." continuing a word; a drop-in for the class of transformers 4.x, there on 5.x too.
 
     Fields are those of `transformers.DataCollatorForLanguageModeling`. Features are mappings with `input_ids` and, if
@@ -57,6 +58,8 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
         ValueError, TypeError, AttributeError, ...: what the reference raises, with what quadrat can add to it.
     """
 
+    _takes_bare_rows: ClassVar[bool] = True
+
     def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
         """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
         why = "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
@@ -69,30 +72,30 @@ class DataCollatorForWholeWordMask(AnyFramework, _Reference):
 
     def torch_call(self, examples: Any) -> Any:
         """Collate and mask `examples` into torch tensors."""
-        return self._call(examples, "pt", super().torch_call)
+        self._make_generator()
+        return self._collate(examples, "pt")
 
     def numpy_call(self, examples: Any) -> Any:
         """Collate and mask `examples` into NumPy arrays."""
-        return self._call(examples, "np", super().numpy_call)
+        self._make_generator()
+        return self._collate(examples, "np")
 
-    def _call(self, features: Any, framework: Framework, reference: Any) -> Any:
+    def _make_generator(self) -> None:
         if self.seed and self.generator is None:
             self.create_rng()
-        features = rows_of(features, bare=True)
-        try:
-            return _mask(self, features, framework)
-        except HandOver as reason:
-            why = str(reason)
-        except NotOnCpu as error:
-            why = str(error)
-        return hand_over(self, why, reference, features)
+
+    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
+        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+
+    def _plan(self, features: Any, framework: Framework) -> dict[str, Any]:
+        return _mask(self, features, framework)
 
 
 def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     _require_own_methods(collator)
     require_tokenizer(collator.tokenizer)
     if framework == "pt":
-        require_cpu_default()
+        check_device()
     tokenizer = collator.tokenizer
     columns = _columns(features)
     left = tokenizer.padding_side != "right"

@@ -1,0 +1,144 @@
+"""The one way through every collator: normalise, known batch, plan, fall back, emit. Collators add hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from transformers.data.data_collator import DataCollatorMixin
+
+from quadrat.batch import DeferredBatch
+from quadrat.collators.base import AlwaysHandOver, HandOver, fall_back, hand_over
+from quadrat.collators.diagnosis.options import unknown_framework
+from quadrat.collators.frameworks import collate_further, further_framework
+from quadrat.collators.further import check_pad_values, pad_further_columns
+from quadrat.collators.recall import Remembering, noted
+from quadrat.rows import rows_of
+
+
+class Collator(Remembering):
+    """What all collators share: `_collate`, and the hooks that it calls.
+
+    A collator has `_plan`, and `_reference`; the other hooks have defaults.
+    """
+
+    _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
+    _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
+
+    def _plan(self, features: Any, framework: Any) -> Any:
+        """The batch, by a plan. Raises HandOver where none can be proven to give the reference's batch."""
+        raise NotImplementedError
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        """What the reference makes of plain features."""
+        raise NotImplementedError
+
+    def _check_options(self) -> None:
+        """Raises for options of quadrat's own that do not go together."""
+        if hasattr(self, "pad_values"):
+            check_pad_values(self)
+
+    def _normalise(self, features: Any) -> Any:
+        """Features in one form, see `rows_of`."""
+        return rows_of(features, bare=self._takes_bare_rows)
+
+    def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
+        """What makes the batch where there is no plan: the reference, and what it does not know done besides."""
+        del features
+        reference = self._reference(framework)
+        if not getattr(self, "pad_values", None):
+            return reference
+        return lambda rows: pad_further_columns(self, reference, rows, framework)
+
+    def _emit(self, batch: Any) -> Any:
+        """The batch as it is returned, where the reference did not make it."""
+        return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)
+
+    def _collate(self, features: Any, framework: Any) -> Any:
+        """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
+        run = self.__dict__.get(self._memory_of(framework))
+        batch = None if run is None else run(self, features)
+        if batch is None:
+            return self._collate_anew(features, framework)
+        if batch is NotImplemented:
+            return fall_back(self, self._reference(framework), features)
+        return self._emit(batch)
+
+    def _memory_of(self, framework: Any) -> str:
+        """The attribute that holds what is known of batches."""
+        if framework == "pt":
+            return "_quadrat_pt"
+        if framework == "np":
+            return "_quadrat_np"
+        return "_quadrat_other" if framework is self.return_tensors else ""
+
+    def _with(self, options: dict[str, Any]) -> Any:
+        """A collator with these options in place of its own, which other threads may be using."""
+        other = object.__new__(type(self))
+        vars(other).update({name: value for name, value in vars(self).items() if not name.startswith("_quadrat")})
+        vars(other).update(options)
+        return other
+
+    def _collate_anew(self, features: Any, framework: Any) -> Any:
+        require_torch(self, framework)
+        rows = features
+        try:
+            rows = self._normalise(features)
+            if rows is not features and (run := self.__dict__.get(self._memory_of(framework))) is not None:
+                batch = run(self, rows)
+                if batch is NotImplemented:
+                    return fall_back(self, self._reference(framework), rows)
+                if batch is not None:
+                    return self._emit(batch)
+            if framework not in ("pt", "np"):
+                if (further := further_framework(framework)) is not None:
+                    return self._collate_further(rows, further)
+                raise (AlwaysHandOver if framework is self.return_tensors else HandOver)(
+                    f"return_tensors={framework!r}"
+                )
+            self._check_options()
+            return self._emit(self._plan(rows, framework))
+        except HandOver as reason:
+            why = noted(self, framework, reason)
+        batch = hand_over(self, why, self._fallback(rows, framework), rows)
+        return Collator._emit(self, batch)
+
+    def _collate_further(self, features: Any, framework: str) -> Any:
+        own = getattr(self, "pad_values", None) or not self._reference_has_tensorflow
+        reference = None if own else self._reference(framework)
+        return collate_further(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)
+
+
+class MixinCollator(Collator, DataCollatorMixin):
+    """A `Collator` with the reference's `torch_call` and, mostly, `numpy_call`, which its `__call__` chooses from."""
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+        """Collate `features`, as `return_tensors` or the collator's own setting says."""
+        if return_tensors is None:
+            return_tensors = self.return_tensors
+        require_torch(self, return_tensors)
+        if return_tensors == "pt":
+            batch = self.torch_call(features)
+            return batch if not self.deferred else Collator._emit(self, batch)
+        if return_tensors == "np" and hasattr(self, "numpy_call"):
+            return self.numpy_call(features)
+        reference = super().__call__
+        framework = further_framework(return_tensors)
+        if framework is None:
+            try:
+                return reference(features, return_tensors)
+            except ValueError as error:
+                raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
+        return collate_further(
+            self,
+            framework,
+            features,
+            lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
+            lambda rows: reference(rows, framework),
+        )
+
+
+def require_torch(collator: Any, framework: Any) -> None:
+    """Raises ValueError where a deferred batch is asked for, and not of torch tensors."""
+    if collator.deferred and framework != "pt":
+        raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
