@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from quadrat.collators.diagnosis import diagnose
 from support import samples
 from support.compare import outcome
 from support.errors import check
+from support.isolated import python
 from support.strategies import make_tokenizer
 
 GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]}
@@ -266,16 +264,7 @@ for features in places.values():
 
 def test_int_subclasses_are_diagnosed_at_once():
     """`value in range(...)` compares one by one with every number of the range where `value` is not exactly an int."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-c", IN_NO_TIME],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", IN_NO_TIME, seconds=120)
 
 
 def calls_of(work: Any) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +24,7 @@ from transformers import (
 
 import quadrat
 from support.compare import assert_same_batch
+from support.isolated import python
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
@@ -182,9 +181,7 @@ def test_accelerate_gives_the_container_of_the_reference(name, how):
     assert count == 3
 
 
-IN_TWO_PROCESSES = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+IN_TWO_PROCESSES = """
 import torch
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderDispatcher
@@ -219,7 +216,5 @@ def test_two_processes_that_are_dispatched_to(tmp_path):
     """An IterableDataset is read by one process, which sends each of the others its rows."""
     script = tmp_path / "script.py"
     script.write_text(IN_TWO_PROCESSES)
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    done = subprocess.run((*torchrun, script), capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("done") == 2
+    said = python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+    assert said.count("done") == 2
