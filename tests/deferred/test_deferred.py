@@ -19,8 +19,8 @@ import quadrat
 from quadrat import _gpu, _plan
 from support import samples
 from support.columns import FORMS, columns
-from support.compare import assert_same_batch
-from support.deferred import assert_becomes, assert_deferred, on_emulated_device, seed_all, sent
+from support.compare import assert_same_batch, seed_everything
+from support.deferred import assert_becomes, assert_deferred, on_emulated_device, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
@@ -372,7 +372,7 @@ def test_many_columns():
 def test_seeds_are_not_shared():
     """Masks are drawn when the batch is collated, not when it is made."""
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm_probability=0.5, deferred=True)
-    seed_all()
+    seed_everything(5)
     batch = collator([{"input_ids": list(range(7, 60))}] * 4)
     state = torch.get_rng_state()
     assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])

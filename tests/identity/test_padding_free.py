@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_value, generator_states
-from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, seed_everything
+from support.compare import assert_same_value, generator_states, seed_everything
+from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair
 
 TOKENIZERS = {
     "usual": make_masking_tokenizer(),

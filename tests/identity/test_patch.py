@@ -15,7 +15,7 @@ from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
-from support.compare import assert_same_batch, generator_states, outcome
+from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
 from support.samples import TWINS, batch, make, tokenizer
 from support.strategies import features
@@ -32,15 +32,6 @@ def picture():
         for module in modules
         if isinstance(module, ModuleType)
     }
-
-
-def assert_same_outcome(first, second):
-    (kind, expected), (our_kind, got) = first, second
-    assert our_kind == kind, (expected, got)
-    if kind == "returned":
-        assert_same_batch(expected, got)
-    else:
-        assert type(got) is type(expected)
 
 
 @pytest.mark.parametrize("name", SWAPPED)

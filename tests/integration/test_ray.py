@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_value, generator_states
-from support.masking import make_masking_tokenizer, seed_everything
+from support.compare import assert_same_value, generator_states, seed_everything
+from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
 ray = pytest.importorskip("ray", reason="Ray Data, which quadrat.data.ray is for, is not installed")

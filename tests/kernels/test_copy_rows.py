@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 
 from quadrat import _core, reference
+from support.ingest import columns_of
 
 KINDS = _core.kinds
 FLOATS = ("float32", "float64")
@@ -101,12 +102,6 @@ def batches(draw, target):
         rows.append(row)
         shown.append(values)
     return draw(st.sampled_from([list, tuple]))(rows), shown
-
-
-def columns_of(rows, interop):
-    columns = _core.Columns()
-    columns.add_values(rows, interop)
-    return columns
 
 
 def twin(shown, start, out):

@@ -40,13 +40,13 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
-def python(*arguments: object, seconds: float = 300) -> str:
+def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
     """What an interpreter of its own prints, which ends well. It finds what the tests import."""
     tests = str(Path(__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        env=environment,
+        env={**os.environ, **variables, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=seconds,
