@@ -92,20 +92,20 @@ FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True), **FLAG
 
 @given(masking_tokenizers(), masking_features(), MASKING, FREE)
 def test_language_modeling(tokenizer, batch, options, free):
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, twins=False), batch)
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, both=False), batch)
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=5), MASKING, FREE)
 def test_language_modeling_of_what_it_knows(padding_side, lengths, options, free):
-    """No hand-overs, whole words included."""
+    """Nothing falls back, not even whole words."""
     tokenizer = make_masking_tokenizer(padding_side=padding_side)
     whole = options["mlm"] and len(lengths) % 2 == 0
     rows = [{"input_ids": list(range(7, 7 + n)), "word_ids": [i // 2 for i in range(n)]} for n in lengths]
     rows = rows if whole else [{"input_ids": row["input_ids"]} for row in rows]
     options = {**options, **free, "whole_word_mask": whole}
     options["replacement"] = (1.0, 0.0) if whole else options["replacement"]  # 4.57 has no other for whole words
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, twins=False), rows, calls=3)
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, both=False), rows, calls=3)
 
 
 FLATTENING = st.fixed_dictionaries(

@@ -202,7 +202,7 @@ ARRAYS = {
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("form", sorted(ARRAYS))
 def test_knows_its_rows(form, framework):
-    """Fast where it should be: only what is no row of ints is handed over."""
+    """Only rows that are not ints fall back."""
     features = [{"input_ids": ARRAYS[form](row), "labels": ARRAYS[form](row)} for row in ([1, 2, 3], [4], [300, 5])]
     options = {"return_seq_idx": True, "return_flash_attn_kwargs": True, "return_tensors": framework}
     reference, collator = both(options)

@@ -119,7 +119,7 @@ def test_whole_words_end_with_their_row(words, column, framework, multiple):
     tokenizer = TOKENIZERS["usual"]
     options = {"whole_word_mask": True, "mlm_probability": 0.5, "return_tensors": framework}
     options["replacement"] = (1.0, 0.0)  # 4.57 refuses any other, and 5.x makes it this
-    collator = make_pair(tokenizer, {**options, "padding_free": True, "pad_to_multiple_of": multiple}, twins=False)
+    collator = make_pair(tokenizer, {**options, "padding_free": True, "pad_to_multiple_of": multiple}, both=False)
     rows = []
     for row in words:
         special = [int(word is None) for word in row]

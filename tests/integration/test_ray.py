@@ -1,4 +1,4 @@
-"""`quadrat.data.ray.CollateFn` on what Ray Data hands over: the reference's batch of the same rows given as lists."""
+"""`quadrat.data.ray.CollateFn` on what Ray Data gives it: the reference's batch of the same rows given as lists."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ROWS = [np.random.default_rng(n).integers(7, 400, size=n).tolist() for n in (5, 
 
 
 def make(tokenizer: Any = TOKENIZER, **options: Any) -> Any:
-    return make_pair(tokenizer, {"rng": "philox", "mlm_probability": 0.4, **options}, NAME, twins=False)
+    return make_pair(tokenizer, {"rng": "philox", "mlm_probability": 0.4, **options}, NAME, both=False)
 
 
 def key_of(row: list[int]) -> int:

@@ -96,7 +96,7 @@ def masking_features() -> st.SearchStrategy[list[Any]]:
 
 
 def make_pair(
-    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling", *, twins: bool = True
+    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling", *, both: bool = True
 ) -> Any:
     """(the reference's collator, quadrat's), or quadrat's alone."""
     options = dict(options)
@@ -104,4 +104,4 @@ def make_pair(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours = getattr(quadrat, name)(tokenizer, **options)
-        return (getattr(transformers, name)(tokenizer, **options), ours) if twins else ours
+        return (getattr(transformers, name)(tokenizer, **options), ours) if both else ours
