@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 BIN4 := .venv-4/bin
 # Of transformers: 4 is 4.57, and `newest` what $(VENV) has.
 VERSIONS := 4 5.0 5.6 5.12 5.14 5.18 5.22 newest
-IDENTITY := tests/identity tests/integration tests/test_collators.py tests/test_flattening_options.py
+IDENTITY := tests/identity tests/integration
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 WHEEL_DEV := build/dev/.built

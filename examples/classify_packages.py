@@ -1,15 +1,16 @@
-"""Fine-tune a small BERT twice, with the collator of transformers and with quadrat's, and compare every loss.
+"""Fine-tune a small BERT twice, with transformers' collator and with quadrat's, and compare every loss.
 
-The task: tell from a docstring which package it comes from. The texts are the docstrings of packages installed next
-to quadrat (nothing is downloaded), the WordPiece tokenizer is trained on them on the spot, and the model, one layer
-with random weights, is trained by `transformers.Trainer` from the same seed in both runs. The collator is the only
-difference, so each step's loss must be equal to the last bit, and so must the loss and the accuracy on held-out texts.
-If one is not, the exit status is 1. It takes about a minute on two cores.
+The model learns which package a docstring comes from. The texts are the docstrings of installed packages (nothing is
+downloaded). The script trains a WordPiece tokenizer on them. `transformers.Trainer` trains a model of one layer with
+random weights, with the same seed in both runs. The collator is the only difference, so the loss of each step and the
+loss and accuracy on held-out texts must be identical. Otherwise the exit status is 1. It takes about a minute on two
+cores.
 
     python examples/classify_packages.py
     python examples/classify_packages.py --text reviews.txt --batch-size 16 --steps 200 --seed 1
 
-A file of your own: `.txt` with a label, a tab and a text on each line, or `.jsonl` with a "text" and a "label" each.
+`--text` takes your own file: `.txt` with a label, a tab and a text on each line, or `.jsonl` with a "text" and a
+"label" on each line.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Collate = Callable[[list[Example]], Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What both runs share."""
+    """The settings of both runs."""
 
     tokenizer: PreTrainedTokenizerBase
     train: list[Example]
@@ -66,7 +67,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one training run gave; nothing in it is rounded."""
+    """The results of one training run, not rounded."""
 
     losses: list[float]
     eval_loss: float
@@ -80,12 +81,12 @@ class Outcome:
 
     @property
     def total_milliseconds(self) -> float:
-        """Time in the collator for all batches, those of the evaluation included."""
+        """Time in the collator for all batches, including evaluation."""
         return sum(self.collation_seconds) * 1000
 
 
 class Timed:
-    """Calls a collator and keeps the seconds that each call took."""
+    """Calls a collator and records the seconds of each call."""
 
     def __init__(self, collate: Collate) -> None:
         self.collate = collate
@@ -99,7 +100,7 @@ class Timed:
 
 
 class LossKeepingTrainer(Trainer):
-    """Keeps each training step's loss as computed: the log history holds rounded ones."""
+    """Keeps the exact loss of each training step. The log history rounds it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -129,7 +130,7 @@ def load(text: Path | None) -> Corpus:
 
 
 def split(corpus: Corpus, seed: int) -> tuple[list[int], list[int]]:
-    """Positions of the texts to train on and of those held out, at random."""
+    """Random positions of the training texts and of the held-out texts."""
     positions = list(range(len(corpus.texts)))
     random.Random(seed).shuffle(positions)
     held_out = max(1, round(HELD_OUT * len(positions)))
@@ -137,7 +138,7 @@ def split(corpus: Corpus, seed: int) -> tuple[list[int], list[int]]:
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, corpus: Corpus, positions: list[int]) -> list[Example]:
-    """Features of the texts at the given positions, truncated but not padded: padding is the collator's work."""
+    """Features of the texts at these positions, truncated but not padded. The collator pads them."""
     encoded = tokenizer([corpus.texts[position] for position in positions], truncation=True)
     return [
         {name: encoded[name][row] for name in tokenizer.model_input_names} | {"label": corpus.labels[position]}
@@ -154,7 +155,7 @@ def small_bert(tokenizer: PreTrainedTokenizerBase, label_count: int) -> BertForS
         num_attention_heads=2,
         intermediate_size=128,
         max_position_embeddings=MAX_TOKENS,
-        # With dropout here PyTorch leaves its fused attention, and a step takes several times as long.
+        # With dropout here PyTorch does not use its fused attention, and a step takes several times as long.
         attention_probs_dropout_prob=0.0,
         # Larger than usual: without pretraining, small weights take most of these few steps to grow.
         initializer_range=0.1,
@@ -187,7 +188,7 @@ def run(collator: DataCollatorWithPadding, task: Task, options: argparse.Namespa
                 save_strategy="no",
                 report_to="none",
                 seed=options.seed,
-                # On a GPU two runs with one collator can differ already: some of its kernels add in any order.
+                # On a GPU two runs with the same collator can differ, because some kernels add in any order.
                 use_cpu=True,
                 dataloader_pin_memory=False,
             ),
@@ -205,7 +206,7 @@ def run(collator: DataCollatorWithPadding, task: Task, options: argparse.Namespa
 
 
 def differences(reference: Outcome, other: Outcome) -> list[str]:
-    """Where two runs differ, compared exactly; empty if nowhere."""
+    """The differences between two runs, compared exactly."""
     found = []
     if len(reference.losses) != len(other.losses):
         found.append(f"{len(reference.losses)} training steps against {len(other.losses)}")
@@ -273,7 +274,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--text", type=Path, help="labelled texts, .txt or .jsonl (default: docstrings of packages)")
     parser.add_argument("--batch-size", type=positive, default=32, help="texts per batch (default: %(default)s)")
     parser.add_argument("--steps", type=positive, default=160, help="training steps of a run (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the split, weights and order (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the split, weights and order (default: %(default)s)"
+    )
     return parser.parse_args()
 
 

@@ -1,11 +1,11 @@
 """Find the texts that a classifier gets most wrong, by the loss of each example.
 
-This is the error analysis of chapter 2 of "Natural Language Processing with Transformers". A small BERT learns to tell
-from a docstring which installed package it comes from (nothing is downloaded). Then the loss of each held-out text is
-computed inside `Dataset.map`, and a pandas table is sorted by it. `map` hands over a dict of lists, which all of
-quadrat's collators take (of those of transformers, DataCollatorWithPadding alone), so that rows are padded to the
-longest of 16 and not of the dataset. If the mean of the losses is not the evaluation loss of `Trainer`, the exit status
-is 1. It takes about half a minute on two cores.
+This is the error analysis of chapter 2 of "Natural Language Processing with Transformers". A small BERT learns which
+installed package a docstring comes from (nothing is downloaded). Then `Dataset.map` computes the loss of each
+held-out text, and a pandas table is sorted by it. `map` gives a dict of lists. All of quadrat's collators take one;
+in transformers only DataCollatorWithPadding does. So rows are padded to the longest of 16 rows, not of the dataset.
+If the mean of the losses is not the evaluation loss of `Trainer`, the exit status is 1. It takes about half a minute
+on two cores.
 
     python examples/loss_per_example.py
     python examples/loss_per_example.py --per-package 100 --steps 50 --top 10
@@ -42,7 +42,9 @@ def main() -> int:
     parser.add_argument("--per-package", type=int, default=300, help="texts of a package (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=200, help="training steps (default: %(default)s)")
     parser.add_argument("--top", type=int, default=6, help="rows of a table (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the split, weights, order (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the split, weights and order (default: %(default)s)"
+    )
     options = parser.parse_args()
 
     datasets.disable_progress_bars()
@@ -66,7 +68,7 @@ def main() -> int:
         num_attention_heads=2,
         intermediate_size=128,
         max_position_embeddings=MAX_TOKENS,
-        attention_probs_dropout_prob=0.0,  # PyTorch's fused attention, which is faster, has none
+        attention_probs_dropout_prob=0.0,  # with dropout PyTorch does not use its faster, fused attention
         initializer_range=0.1,  # small weights would take most of these few steps to grow
         pad_token_id=tokenizer.pad_token_id,
         num_labels=len(corpus.label_names),
@@ -86,9 +88,9 @@ def main() -> int:
                 save_strategy="no",
                 report_to="none",
                 disable_tqdm=True,
-                dataloader_pin_memory=False,  # on by default, and warns without a GPU
+                dataloader_pin_memory=False,  # it is on by default and warns without a GPU
             ),
-            train_dataset=encoded["train"],  # Trainer drops the text, which is no input of the model
+            train_dataset=encoded["train"],  # Trainer removes the text, which the model does not take
             eval_dataset=encoded["test"],
             data_collator=collator,
             processing_class=tokenizer,
@@ -99,7 +101,7 @@ def main() -> int:
     model.eval()
 
     def forward_pass_with_label(batch: dict[str, list[Any]]) -> dict[str, Any]:
-        # The text stays out: a collator makes tensors of all that it is given.
+        # Leave the text out: a collator makes tensors of all its columns.
         inputs = collator({name: batch[name] for name in (*tokenizer.model_input_names, "label")}).to(model.device)
         with torch.no_grad():
             logits = model(**inputs).logits

@@ -1,11 +1,11 @@
-"""Look at the mistakes of a token classifier: a loss for each token, in a table, without the padding.
+"""Show the mistakes of a token classifier: the loss of each token, in a table, without padding.
 
-This is the error analysis that tutorials do for named entities, on a task that needs no download: what is each word of
-Python source, a keyword, an attribute, part of a comment? Python's own `tokenize` knows. A small BERT learns it from
-the sources of installed packages. Losses are computed in padded batches; `quadrat.unpad(loss, mask=labels != -100)`
-keeps the tokens that have a label, row by row, and pandas groups them by tag, by word and by statement. Each label must
-be in the table once, and Trainer's loss and accuracy must follow from it, else the exit status is 1. It takes about
-half a minute on two cores.
+Tutorials do this error analysis for named entities. This task needs no download: the model tags each word of Python
+source as a keyword, an attribute, part of a comment and so on. Python's own `tokenize` gives the tags. A small BERT
+learns them from the sources of installed packages. Losses are computed in padded batches. `quadrat.unpad(loss,
+mask=labels != -100)` keeps the tokens that have a label, row by row, and pandas groups them by tag, by word and by
+statement. The table must have each label once, and Trainer's loss and accuracy must follow from it. Otherwise the
+exit status is 1. It takes about half a minute on two cores.
 
     python examples/loss_per_token.py
     python examples/loss_per_token.py --sources src --statements 2000 --steps 100
@@ -72,7 +72,7 @@ def tag_of(token: tokenize.TokenInfo, previous: str) -> str:
 
 
 def statements(folders: list[Path]) -> Iterator[Columns]:
-    """Words and tags of statements, each with the comments before it and none twice, from files in a fixed order."""
+    """Words and tags of different statements, each with the comments before it, from files in a fixed order."""
     paths = [(folder, file) for folder in folders for file in sorted(folder.rglob("*.py"))]
     files = [file for folder, file in paths if "tests" not in file.relative_to(folder).parts]
     random.Random(0).shuffle(files)
@@ -108,7 +108,7 @@ def metrics(evaluation: EvalPrediction) -> dict[str, float]:
 def train(
     tokenizer: PreTrainedTokenizerBase, collator: Any, split: datasets.DatasetDict, steps: int
 ) -> tuple[BertForTokenClassification, dict[str, float]]:
-    """A model, and what Trainer's evaluation says of it."""
+    """A model and its evaluation by Trainer."""
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=64,
@@ -116,7 +116,7 @@ def train(
         num_attention_heads=2,
         intermediate_size=128,
         max_position_embeddings=MAX_TOKENS,
-        attention_probs_dropout_prob=0.0,  # with dropout here PyTorch leaves its fused attention
+        attention_probs_dropout_prob=0.0,  # with dropout here PyTorch does not use its fused attention
         num_labels=len(TAGS),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +146,7 @@ def train(
 
 
 def token_table(model: BertForTokenClassification, collator: Any, rows: datasets.Dataset) -> pd.DataFrame:
-    """A line per token that has a label: word, tag, predicted tag and loss; the index is the statement's number."""
+    """A line for each token with a label: word, tag, predicted tag and loss. The index is the statement's number."""
     columns: Columns = {"tag": [], "predicted": [], "loss": []}
     for batch in DataLoader(rows.remove_columns("words"), BATCH_SIZE, collate_fn=collator):
         labels = batch["labels"]
@@ -161,7 +161,7 @@ def token_table(model: BertForTokenClassification, collator: Any, rows: datasets
 
 
 def report(table: pd.DataFrame) -> None:
-    """Print where the loss is."""
+    """Print the loss by column and the statements with the largest loss."""
     pd.options.display.float_format = "{:.3f}".format
     for column, order, shown in (("tag", "mean", len(TAGS)), ("word", "sum", 10)):
         by_column = table.groupby(column)["loss"].agg(["count", "mean", "sum"]).nlargest(shown, order)
@@ -179,8 +179,12 @@ def report(table: pd.DataFrame) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a token classifier and look at its loss, token by token.")
     own = [Path(package.__file__).parent for package in (datasets, np, pd)]
-    parser.add_argument("--sources", nargs="+", type=Path, default=own, help="folders (default: of three packages)")
-    parser.add_argument("--statements", type=int, default=9000, help="a sixth is held out (default: %(default)s)")
+    parser.add_argument(
+        "--sources", nargs="+", type=Path, default=own, help="folders with sources (default: three packages)"
+    )
+    parser.add_argument(
+        "--statements", type=int, default=9000, help="statements to read; a sixth is held out (default: %(default)s)"
+    )
     parser.add_argument("--steps", type=int, default=300, help="training steps (default: %(default)s)")
     options = parser.parse_args()
     datasets.disable_progress_bars()

@@ -1,16 +1,16 @@
-"""Fine-tune a small causal language model without padding, and compare every loss with that of the padded run.
+"""Fine-tune a small causal language model without padding, and compare every loss with the padded run.
 
-`quadrat.DataCollatorWithFlattening` joins the rows of a batch to one. Its `position_ids` start at 0 in each row, and
-that is all a model of transformers needs to keep the rows apart: given them, no attention mask and no cache, it makes a
-mask by which a token sees its own row only. It does so for "sdpa" and "eager", on a CPU too. (Such a mask has as many
-elements as the batch has tokens, squared. FlashAttention takes `cu_seq_lens_q` and so on instead, and makes none: give
-the collator `return_flash_attn_kwargs=True`.)
+`quadrat.DataCollatorWithFlattening` joins the rows of a batch into one row. Its `position_ids` start at 0 in each
+row. With them, and without an attention mask and a cache, a transformers model makes a mask in which a token sees
+only its own row. This works for "sdpa" and "eager", also on a CPU. (Such a mask has as many elements as the square of
+the number of tokens. FlashAttention needs no mask: give the collator `return_flash_attn_kwargs=True`, and it makes
+`cu_seq_lens_q` and so on.)
 
-Three models are trained from the same weights on the same batches: padded; flattened; and flattened without
-`position_ids`, where a token sees all rows before its own. Padded and flattened, the same tokens are predicted from the
-same ones: the first label of each row is -100 in a flattened batch, and has nothing to be predicted from in a padded
-one. So the losses are equal at each step, up to the rounding of float32. If they differ by more than the tolerance, the
-exit status is 1. Without `position_ids` they do differ. It takes a quarter of a minute on two cores.
+The script trains three models from the same weights on the same batches: padded, flattened, and flattened without
+`position_ids`. In the third a token sees all rows before its own. The padded and the flattened model predict the same
+tokens from the same tokens: the first token of a row is never predicted, and its label in a flattened batch is -100.
+So their losses are equal at each step, up to the rounding of float32. If they differ by more than the tolerance, the
+exit status is 1. Without `position_ids` they differ. It takes 15 seconds on two cores.
 
     python examples/padding_free.py
     python examples/padding_free.py --steps 4 --batch-size 4 --per-package 20
@@ -38,7 +38,7 @@ from quadrat.bench.corpus import docstrings, train_tokenizer
 MAX_TOKENS = 512
 VOCABULARY = 2000
 LEARNING_RATE = 1e-3
-TOLERANCE = 1e-4  # of a loss; rounding makes some millionths
+TOLERANCE = 1e-4  # for a loss; rounding changes it by a few millionths
 
 Example = dict[str, list[int]]
 
@@ -55,14 +55,14 @@ def small_llama(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausal
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.cls_token_id,
             eos_token_id=tokenizer.sep_token_id,
-            use_cache=False,  # with a cache, position_ids are not taken for boundaries
+            use_cache=False,  # with a cache, the model does not read boundaries from position_ids
             attn_implementation="sdpa",
         )
     )
 
 
 class Run:
-    """The training of one model, and what its steps gave."""
+    """The training of one model and the results of its steps."""
 
     def __init__(self, collate: Callable[[list[Example]], Any], model: LlamaForCausalLM) -> None:
         self.collate = collate
@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=15, help="training steps of each model (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=8, help="texts of a batch (default: %(default)s)")
     parser.add_argument("--per-package", type=int, default=100, help="texts of a package (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights and the order (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the order (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)  # enough for a small model
 

@@ -1,10 +1,10 @@
-"""Tokenise and collate with Ray Data, for data that outgrows one machine; here on the cores of this one.
+"""Tokenise and collate with Ray Data, on the cores of this machine. Ray Data also works on several machines.
 
-The docstrings of installed packages are tokenised by Ray's workers and stay in its object store, in Arrow. Batches come
-from `iter_torch_batches`, masked for language modelling: once the usual way, where Ray makes NumPy arrays of the rows
-and the collator of transformers takes a list of dicts of them, and once with `quadrat.data.ray.CollateFn`, which hands
-quadrat's collator the Arrow table. Both draw from one seed: the batches must be the same to the last bit, else the exit
-status is 1. It takes half a minute.
+Ray's workers tokenise the docstrings of installed packages and keep them in the object store, in Arrow.
+`iter_torch_batches` gives batches that are masked for language modelling, in two ways. The usual way: Ray makes NumPy
+arrays of the rows, and transformers' collator takes a list of dicts. With `quadrat.data.ray.CollateFn`, quadrat's
+collator takes the Arrow table. Both use the same seed. If the batches are not identical, the exit status is 1. It
+takes half a minute.
 
     python examples/ray_data.py
     python examples/ray_data.py --per-package 100 --batch-size 64
@@ -33,7 +33,7 @@ from quadrat.data.ray import CollateFn
 
 
 class ReferenceCollateFn(NumpyBatchCollateFn):
-    """The usual way: a dict for each row, then a collator of transformers."""
+    """The usual way: makes a dict of each row and calls transformers' collator."""
 
     def __init__(self, collator: Any) -> None:
         self.collator = collator
@@ -59,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Rows per second from Ray Data, with either collator.")
     parser.add_argument("--per-package", type=int, default=300, help="texts of a package (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="rows of a batch (default: %(default)s)")
-    parser.add_argument("--cpus", type=int, default=2, help="processes of Ray's (default: %(default)s)")
+    parser.add_argument("--cpus", type=int, default=2, help="processes of Ray (default: %(default)s)")
     options = parser.parse_args()
 
     texts = docstrings(per_package=options.per_package).texts
@@ -87,14 +87,14 @@ def main() -> int:
         print(f"{dataset.count()} rows tokenised in {seconds:.1f} s, the start of {options.cpus} workers included")
 
         def collators() -> tuple[Any, Any]:
-            """Both anew: each has a generator of its own, in the state of its seed."""
+            """New collators, each with its own seeded generator."""
             return (
                 ReferenceCollateFn(transformers.DataCollatorForLanguageModeling(tokenizer, seed=0)),
                 CollateFn(quadrat.DataCollatorForLanguageModeling(tokenizer, seed=0)),
             )
 
         for collate in collators():
-            epoch(dataset.limit(options.batch_size), collate, options.batch_size)  # what is slow once
+            epoch(dataset.limit(options.batch_size), collate, options.batch_size)  # the first one is slow
         (reference, reference_rate), (ours, rate) = (
             epoch(dataset, collate, options.batch_size) for collate in collators()
         )

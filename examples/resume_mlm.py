@@ -1,11 +1,11 @@
-"""Stop masked language modelling in the middle of an epoch, resume it, and get the masks and losses of one go.
+"""Stop masked language modelling in the middle of an epoch, resume it, and get the masks and losses of a whole run.
 
-With dynamic masking each epoch masks other tokens. The random numbers usually come from a generator, one batch after
-the other, so that a run that is resumed, or has more workers, trains on other masks. With `rng="philox"` a mask follows
-from seed, epoch and row alone. `Trainer` trains a small BERT on the docstrings of installed packages for three epochs
-in one go; then for one and a half, and a new Trainer goes on from the checkpoint. Masks and losses of all steps must be
-identical, else the exit status is 1. The same with two workers and with the default, `rng="torch"`, shows what masks
-otherwise depend on. It takes about half a minute on two cores.
+Dynamic masking masks other tokens in each epoch. Usually a generator draws the random numbers of one batch after the
+other, so a resumed run, or a run with more workers, trains on other masks. With `rng="philox"` a mask depends only on
+seed, epoch and row. `Trainer` trains a small BERT on the docstrings of installed packages for three epochs. Then it
+trains for one and a half epochs, and a new Trainer resumes from the checkpoint. If the masks and losses of all steps
+are not identical, the exit status is 1. Runs with two workers and with the default, `rng="torch"`, show what masks
+depend on otherwise. It takes about half a minute on two cores.
 
     python examples/resume_mlm.py
     python examples/resume_mlm.py --per-package 20
@@ -46,7 +46,7 @@ EPOCHS = 3
 
 
 class RecordingTrainer(Trainer):
-    """Keeps of each step how many tokens were masked, a checksum of the masked batch, and the loss."""
+    """Keeps the number of masked tokens, a checksum of the masked batch and the loss of each step."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,7 +69,7 @@ class RecordingTrainer(Trainer):
 
 
 class StopAfter(TrainerCallback):
-    """Saves a checkpoint after a step and stops, as a job does whose time is up."""
+    """Saves a checkpoint after a step and stops, as a job at its time limit."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -89,7 +89,7 @@ def train(
     stop_after: int | None = None,
     resume: bool = False,
 ) -> pd.DataFrame:
-    """Train, from the same start or from the checkpoint in `folder`; the record of the steps."""
+    """Train from the same start or from the checkpoint in `folder`, and return the record of the steps."""
     set_seed(0)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -126,8 +126,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Masked language modelling, stopped and resumed with the same masks.")
     parser.add_argument("--per-package", type=int, default=40, help="texts of a package (default: %(default)s)")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # enough for a small model, and leaves a core to the workers
-    transformers.logging.set_verbosity_error()  # Trainer warns of tied weights, which a checkpoint holds once
+    torch.set_num_threads(1)  # enough for a small model; leaves a core to the workers
+    transformers.logging.set_verbosity_error()  # Trainer warns of tied weights, which a checkpoint stores once
     transformers.logging.disable_progress_bar()
 
     texts = docstrings(per_package=options.per_package).texts
@@ -135,7 +135,7 @@ def main() -> int:
     encoded = tokenizer(texts, truncation=True)
     rows = [{name: encoded[name][row] for name in encoded} for row in range(len(texts))]
     steps = EPOCHS * math.ceil(len(rows) / BATCH_SIZE)
-    half = steps // 2  # of three epochs: in the middle of the second
+    half = steps // 2  # half of three epochs: the middle of the second
 
     collator = quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox")
     short = min(rows, key=lambda row: abs(len(row["input_ids"]) - 30))

@@ -1,10 +1,11 @@
 """Fine-tune a small BERT on sentence pairs, as chapter 3 of the Hugging Face course does, with quadrat's collator.
 
-First two sentences and a training loop by hand, then pairs with dynamic padding and `token_type_ids`, and `Trainer`.
-Each pair is the first two sentences of a docstring of an installed package (nothing is downloaded); half of the pairs
-are swapped. The label says whether they stand as they were written, which ALBERT calls sentence order prediction. A
-model with random weights learns it in a few hundred steps. If quadrat's batch is not that of transformers, or the loss
-of the first two sentences does not fall, the exit status is 1. It takes about half a minute on two cores.
+The script first trains on two sentences in its own loop. Then it makes pairs with dynamic padding and
+`token_type_ids`, and trains with `Trainer`. Each pair is the first two sentences of a docstring of an installed
+package (nothing is downloaded). Half of the pairs are swapped. The label says whether a pair is in its original
+order; ALBERT calls this task sentence order prediction. A model with random weights learns it in a few hundred steps.
+If quadrat's batch differs from transformers', or the loss of the first two sentences does not fall, the exit status
+is 1. It takes about half a minute on two cores.
 
     python examples/sentence_pairs.py
     python examples/sentence_pairs.py --per-package 100 --steps 50 --seed 1
@@ -31,14 +32,14 @@ MAX_TOKENS = 128
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a docstring that are prose, without headings, arguments and code."""
+    """The prose sentences of a docstring, without headings, arguments and code."""
     pieces = [" ".join(piece.split()) for piece in re.split(r"(?<=\.)\s+(?=[A-Z])|\n\s*\n", text)]
     return [piece for piece in pieces if re.fullmatch(r"[A-Z][^:>=]*\.", piece) and 5 <= len(piece.split()) <= 40]
 
 
 def make_pairs(texts: list[str]) -> datasets.Dataset:
-    """One pair of each text that has two sentences: label 1 in the order they were written, 0 swapped."""
-    pairs = dict.fromkeys(tuple(found[:2]) for found in map(sentences, texts) if len(found) > 1)  # none twice
+    """One pair of each text that has two sentences: label 1 for the original order, 0 if swapped."""
+    pairs = dict.fromkeys(tuple(found[:2]) for found in map(sentences, texts) if len(found) > 1)  # without duplicates
     rows = []
     for number, (first, second) in enumerate(pairs):
         label = number % 2
@@ -70,7 +71,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fine-tune a small BERT on sentence pairs.")
     parser.add_argument("--per-package", type=int, default=600, help="texts of a package (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=250, help="training steps (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the split, weights, order (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the split, weights and order (default: %(default)s)"
+    )
     options = parser.parse_args()
 
     datasets.disable_progress_bars()
@@ -88,7 +91,7 @@ def main() -> int:
         num_attention_heads=2,
         intermediate_size=128,
         max_position_embeddings=MAX_TOKENS,
-        attention_probs_dropout_prob=0.0,  # PyTorch's fused attention, which is faster, has none
+        attention_probs_dropout_prob=0.0,  # with dropout PyTorch does not use its faster, fused attention
         initializer_range=0.1,  # small weights would take most of these few steps to grow
         pad_token_id=tokenizer.pad_token_id,
         num_labels=2,
@@ -142,7 +145,7 @@ def main() -> int:
                 save_strategy="no",
                 report_to="none",
                 disable_tqdm=True,
-                dataloader_pin_memory=False,  # on by default, and warns without a GPU
+                dataloader_pin_memory=False,  # it is on by default and warns without a GPU
             ),
             train_dataset=tokenized_datasets["train"],
             eval_dataset=tokenized_datasets["test"],

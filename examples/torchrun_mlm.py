@@ -1,10 +1,9 @@
-"""Pre-train a small BERT on two processes from one memory-mapped dataset, with quadrat's collator.
+"""Pre-train a small BERT in two processes from one memory-mapped dataset, with quadrat's collator.
 
-`torchrun` starts the processes, which talk through gloo; no GPU is needed. The first one tokenises the docstrings of
-installed packages and saves them; both map the file into memory and take their share of each batch from a
-`quadrat.ArrowDataset`. With `--reference` the same training is done first with a plain `datasets.Dataset` and
-transformers' collator: each loss of each process must then be equal to the last bit, else the exit status is 1. It
-takes a quarter of a minute.
+`torchrun` starts the processes, which communicate through gloo. No GPU is needed. The first process tokenises the
+docstrings of installed packages and saves them. Both processes map the file into memory and read their share of each
+batch from a `quadrat.ArrowDataset`. `--reference` first runs the same training with a plain `datasets.Dataset` and
+transformers' collator. If a loss of a process is not identical then, the exit status is 1. It takes 15 seconds.
 
     torchrun --standalone --nproc-per-node 2 examples/torchrun_mlm.py
     torchrun --standalone --nproc-per-node 2 examples/torchrun_mlm.py --reference --steps 10
@@ -19,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes share the cores already
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the processes share the cores
 
 import datasets
 import torch
@@ -40,7 +39,7 @@ from quadrat.bench.corpus import docstrings, train_tokenizer
 
 
 class LossKeepingTrainer(Trainer):
-    """Keeps the loss of each step in this process: the log history holds rounded means."""
+    """Keeps the exact loss of each step in this process. The log history holds rounded means."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -83,7 +82,7 @@ def train(
 
 
 def of_all(value: Any) -> list[Any]:
-    """What each process gives, in the order of the processes, in all of them."""
+    """The values of all processes, in the order of the processes."""
     if not dist.is_initialized():
         return [value]
     gathered: list[Any] = [None] * dist.get_world_size()
@@ -114,11 +113,11 @@ def main() -> int:
             use_cpu=True,
             ddp_backend="gloo" if "WORLD_SIZE" in os.environ else None,
             ddp_find_unused_parameters=False,
-            # This model's loss is a mean over its own process already; Trainer would scale it as if it were not.
+            # This model's loss is already the mean of its process. Trainer would scale it otherwise.
             average_tokens_across_devices=False,
             dataloader_pin_memory=False,
         )
-        # Making the arguments has connected the processes.
+        # TrainingArguments has connected the processes.
         folder = Path(of_all(own)[0])
         with arguments.main_process_first(desc="tokenise"):
             if arguments.process_index == 0:

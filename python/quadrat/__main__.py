@@ -67,32 +67,43 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(prog="python -m quadrat", description="Compiled data collators.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("info", help="print version, SIMD level, CUDA architectures and what was found at run time")
+    commands.add_parser(
+        "info", help="print versions, the SIMD level, CUDA architectures and what was found at run time"
+    )
 
     waste = commands.add_parser(
         "waste",
-        help="say what padding costs on your data, and which way of batching to choose",
-        description="How long the rows of a data set are, what padding costs in each way of batching, which to choose.",
+        help="show what padding costs on your data, and which way of batching to choose",
+        description="Show the lengths of your rows, what padding costs in each way of batching, and which to choose.",
     )
     _add_data(waste)
     waste.add_argument(
-        "--max-tokens", type=_positive, metavar="N", help="of a token-budget batch (default: batch size x mean length)"
+        "--max-tokens",
+        type=_positive,
+        metavar="N",
+        help="tokens in a token-budget batch (default: batch size x mean length)",
     )
-    waste.add_argument("--pad-to-multiple-of", type=_positive, metavar="N", help="round padded lengths up")
-    waste.add_argument("--png", type=Path, metavar="FILE", help="draw histogram and shares of padding, too")
+    waste.add_argument(
+        "--pad-to-multiple-of", type=_positive, metavar="N", help="round padded lengths up to a multiple of N"
+    )
+    waste.add_argument("--png", type=Path, metavar="FILE", help="also draw lengths and shares of padding")
 
     bench = commands.add_parser(
         "bench",
-        help="compare quadrat's collators with those of transformers on your data, batches and times",
-        description="Check that quadrat's collators give what those of transformers give on your data, and time both. "
-        "The exit status is 1 if one does not.",
+        help="compare the batches and the times of quadrat's collators and transformers' on your data",
+        description="Check that quadrat's and transformers' collators give the same batches on your data, and time "
+        "both. The exit status is 1 if a batch differs.",
     )
     _add_data(bench)
     bench.add_argument(
-        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"only these of {', '.join(PAIRS)}"
+        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"run only these: {', '.join(PAIRS)}"
     )
     bench.add_argument(
-        "--seconds", type=_seconds, default=2.0, metavar="S", help="for the pairs of a collator (default: %(default)s)"
+        "--seconds",
+        type=_seconds,
+        default=2.0,
+        metavar="S",
+        help="time for each collator (default: %(default)s)",
     )
     return parser
 
@@ -101,18 +112,22 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         type=Path,
-        help="a .txt file, one text a line; a .jsonl file; or a folder that save_to_disk of a data set wrote, with a "
-        "column of text or of token ids",
+        help="a .txt file with one text per line, a .jsonl file, or a folder written by save_to_disk with a column of "
+        "text or of token ids",
     )
-    parser.add_argument("--tokenizer", metavar="NAME", help="folder or name (default: train a WordPiece on the texts)")
+    parser.add_argument("--tokenizer", metavar="NAME", help="folder or name (default: train a WordPiece tokenizer)")
     parser.add_argument("--field", help="field or column to read (default: text, or input_ids if there is one)")
-    parser.add_argument("--split", help="part of a DatasetDict")
-    parser.add_argument("--batch-size", type=_positive, default=32, metavar="N", help="rows (default: %(default)s)")
+    parser.add_argument("--split", help="split of a DatasetDict")
     parser.add_argument(
-        "--max-length", type=_positive, metavar="N", help="truncate to so many tokens (default: the tokenizer's limit)"
+        "--batch-size", type=_positive, default=32, metavar="N", help="rows per batch (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=_not_negative, default=0, help="of the order of rows (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    parser.add_argument(
+        "--max-length", type=_positive, metavar="N", help="truncate texts to N tokens (default: the tokenizer's limit)"
+    )
+    parser.add_argument(
+        "--seed", type=_not_negative, default=0, help="seed for the order of rows (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _info() -> int:

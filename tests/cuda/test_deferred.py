@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
 from support import samples
-from support.compare import assert_same_batch
+from support.compare import assert_same_batch, seed_everything
 from support.gpu import NEEDS_GPU, torch
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
 pytestmark = NEEDS_GPU
-
-
-def seed_all() -> None:
-    torch.manual_seed(5)
-    np.random.seed(5)
-    random.seed(5)
 
 
 def assert_arrives(batch: Any, expected: Any) -> None:
@@ -49,9 +41,9 @@ def assert_arrives(batch: Any, expected: Any) -> None:
 def test_every_collator(name: str) -> None:
     collator, deferring = samples.make(quadrat, name), samples.make(quadrat, name, deferred=True)
     for _ in range(2):
-        seed_all()
+        seed_everything(5)
         expected = collator(samples.batch(name))
-        seed_all()
+        seed_everything(5)
         assert_arrives(deferring(samples.batch(name)), expected)
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -20,6 +17,7 @@ from quadrat.collators.diagnosis import diagnose
 from support import samples
 from support.compare import outcome
 from support.errors import check
+from support.isolated import python
 from support.strategies import make_tokenizer
 
 GOOD = {"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1], "labels": [1, 2, 3]}
@@ -30,36 +28,29 @@ def changed(**columns: Any) -> list[dict[str, Any]]:
     return [GOOD, {**SHORT, **columns}]
 
 
-# name -> (features, collator options, tokenizer options, what the message must say)
-PADDING_CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], list[str]]] = {
-    "None in a row": (changed(input_ids=[5, None]), {}, {}, ["input_ids", "row 1", "position 1", "None"]),
-    "str in a row": (changed(input_ids=[5, "x"]), {}, {}, ["input_ids", "row 1", "position 1", "'x'"]),
-    "int beyond int64": (changed(input_ids=[5, 2**63]), {}, {}, ["input_ids", "row 1", "position 1", "int64"]),
-    "missing column": ([GOOD, {"input_ids": [5]}], {}, {}, ["attention_mask", "missing", "row 1"]),
-    "lengths differ": (changed(attention_mask=[1]), {}, {}, ["attention_mask", "row 1", "length 1", "has 2"]),
-    "nested": (changed(input_ids=[5, [6]]), {}, {}, ["input_ids", "row 1", "position 1", "a list", "one flat row"]),
-    "empty batch": ([], {}, {}, ["empty", "no rows"]),
-    "no pad token": ([GOOD, SHORT], {}, {"pad_token": None}, ["pad token", "eos_token"]),
-    "unknown side": ([GOOD, SHORT], {}, {"padding_side": "middle"}, ["padding_side", "'middle'", "'left'"]),
+# name -> (features, options, what the message must say); the options `tokenizer` are those of the tokenizer
+Cases: TypeAlias = dict[str, tuple[Any, dict[str, Any], list[str]]]
+PADDING_CASES: Cases = {
+    "None in a row": (changed(input_ids=[5, None]), {}, ["input_ids", "row 1", "position 1", "None"]),
+    "str in a row": (changed(input_ids=[5, "x"]), {}, ["input_ids", "row 1", "position 1", "'x'"]),
+    "int beyond int64": (changed(input_ids=[5, 2**63]), {}, ["input_ids", "row 1", "position 1", "int64"]),
+    "missing column": ([GOOD, {"input_ids": [5]}], {}, ["attention_mask", "missing", "row 1"]),
+    "lengths differ": (changed(attention_mask=[1]), {}, ["attention_mask", "row 1", "length 1", "has 2"]),
+    "nested": (changed(input_ids=[5, [6]]), {}, ["input_ids", "row 1", "position 1", "a list", "one flat row"]),
+    "empty batch": ([], {}, ["empty", "no rows"]),
+    "no pad token": ([GOOD, SHORT], {"tokenizer": {"pad_token": None}}, ["pad token", "eos_token"]),
+    "unknown side": ([GOOD, SHORT], {"tokenizer": {"padding_side": "middle"}}, ["padding_side", "'middle'", "'left'"]),
     "max_length": (
         [GOOD, SHORT],
         {"padding": "max_length", "max_length": 2},
-        {},
         ["input_ids", "row 0", "3 tokens", "max_length=2", "truncation"],
     ),
-    "no padding": ([GOOD, SHORT], {"padding": False}, {}, ["length 3", "length 2", "padding=True"]),
-    "main column": ([{"ids": [1]}], {}, {}, ["input_ids", "['ids']"]),
-    "column is None": (changed(labels=None), {}, {}, ["labels", "row 1", "None"]),
-    "column is a str": ([{**GOOD, "labels": "a"}, {**SHORT, "labels": "b"}], {}, {}, ["labels", "row 0", "str"]),
+    "no padding": ([GOOD, SHORT], {"padding": False}, ["length 3", "length 2", "padding=True"]),
+    "main column": ([{"ids": [1]}], {}, ["input_ids", "['ids']"]),
+    "too many labels": ([GOOD, {**SHORT, "labels": [1] * 9}], {}, ["labels", "row 1", "9 labels", "2 tokens"]),
+    "column is None": (changed(labels=None), {}, ["labels", "row 1", "None"]),
+    "column is a str": ([{**GOOD, "labels": "a"}, {**SHORT, "labels": "b"}], {}, ["labels", "row 0", "str"]),
 }
-RAGGED = [
-    "labels",
-    "ragged",
-    "length 3",
-    "length 2",
-    "DataCollatorForTokenClassification",
-    "pad_values={'labels': -100}",
-]
 
 
 @pytest.mark.parametrize("multiple", [2**48 + 1, 2**62, 2**63 - 1, 2**63, 2**64])
@@ -72,36 +63,6 @@ def test_widths_beyond_any_memory(name, multiple):
     assert (got[0], type(got[1])) == (expected[0], type(expected[1]))
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
-@pytest.mark.parametrize("case", sorted(PADDING_CASES))
-def test_padding(case, framework):
-    features, options, tokenizer_options, said = PADDING_CASES[case]
-    tokenizer = make_tokenizer(**tokenizer_options)
-    reference = transformers.DataCollatorForTokenClassification(tokenizer, return_tensors=framework, **options)
-    collator = quadrat.DataCollatorForTokenClassification(tokenizer, return_tensors=framework, **options)
-    check(reference, collator, features, said)
-
-
-def test_unpadded_ragged_column():
-    tokenizer = make_tokenizer()
-    check(
-        transformers.DataCollatorWithPadding(tokenizer),
-        quadrat.DataCollatorWithPadding(tokenizer),
-        [GOOD, SHORT],
-        RAGGED,
-    )
-
-
-def test_labels_longer_than_the_tokens():
-    tokenizer = make_tokenizer()
-    check(
-        transformers.DataCollatorForTokenClassification(tokenizer),
-        quadrat.DataCollatorForTokenClassification(tokenizer),
-        [GOOD, {**SHORT, "labels": [1] * 9}],
-        ["labels", "row 1", "9 labels", "2 tokens"],
-    )
-
-
 TARGETS = {**GOOD, "labels": [1, 2]}
 FEW = {"input_ids": [[5], [6, 7]], "attention_mask": [[1], [1, 1]], "label": 1}
 
@@ -110,8 +71,7 @@ def target(**columns: Any) -> list[dict[str, Any]]:
     return [TARGETS, {**SHORT, "labels": [1, 2, 3, 4], **columns}]
 
 
-# name -> (features, collator options, what the message must say)
-SEQ2SEQ_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
+SEQ2SEQ_CASES: Cases = {
     "None in a row": (target(input_ids=[5, None]), {}, ["input_ids", "row 1", "position 1", "None"]),
     "str among labels": (target(labels=[5, "x"]), {}, ["labels", "row 1", "position 1", "'x'"]),
     "some labels None": (target(labels=None), {}, ["labels", "row 1", "None"]),
@@ -134,7 +94,7 @@ SEQ2SEQ_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
     "empty batch": ([], {}, ["empty"]),
 }  # fmt: skip
 
-CHOICE_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
+CHOICE_CASES: Cases = {
     "fewer choices": (
         [FEW, {**FEW, "attention_mask": [[1]]}], {}, ["attention_mask", "row 1", "1 choices", "input_ids", "2"]
     ),
@@ -157,49 +117,44 @@ CHOICE_CASES: dict[str, tuple[Any, dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
-@pytest.mark.parametrize("case", sorted(SEQ2SEQ_CASES))
-def test_seq2seq(case, framework):
-    features, options, said = SEQ2SEQ_CASES[case]
-    tokenizer = make_tokenizer()
-    reference = transformers.DataCollatorForSeq2Seq(tokenizer, return_tensors=framework, **options)
-    check(reference, quadrat.DataCollatorForSeq2Seq(tokenizer, return_tensors=framework, **options), features, said)
-
-
-@pytest.mark.parametrize("case", sorted(CHOICE_CASES))
-def test_multiple_choice(case):
-    features, options, said = CHOICE_CASES[case]
-    tokenizer = make_tokenizer()
-    reference = transformers.DataCollatorForMultipleChoice(tokenizer, **options)
-    check(
-        lambda rows: reference(copy.deepcopy(rows)),
-        quadrat.DataCollatorForMultipleChoice(tokenizer, **options),
-        features,
-        said,
+DEFAULT_CASES: Cases = {
+    "None in a row": ([{"a": [1, 2]}, {"a": [1, None]}], {}, ["'a'", "row 1", "position 1", "None"]),
+    "str in a row": ([{"a": [1, 2]}, {"a": [1, "x"]}], {}, ["'a'", "row 1", "position 1"]),
+    "int beyond int64": ([{"a": [1, 2]}, {"a": [1, 2**64]}], {}, ["'a'", "row 1", "position 1", "int64"]),
+    "ragged": ([{"a": [1, 2]}, {"a": [1]}], {}, ["'a'", "ragged", "length 2", "row 1", "length 1"]),
+    "missing column": ([{"a": [1, 2]}, {"b": [1]}], {}, ["'a'", "missing", "row 1"]),
+    "empty batch": ([], {}, ["empty"]),
+    "None later": ([{"a": 1}, {"a": None}], {}, ["'a'", "row 1", "None"]),
+}
+UNPADDED_CASES: Cases = {
+    "ragged": (
+        [GOOD, SHORT], {},
+        ["labels", "ragged", "length 3", "length 2", "TokenClassification", "pad_values={'labels': -100}"],
     )
-
-
-DEFAULT_CASES: dict[str, tuple[Any, list[str]]] = {
-    "None in a row": ([{"a": [1, 2]}, {"a": [1, None]}], ["'a'", "row 1", "position 1", "None"]),
-    "str in a row": ([{"a": [1, 2]}, {"a": [1, "x"]}], ["'a'", "row 1", "position 1"]),
-    "int beyond int64": ([{"a": [1, 2]}, {"a": [1, 2**64]}], ["'a'", "row 1", "position 1", "int64"]),
-    "ragged": ([{"a": [1, 2]}, {"a": [1]}], ["'a'", "ragged", "length 2", "row 1", "length 1"]),
-    "missing column": ([{"a": [1, 2]}, {"b": [1]}], ["'a'", "missing", "row 1"]),
-    "empty batch": ([], ["empty"]),
-    "None later": ([{"a": 1}, {"a": None}], ["'a'", "row 1", "None"]),
+}  # fmt: skip
+CASES: dict[str, Cases] = {
+    "DataCollatorWithPadding": UNPADDED_CASES,
+    "DataCollatorForTokenClassification": PADDING_CASES,
+    "DataCollatorForSeq2Seq": SEQ2SEQ_CASES,
+    "DataCollatorForMultipleChoice": CHOICE_CASES,
+    "DefaultDataCollator": DEFAULT_CASES,
 }
 
 
-@pytest.mark.parametrize("framework", ["pt", "np"])
-@pytest.mark.parametrize("case", sorted(DEFAULT_CASES))
-def test_default(case, framework):
-    features, said = DEFAULT_CASES[case]
-    check(
-        lambda rows: transformers.default_data_collator(rows, framework),
-        lambda rows: quadrat.default_data_collator(rows, framework),
-        features,
-        said,
-    )
+def made(name: str, options: dict[str, Any]) -> list[Any]:
+    """(the reference's collator, quadrat's)."""
+    options = dict(options)
+    arguments = [make_tokenizer(**options.pop("tokenizer", {}))] if name != "DefaultDataCollator" else []
+    return [getattr(module, name)(*arguments, **options) for module in (transformers, quadrat)]
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "case"), [(*batch, case) for batch in samples.BATCHES for case in CASES.get(batch[0], ())]
+)
+def test_errors_say_more(name, framework, case):
+    features, options, said = CASES[name][case]
+    reference, collator = made(name, {"return_tensors": framework, **options})
+    check(lambda rows: reference(copy.deepcopy(rows)), collator, features, said)
 
 
 def growth(collator: Any, features: Any, calls: int) -> int:
@@ -214,8 +169,8 @@ def growth(collator: Any, features: Any, calls: int) -> int:
 
 @pytest.mark.parametrize("case", sorted(PADDING_CASES))
 def test_no_leak(case):
-    features, options, tokenizer_options, _ = PADDING_CASES[case]
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(**tokenizer_options), **options)
+    features, options, _ = PADDING_CASES[case]
+    collator = made("DataCollatorForTokenClassification", options)[1]
     objects = [value for feature in features for value in feature.values() if isinstance(value, list)]
     for _ in range(3):
         outcome(collator, features)
@@ -266,16 +221,7 @@ for features in places.values():
 
 def test_int_subclasses_are_diagnosed_at_once():
     """`value in range(...)` compares one by one with every number of the range where `value` is not exactly an int."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-c", IN_NO_TIME],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-c", IN_NO_TIME, seconds=120)
 
 
 def calls_of(work: Any) -> int:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -16,6 +14,7 @@ from transformers.data import data_collator
 
 import quadrat
 from support.compare import assert_same_batch, frozen, generator_states, outcome
+from support.isolated import python
 from support.samples import CLASSES, batch, make, source_of
 
 HAS_TENSORFLOW = hasattr(data_collator, "tf_default_data_collator")
@@ -207,9 +206,7 @@ def test_batches_are_remembered(name):
     assert ("_quadrat_np" in vars(collator)) == (type(got) is BatchEncoding)
 
 
-PROGRAM = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+PROGRAM = """
 import jax, numpy as np, quadrat, transformers
 from support.samples import CLASSES, batch, make, source_of
 
@@ -228,7 +225,7 @@ def check(name, wide):
                 assert got[key] == value
                 continue
             assert isinstance(got[key], jax.Array), (name, key)
-            narrow = {{"int64": "int32", "float64": "float32"}}.get(value.dtype.name, value.dtype.name)
+            narrow = {"int64": "int32", "float64": "float32"}.get(value.dtype.name, value.dtype.name)
             assert got[key].dtype.name == (value.dtype.name if wide else narrow), (name, key)
             np.testing.assert_array_equal(np.asarray(got[key]), value)
 
@@ -243,6 +240,4 @@ for wide in (False, True):
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed (the dev group has it)")
 def test_jax_itself():
     # In a process of its own: JAX starts threads, and other tests fork.
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == CLASSES * 2
+    assert python("-c", PROGRAM).split() == CLASSES * 2

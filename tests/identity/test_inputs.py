@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -16,7 +13,7 @@ import quadrat
 from quadrat.rows import rows_of
 from support import samples
 from support.columns import FORMS, columns, features_of
-from support.compare import assert_same_batch, generator_states, outcome
+from support.compare import assert_identical, assert_same_batch
 from support.strategies import make_tokenizer
 
 OPTIONS = st.fixed_dictionaries(
@@ -30,107 +27,62 @@ FRAMEWORKS = st.sampled_from(["pt", "np"])
 SIDES = st.sampled_from(["right", "left"])
 
 
-def seed_all():
-    torch.manual_seed(5)
-    np.random.seed(5)
-    random.seed(5)
+MASKING = st.fixed_dictionaries({"mlm": st.booleans(), "return_tensors": FRAMEWORKS})
+FLATTENING = st.fixed_dictionaries(
+    {
+        "return_tensors": FRAMEWORKS,
+        "return_seq_idx": st.just(True),
+        "return_flash_attn_kwargs": st.just(True),
+    }
+)
+# (collator, forms, columns, options)
+CASES = [
+    ("WithPadding", FORMS, columns(), OPTIONS),
+    ("ForTokenClassification", ["dict", "sliced", "numpy", "ragged"], columns(labels="labels"), OPTIONS),
+    ("ForSeq2Seq", ["dict", "chunked", "polars", "nested"], columns(labels="labels"), OPTIONS),
+    ("ForLanguageModeling", ["dict", "table", "sliced", "ragged"], columns(), MASKING),
+]
 
 
-def assert_as_lists(reference, collator, lists, given_as):
-    """The same outcome and the same generators, from features in lists and as they were given, twice."""
-    for _ in range(2):
-        seed_all()
-        expected_kind, expected = outcome(reference, features_of(lists))
-        after = generator_states()
-        seed_all()
-        kind, got = outcome(collator, given_as)
-        assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
-        assert generator_states() == after
-        if kind == "raised":
-            assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
-        else:
-            assert_same_batch(expected, got)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@given(st.data(), columns(), OPTIONS, SIDES)
-def test_padding(form, data, lists, options, side):
-    tokenizer = make_tokenizer(padding_side=side)
-    reference = transformers.DataCollatorWithPadding(tokenizer, max_length=12, **options)
-    collator = quadrat.DataCollatorWithPadding(tokenizer, max_length=12, **options)
-    assert_as_lists(reference, collator, lists, FORMS[form](data.draw, lists))
-
-
-@pytest.mark.parametrize("form", ["dict", "sliced", "numpy", "ragged"])
-@given(st.data(), columns(labels="labels"), OPTIONS, SIDES)
-def test_token_classification(form, data, lists, options, side):
-    tokenizer = make_tokenizer(padding_side=side)
-    reference = transformers.DataCollatorForTokenClassification(tokenizer, max_length=12, **options)
-    collator = quadrat.DataCollatorForTokenClassification(tokenizer, max_length=12, **options)
-    assert_as_lists(reference, collator, lists, FORMS[form](data.draw, lists))
-
-
-@pytest.mark.parametrize("form", ["dict", "chunked", "polars", "nested"])
-@given(st.data(), columns(labels="labels"), OPTIONS, SIDES)
-def test_seq2seq(form, data, lists, options, side):
-    tokenizer = make_tokenizer(padding_side=side)
-    reference = transformers.DataCollatorForSeq2Seq(tokenizer, max_length=12, **options)
-    collator = quadrat.DataCollatorForSeq2Seq(tokenizer, max_length=12, **options)
-    assert_as_lists(reference, collator, lists, FORMS[form](data.draw, lists))
-
-
-@pytest.mark.parametrize("form", ["dict", "table", "sliced", "ragged"])
-@given(st.data(), columns(), st.fixed_dictionaries({"mlm": st.booleans(), "return_tensors": FRAMEWORKS}), SIDES)
-def test_language_modeling(form, data, lists, options, side):
+@pytest.mark.parametrize(
+    ("name", "form", "lists", "options"),
+    [pytest.param(name, form, *drawn, id=f"{name}-{form}") for name, forms, *drawn in CASES for form in forms],
+)
+@given(data=st.data(), side=SIDES)
+def test_with_a_tokenizer(name, form, lists, options, *, data, side):
     tokenizer = make_tokenizer(padding_side=side)
     tokenizer.mask_token = "w3"
-    reference = transformers.DataCollatorForLanguageModeling(tokenizer, **options)
-    collator = quadrat.DataCollatorForLanguageModeling(tokenizer, **options)
-    assert_as_lists(reference, collator, lists, FORMS[form](data.draw, lists))
+    chosen = data.draw(options) | ({} if options is MASKING else {"max_length": 12})
+    both = (getattr(module, f"DataCollator{name}")(tokenizer, **chosen) for module in (transformers, quadrat))
+    made = data.draw(lists)
+    assert_identical(*both, features_of(made), given=FORMS[form](data.draw, made))
 
 
 @pytest.mark.parametrize("form", ["dict", "record batch", "dict of arrow", "numpy"])
-@given(st.data(), columns(equal=True), FRAMEWORKS)
+@given(data=st.data(), lists=columns(equal=True), framework=FRAMEWORKS)
 def test_default(form, data, lists, framework):
-    assert_as_lists(
-        transformers.DefaultDataCollator(framework),
-        quadrat.DefaultDataCollator(framework),
-        lists,
-        FORMS[form](data.draw, lists),
-    )
+    both = (module.DefaultDataCollator(framework) for module in (transformers, quadrat))
+    assert_identical(*both, features_of(lists), given=FORMS[form](data.draw, lists))
 
 
 @pytest.mark.parametrize("form", ["dict", "chunked", "ragged", "nested"])
-@given(st.data(), columns(odd=False), FRAMEWORKS)
-def test_flattening(form, data, lists, framework):
-    options = {"return_tensors": framework, "return_seq_idx": True, "return_flash_attn_kwargs": True}
+@given(data=st.data(), lists=columns(odd=False), options=FLATTENING)
+def test_flattening(form, data, lists, options):
     lists = {"input_ids": lists["input_ids"]}
-    assert_as_lists(
-        transformers.DataCollatorWithFlattening(**options),
-        quadrat.DataCollatorWithFlattening(**options),
-        lists,
-        FORMS[form](data.draw, lists),
-    )
-
-
-# The reference has no NumPy batches of multiple choice.
-BATCHES = [
-    (name, one) for name in samples.CLASSES for one in ("pt", "np") if one == "pt" or samples.source_of(name) != "pt"
-]
+    both = (module.DataCollatorWithFlattening(**options) for module in (transformers, quadrat))
+    assert_identical(*both, features_of(lists), given=FORMS[form](data.draw, lists))
 
 
 @pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")  # the sample's tokenizer is another
 @pytest.mark.parametrize("form", ["dict", "BatchEncoding", "table", "polars", "dict of arrow"])
-@pytest.mark.parametrize(("name", "framework"), BATCHES)
+@pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
 def test_every_collator(name, framework, form):
-    source = transformers if name in samples.TWINS else quadrat
     features = samples.batch(name)
     lists = {key: [feature[key] for feature in features] for key in features[0]}
     made = pa.table(lists) if form == "table" else None
     made = {key: pa.array(values) for key, values in lists.items()} if form == "dict of arrow" else made
     made = FORMS[form](None, lists) if made is None else made
-    collators = [samples.make(module, name, return_tensors=framework) for module in (source, quadrat)]
-    assert_as_lists(*collators, lists, made)
+    assert_identical(*samples.pair(name, return_tensors=framework), features_of(lists), given=made)
 
 
 @pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
@@ -146,14 +98,9 @@ def test_every_collator(name, framework, form):
 )
 def test_bare_rows(name, framework, make):
     """A Ragged, or a nested tensor, is a list of bare rows to the collators that take these."""
-    source = transformers if name in samples.TWINS else quadrat
     rows = [list(range(7, 7 + n)) for n in (6, 6, 6)]
     given_as = make(rows) if make is not FORMS["nested"] else make(None, {"rows": rows})["rows"]
-    reference, collator = (samples.make(module, name, return_tensors=framework) for module in (source, quadrat))
-    seed_all()
-    expected = reference(rows)
-    seed_all()
-    assert_same_batch(expected, collator(given_as))
+    assert_identical(*samples.pair(name, return_tensors=framework), rows, given=given_as)
 
 
 def test_a_ragged_is_input_ids_to_the_others():
@@ -209,19 +156,6 @@ def test_types_without_a_form_here_come_from_the_library():
     assert rows_of(table)[1] == {"input_ids": [7], "day": dates[1].as_py()}
     with pytest.raises((TypeError, ValueError), match="day"):
         quadrat.DataCollatorWithPadding(samples.tokenizer())(table)
-
-
-def test_rows_are_a_sequence_of_dicts():
-    columns_ = {"input_ids": [[5, 6], [7], []], "label": [0, 1, 2]}
-    rows = rows_of(pa.table(columns_))
-    assert list(rows) == features_of(columns_)
-    assert rows[-1] == {"input_ids": [], "label": 2}
-    assert list(rows[1:]) == features_of(columns_)[1:]
-    assert len(rows[2:1]) == 0
-    assert list(rows[::-2]) == features_of(columns_)[::-2]
-    with pytest.raises(IndexError):
-        rows[3]
-    assert "3 rows" in repr(rows_of(pa.table(columns_)))
 
 
 def test_two_columns_of_one_name():

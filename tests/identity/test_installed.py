@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import transformers
 
 from quadrat.bench.advice import grouping
+from support.isolated import words
 from support.samples import CLASSES
-
-SUPPORT = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})"
-
-
-def run(code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{SUPPORT}\n{code}"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
 
 # `loaded()` loads every public name, and looks at what the collators among them are derived from.
 LOADED = """
@@ -62,12 +46,12 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_name_loads(order):
-    assert run(f"{LOADED}\n{ORDERS[order]}") == CLASSES
+    assert words(f"{LOADED}\n{ORDERS[order]}") == CLASSES
 
 
 def test_the_class_that_only_shares_its_name_is_left_alone():
     """Before 5.20 transformers 5 has a DataCollatorForWholeWordMask that masks by offsets; 4.57's is another class."""
-    said = run("""
+    said = words("""
 import transformers, quadrat
 theirs = getattr(transformers, "DataCollatorForWholeWordMask", None)
 with quadrat.patch_transformers():
@@ -83,7 +67,7 @@ print("done")
 
 def test_versions_that_are_too_old_are_refused_with_what_to_do():
     """Before 4.57 there is no `whole_word_mask`; what needs no collator goes on working."""
-    said = run("""
+    said = words("""
 import transformers
 from transformers.data.data_collator import DataCollatorForLanguageModeling
 del DataCollatorForLanguageModeling.__dataclass_fields__["whole_word_mask"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import transformers
 import quadrat
 from quadrat.collators.base import HandOver, or_hand_over
 from support import samples
+from support.acting import Lazy, Lookalike
 from support.strategies import make_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
@@ -34,35 +35,6 @@ class Once:
             raise self._error("raised once")
 
 
-class Lazy(Mapping[str, Any]):
-    def __init__(self, row: Any, act: Callable[[], None]) -> None:
-        self._row, self._act = row, act
-
-    def __getitem__(self, name: str) -> Any:
-        self._act()
-        return self._row[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._row)
-
-    def __len__(self) -> int:
-        return len(self._row)
-
-
-class Lookalike:
-    """A key that is compared with another, because it has the same hash."""
-
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self._hash, self._act = hash(name), act
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        self._act()
-        return False
-
-
 def final_outcome(call: Callable[[Any], Any], features: Any) -> BaseException | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -74,8 +46,7 @@ def final_outcome(call: Callable[[Any], Any], features: Any) -> BaseException | 
 
 
 def pair(name: str) -> list[Any]:
-    source = transformers if hasattr(transformers, name) else quadrat
-    made = [samples.make(module, name) for module in (source, quadrat)]
+    made = samples.pair(name)
     for one in made:
         one(samples.batch(name))  # a kind of batch that is known
     return made

@@ -7,7 +7,6 @@ that of rows at rest; a pointer kept from before reads something else, and Addre
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,9 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 import quadrat
+from support.acting import Lazy, Lookalike
 from support.compare import assert_same_batch
+from support.ingest import move
 from support.strategies import make_tokenizer
 
 
@@ -46,46 +47,7 @@ class Mover:
     def __call__(self) -> None:
         self.calls += 1
         for row in self._rows:
-            if isinstance(row, torch.Tensor):
-                with torch._C.DisableTorchFunction():
-                    copy = row.clone()
-                    row.fill_(1)
-                    row.set_(copy)
-            else:
-                state = row.__reduce__()[2]
-                row.fill(1)
-                row.__setstate__(state)
-
-
-class Lazy(Mapping[str, Any]):
-    """A mapping that does something when it is asked."""
-
-    def __init__(self, row: Any, act: Mover) -> None:
-        self._row, self._act = row, act
-
-    def __getitem__(self, name: str) -> Any:
-        self._act()
-        return self._row[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._row)
-
-    def __len__(self) -> int:
-        return len(self._row)
-
-
-class Lookalike:
-    """A key that is compared with another, because it has the same hash, and is never equal."""
-
-    def __init__(self, name: str, act: Mover) -> None:
-        self._hash, self._act = hash(name), act
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        self._act()
-        return False
+            move(row)
 
 
 class Acting(TorchFunctionMode):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from types import ModuleType
 
@@ -16,7 +15,8 @@ from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
-from support.compare import assert_same_batch, generator_states, outcome
+from support.compare import assert_same_outcome, generator_states, outcome
+from support.isolated import words
 from support.samples import TWINS, batch, make, tokenizer
 from support.strategies import features
 
@@ -32,23 +32,6 @@ def picture():
         for module in modules
         if isinstance(module, ModuleType)
     }
-
-
-def run(code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def assert_same_outcome(first, second):
-    (kind, expected), (our_kind, got) = first, second
-    assert our_kind == kind, (expected, got)
-    if kind == "returned":
-        assert_same_batch(expected, got)
-    else:
-        assert type(got) is type(expected)
 
 
 @pytest.mark.parametrize("name", SWAPPED)
@@ -138,7 +121,7 @@ def test_what_others_put_there_stays():
 
 
 def test_modules_that_are_loaded_later_or_twice():
-    said = run("""
+    said = words("""
 import sys, quadrat, transformers
 name, first = "DataCollatorWithPadding", transformers
 quadrat.DataCollatorWithPadding
@@ -261,7 +244,7 @@ def test_pickles_cross_to_a_process_without_the_patch(tmp_path):
     with quadrat.patch_transformers():
         collators += [transformers.DataCollatorWithPadding(None, max_length=7), transformers.default_data_collator]
         (tmp_path / "collators").write_bytes(pickle.dumps(collators))
-    said = run(f"""
+    said = words(f"""
 import pathlib, pickle
 collators = pickle.loads(pathlib.Path({str(tmp_path / "collators")!r}).read_bytes())
 import quadrat, transformers

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_identical, outcome
+from support import samples
+from support.compare import assert_identical, assert_same_outcome, seeded
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer
 
 CHANGES: dict[str, Any] = {
@@ -96,12 +97,24 @@ def test_default_device():
     assert collator(batch)["input_ids"].device.type == "cpu"
 
 
-@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_copies_start_afresh(copied):
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_to_multiple_of=4)
-    batch = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
-    collator(batch)
+# Options that a copy has as well, beside those of the sample.
+OPTIONS = {
+    "DataCollatorWithFlattening": {"separator_id": 3, "pad_to_multiple_of": 4, "position_ids_start": 2},
+    "DataCollatorForPermutationLanguageModeling": {"max_span_length": 3},
+    "DataCollatorForWholeWordMask": {"return_tensors": "np"},
+}
+
+
+@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_copies_start_afresh_from_the_same_state(name, copied):
+    collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))
+    collator(samples.batch(name))
     twin = copied(collator)
-    twin = pickle.loads(twin) if isinstance(twin, bytes) else twin
-    assert set(vars(twin)) == set(vars(quadrat.DataCollatorWithPadding(make_tokenizer())))
-    assert outcome(twin, batch)[1]["input_ids"].tolist() == collator(batch)["input_ids"].tolist()
+    assert set(vars(twin)) == set(vars(fresh))
+    expected, states = seeded(collator, samples.batch(name))
+    if copied is not copy.copy or vars(fresh).get("seed") is None:  # it shares the generator
+        got, other_states = seeded(twin, samples.batch(name))
+        assert_same_outcome(expected, got)
+        assert states == other_states

@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_batch, generator_states, outcome
-from support.masking import (
-    assert_identical_draws,
-    make_masking_tokenizer,
-    make_pair,
-    masking_tokenizers,
-    seed_everything,
-)
+from support.compare import assert_identical, assert_same_batch, generator_states, outcome, seed_everything
+from support.masking import make_masking_tokenizer, make_pair, masking_tokenizers
 
 WHOLE_WORDS = {"whole_word_mask": True, "replacement": (1.0, 0.0)}
 
@@ -79,7 +73,7 @@ def word_features(draw: Any, *, equal: bool, form: str | None = None) -> list[di
 
 @given(masking_tokenizers(), word_features(equal=True), OPTIONS)
 def test_rows_of_one_length(tokenizer, batch, options):
-    assert_identical_draws(*make_pair(tokenizer, options), batch)
+    assert_identical(*make_pair(tokenizer, options), batch)
 
 
 def padded(rows: list[list[Any]], side: str, value: Any, framework: str) -> Any:
@@ -176,7 +170,7 @@ def test_broken_words_are_an_error_that_names_the_column(broken, error):
 
 def test_without_offsets_the_error_is_the_reference_s():
     reference, collator = make_pair(make_masking_tokenizer(), WHOLE_WORDS)
-    assert_identical_draws(reference, collator, [{"input_ids": [10, 11]}])
+    assert_identical(reference, collator, [{"input_ids": [10, 11]}])
 
 
 @given(word_features(equal=True))
@@ -184,7 +178,7 @@ def test_offsets_are_left_out_without_whole_words(batch):
     tokenizer = make_masking_tokenizer()
     for mlm in (True, False):
         reference = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=mlm)
-        assert_identical_draws(reference, quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=mlm), batch)
+        assert_identical(reference, quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=mlm), batch)
 
 
 def test_the_constructor_is_the_reference_s():

@@ -10,7 +10,6 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ import quadrat
 from quadrat.rows import Rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
+from support.trainer import arguments, trained
 
 ROWS = 40
 FEATURES = datasets.Features(
@@ -200,23 +200,11 @@ def test_in_a_subset(saved):
     assert_same_batch(collator(transformers)([model_columns(saved)[i] for i in (3, 9, 4)]), batch)
 
 
-def losses(dataset, module, path, **arguments):
+def losses(dataset, module, path, **options):
     """A Trainer that has columns to remove, and what it lost at each step."""
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
-    )
-    trainer = transformers.Trainer(
-        model=transformers.BertForSequenceClassification(config),
-        args=transformers.TrainingArguments(
-            output_dir=str(path), max_steps=6, per_device_train_batch_size=5, logging_steps=1, report_to=[],
-            save_strategy="no", use_cpu=True, disable_tqdm=True, seed=3, dataloader_pin_memory=False, **arguments,
-        ),
-        train_dataset=dataset,
-        data_collator=collator(module),
-    )  # fmt: skip
-    trainer.train()
-    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    given = arguments(path, max_steps=6, per_device_train_batch_size=5, seed=3, **options)
+    model = transformers.BertForSequenceClassification
+    return trained(model, dataset, given, data_collator=collator(module)).losses
 
 
 @pytest.mark.parametrize("workers", [0, 2])

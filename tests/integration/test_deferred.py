@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +12,14 @@ from accelerate import Accelerator
 from accelerate.data_loader import prepare_data_loader
 from accelerate.utils import find_batch_size, send_to_device
 from torch.utils.data import DataLoader
-from transformers import (
-    BatchEncoding,
-    BertConfig,
-    BertForSequenceClassification,
-    BertLMHeadModel,
-    Trainer,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import BatchEncoding, BertForSequenceClassification, BertLMHeadModel, Trainer
 
 import quadrat
 from support.compare import assert_same_batch
+from support.isolated import python
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
+from support.trainer import arguments, tiny, trained
 
 
 def rows(count=48):
@@ -87,47 +79,21 @@ def test_accelerate_moves_it_as_a_whole():
     assert_same_batch(collator(features), moved)
 
 
-class Losses(Trainer):
-    """Keeps each step's loss, unrounded, and what kind of batch it came from."""
-
-    def compute_loss(self, model, inputs, *args, **kwargs):
-        result = super().compute_loss(model, inputs, *args, **kwargs)
-        loss = result[0] if isinstance(result, tuple) else result
-        self.__dict__.setdefault("losses", []).append(loss.item())
-        assert not isinstance(inputs, quadrat.DeferredBatch)
-        return result
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("language", [False, True])
 def test_same_losses(workers, language, tmp_path):
     """With unused columns, evaluation and accumulated gradients, whose losses are scaled by the labels counted."""
 
     def losses(deferred):
-        set_seed(0)
-        config = BertConfig(
-            vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-            num_labels=3, is_decoder=language,
-        )  # fmt: skip
         dataset = [{**row, "unused": 1} for row in rows()]
         if language:
             dataset = [{"input_ids": row["input_ids"]} for row in rows()]
             collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm=False, deferred=deferred)
         else:
             collator = quadrat.DataCollatorWithPadding(make_tokenizer(), deferred=deferred)
-        trainer = Losses(
-            model=(BertLMHeadModel if language else BertForSequenceClassification)(config),
-            args=TrainingArguments(
-                str(tmp_path), max_steps=4, per_device_train_batch_size=4, gradient_accumulation_steps=2,
-                dataloader_num_workers=workers, dataloader_pin_memory=False, report_to="none", save_strategy="no",
-                disable_tqdm=True, use_cpu=True,
-            ),
-            train_dataset=dataset,
-            eval_dataset=dataset[:8],
-            data_collator=collator,
-        )  # fmt: skip
-        trainer.train()
-        assert len(trainer.losses) == 8
+        given = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2, dataloader_num_workers=workers)
+        model = BertLMHeadModel if language else BertForSequenceClassification
+        trainer = trained(model, dataset, given, eval_dataset=dataset[:8], data_collator=collator)
         return [*trainer.losses, trainer.evaluate()["eval_loss"]]
 
     assert losses(deferred=True) == losses(deferred=False)
@@ -135,11 +101,7 @@ def test_same_losses(workers, language, tmp_path):
 
 def test_a_trainer_that_moves_batches_by_itself(tmp_path):
     """Where nobody calls `to`, a mapping is taken apart: it comes out whole, and feeds a model."""
-    config = BertConfig(
-        vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    trainer = Trainer(model=BertForSequenceClassification(config), args=arguments)
+    trainer = Trainer(model=tiny(BertForSequenceClassification, num_labels=2), args=arguments(tmp_path))
     collator, deferring = collators()
     features = [{**row, "label": row["label"] % 2} for row in rows(4)]
     prepared = trainer._prepare_inputs(deferring(features))
@@ -182,9 +144,7 @@ def test_accelerate_gives_the_container_of_the_reference(name, how):
     assert count == 3
 
 
-IN_TWO_PROCESSES = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+IN_TWO_PROCESSES = """
 import torch
 from accelerate import Accelerator
 from accelerate.data_loader import DataLoaderDispatcher
@@ -193,6 +153,7 @@ import quadrat, transformers
 from integration.test_deferred import COLLATORS, even_rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
+from support.trainer import arguments, tiny, trained
 
 class Rows(IterableDataset):
     def __iter__(self):
@@ -219,7 +180,5 @@ def test_two_processes_that_are_dispatched_to(tmp_path):
     """An IterableDataset is read by one process, which sends each of the others its rows."""
     script = tmp_path / "script.py"
     script.write_text(IN_TWO_PROCESSES)
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    done = subprocess.run((*torchrun, script), capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("done") == 2
+    said = python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script)
+    assert said.count("done") == 2

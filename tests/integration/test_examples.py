@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.isolated import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(*arguments: object) -> str:
-    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    result = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    return python(*arguments, COLUMNS="160", NO_COLOR="1", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
 def test_classify_packages():

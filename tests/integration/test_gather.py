@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import BertConfig, BertForTokenClassification, Trainer, TrainingArguments, trainer_pt_utils
+from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
 from quadrat.gather import EvalLoopContainer
 from support.nested import picture
+from support.trainer import arguments, tiny
 
 LABELS = 3
 
@@ -38,20 +39,15 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    return BertForTokenClassification(BertConfig(vocab_size=60, num_labels=LABELS, **sizes))
+    return tiny(BertForTokenClassification, vocab_size=60, num_labels=LABELS)
 
 
 @pytest.fixture
 def trainer(tokenizer, model, tmp_path):
     def make(compute_metrics=None, **options):
-        arguments = TrainingArguments(
-            output_dir=str(tmp_path), per_device_eval_batch_size=4, report_to="none", use_cpu=True, disable_tqdm=True,
-            dataloader_pin_memory=False, **options,
-        )  # fmt: skip
+        given = arguments(tmp_path, per_device_eval_batch_size=4, **options)
         collator = quadrat.DataCollatorForTokenClassification(tokenizer)
-        return Trainer(model, arguments, data_collator=collator, compute_metrics=compute_metrics)
+        return Trainer(model, given, data_collator=collator, compute_metrics=compute_metrics)
 
     return make
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import BertConfig, BertForMaskedLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import BertForMaskedLM, TrainerCallback
 
 import quadrat
 from support.masking import make_masking_tokenizer
+from support.trainer import Losses, arguments, tiny
 
 STEPS = 6  # an epoch
 BATCH = 4
@@ -27,7 +28,7 @@ class Stop(TrainerCallback):
         control.should_training_stop = state.global_step >= self.steps
 
 
-class Recording(Trainer):
+class Recording(Losses):
     """Keeps each step's masked batch and loss."""
 
     seen: list[tuple[Any, Any]]
@@ -35,8 +36,7 @@ class Recording(Trainer):
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         batch = inputs["input_ids"].tolist(), inputs["labels"].tolist()
         result = super().compute_loss(model, inputs, *args, **kwargs)
-        loss = result[0] if isinstance(result, tuple) else result
-        self.seen.append((batch, loss.item()))
+        self.seen.append((batch, self.losses[-1]))
         return result
 
 
@@ -48,26 +48,21 @@ def dataset() -> list[dict[str, Any]]:
 
 def run(folder: Any, *, workers: int = 0, stop: int | None = None, resume: bool = False, callback: Any = True) -> Any:
     """What each step of two epochs saw, from the same start."""
-    transformers.set_seed(0)
-    config = BertConfig(
-        vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
     collator = quadrat.DataCollatorForLanguageModeling(
         make_masking_tokenizer(), rng="philox", seed=11, mlm_probability=0.4
     )
     callbacks = [quadrat.SetEpochCallback()] if callback is True else [callback] if callback else []
+    given = arguments(
+        folder, num_train_epochs=2, per_device_train_batch_size=BATCH, dataloader_num_workers=workers,
+        dataloader_persistent_workers=workers > 0, save_strategy="steps", save_steps=stop or 1000,
+    )  # fmt: skip
     trainer = Recording(
-        model=BertForMaskedLM(config),
-        args=TrainingArguments(
-            str(folder), num_train_epochs=2, per_device_train_batch_size=BATCH, dataloader_num_workers=workers,
-            dataloader_persistent_workers=workers > 0, dataloader_pin_memory=False, report_to="none",
-            save_strategy="steps", save_steps=stop or 1000, disable_tqdm=True, use_cpu=True,
-        ),
+        model=tiny(BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+        args=given,
         train_dataset=dataset(),
         data_collator=collator,
         callbacks=callbacks + ([Stop(stop)] if stop else []),
-    )  # fmt: skip
+    )
     trainer.seen = []
     # What workers do to torch's generator is theirs: dropout is off, and masks do not come from it.
     trainer.train(resume_from_checkpoint=resume)

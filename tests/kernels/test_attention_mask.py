@@ -1,4 +1,4 @@
-"""attention_mask, compiled, against its twin."""
+"""attention_mask, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -20,7 +20,7 @@ def columns_of(rows, interop):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(["right", "left"]))
-def test_masks_as_the_reference(interops, guarded, kind, *, lengths, extra, side):
+def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
     width = max(lengths, default=0) + extra
     out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
     reference.attention_mask(lengths, side, expected)

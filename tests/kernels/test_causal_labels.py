@@ -1,4 +1,4 @@
-"""causal_labels, compiled, against its twin."""
+"""causal_labels, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,7 +11,7 @@ PAD_IDS = st.integers(-101, -99) | IDS
 
 
 @given(st.lists(IDS, max_size=70), PAD_IDS)
-def test_labels_as_the_reference(guarded, ids, pad_id):
+def test_labels_as_the_oracle(guarded, ids, pad_id):
     source, out, expected = guarded("int64", len(ids)), guarded("int64", len(ids)), np.empty(len(ids), np.int64)
     source.array[:] = ids
     reference.causal_labels(source.array, pad_id, expected)

@@ -1,4 +1,4 @@
-"""check_offsets, compiled, against its twin: no offsets, however hostile, pass for rows within the values."""
+"""check_offsets, compiled, against its oracle: no offsets, however hostile, pass for rows within the values."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,7 +16,7 @@ def check(offsets, size):
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=6) | st.lists(HOSTILE, min_size=1, max_size=6).map(sorted), HOSTILE)
-def test_as_the_reference(offsets, size):
+def test_as_the_oracle(offsets, size):
     row, longest, length = reference.check_offsets(offsets, size)
     assert check(offsets, size) == (None if row is None else (BAD_START, row, -1), longest, length)
 

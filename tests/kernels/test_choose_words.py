@@ -1,4 +1,4 @@
-"""choose_words, compiled, against its twin."""
+"""choose_words, compiled, against its oracle."""
 
 import random
 
@@ -63,7 +63,7 @@ def masked(interop, rows, shuffle, origin, *, width, joined=None, probability=0.
     extra=st.integers(0, 9),
     seed=st.integers(0, 2**32),
 )
-def test_chooses_as_the_reference(interops, source, *, rows, refers, probability, side, extra, seed):
+def test_chooses_as_the_oracle(interops, source, *, rows, refers, probability, side, extra, seed):
     draw = random.Random(seed)
     joined = [[draw.randint(-2, len(row) + 1) for _ in range(draw.randint(0, 6))] if refers else [] for row in rows]
     shuffle, origin, permutation = generators(source, seed)

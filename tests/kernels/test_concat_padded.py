@@ -1,4 +1,4 @@
-"""concat_padded, compiled, against its twin: out of other memory and in place, and not a byte more."""
+"""concat_padded, compiled, against its oracle: out of other memory and in place, and not a byte more."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -30,7 +30,7 @@ def batch(dtype, shape):
     dtype=DTYPES, shapes=BLOCKS, extra=st.just(0) | st.integers(0, 70),
     inner=st.sampled_from([(), (1,), (3,), (2, 4)]), in_place=st.booleans(),
 )  # fmt: skip
-def test_as_the_reference(guarded, *, dtype, shapes, extra, inner, in_place):
+def test_as_the_oracle(guarded, *, dtype, shapes, extra, inner, in_place):
     width = max((width for _, width in shapes), default=0) + extra
     blocks = [batch(dtype, (*shape, *inner)) for shape in shapes]
     value = batch(dtype, (1,))
@@ -51,7 +51,7 @@ def test_as_the_reference(guarded, *, dtype, shapes, extra, inner, in_place):
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_large_outputs_as_the_reference(guarded, in_place):
+def test_large_outputs_as_the_oracle(guarded, in_place):
     """Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line."""
     shapes = [(1, 70), (2, (8 << 20) // 2 + 5), (1, (8 << 20) // 2 - 3), (1, 0)]
     width = (8 << 20) // 2 + 9

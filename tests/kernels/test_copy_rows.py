@@ -1,4 +1,4 @@
-"""copy_rows, compiled, against its twin: every kind of row and element that converts, packed and padded."""
+"""copy_rows, compiled, against its oracle: every kind of row and element that converts, packed and padded."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 
 from quadrat import _core, reference
+from support.ingest import columns_of
 
 KINDS = _core.kinds
 FLOATS = ("float32", "float64")
@@ -103,26 +104,20 @@ def batches(draw, target):
     return draw(st.sampled_from([list, tuple]))(rows), shown
 
 
-def columns_of(rows, interop):
-    columns = _core.Columns()
-    columns.add_values(rows, interop)
-    return columns
-
-
-def twin(shown, start, out):
+def oracle(shown, start, out):
     with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite in both
         reference.copy_rows(shown, start, out)
 
 
 @pytest.mark.parametrize("target", KINDS)
 @given(data=st.data())
-def test_packs_as_the_reference(interops, guarded, target, data):
+def test_packs_as_the_oracle(interops, guarded, target, data):
     rows, shown = data.draw(batches(target))
     interop = interops[data.draw(st.sampled_from(sorted(interops)))]
     total = sum(map(len, shown))
     out, expected = guarded(target, total), np.empty(total, target)
     start = np.cumsum([0, *map(len, shown)])[:-1].tolist()
-    twin(shown, start, expected)
+    oracle(shown, start, expected)
     assert columns_of(rows, interop).flatten(0, out.address, KINDS.index(target), total) is None
     assert out.bytes.tobytes() == expected.tobytes()
     assert out.intact()
@@ -130,7 +125,7 @@ def test_packs_as_the_reference(interops, guarded, target, data):
 
 @pytest.mark.parametrize("target", KINDS)
 @given(data=st.data(), left=st.booleans(), extra=st.integers(0, 20))
-def test_pads_as_the_reference(interops, guarded, target, *, data, left, extra):
+def test_pads_as_the_oracle(interops, guarded, target, *, data, left, extra):
     rows, shown = data.draw(batches(target))
     interop = interops[data.draw(st.sampled_from(sorted(interops)))]
     lengths = [len(row) for row in shown]
@@ -138,7 +133,7 @@ def test_pads_as_the_reference(interops, guarded, target, *, data, left, extra):
     value = target == "bool" or 7
     expected = np.empty((len(rows), width), target)
     start = [i * width + (width - length if left else 0) for i, length in enumerate(lengths)]
-    twin(shown, start, expected.reshape(-1))
+    oracle(shown, start, expected.reshape(-1))
     reference.fill_gaps(lengths, "left" if left else "right", value, expected)
     out = guarded(target, (len(rows), width))
     assert columns_of(rows, interop).pad(0, out.address, KINDS.index(target), width, left, value) is None
@@ -147,13 +142,13 @@ def test_pads_as_the_reference(interops, guarded, target, *, data, left, extra):
 
 
 @given(target=st.sampled_from(KINDS), data=st.data(), short=st.integers(0, 1))
-def test_streams_as_the_reference(interops, guarded, target, data, short):
+def test_streams_as_the_oracle(interops, guarded, target, data, short):
     # The size of the output decides whether stores go past the caches: rows need not be long.
     rows, shown = data.draw(batches(target))
     size = STREAM_THRESHOLD // np.dtype(target).itemsize - short
     out, total = guarded(target, size), sum(map(len, shown))
     expected = np.empty(total, target)
-    twin(shown, np.cumsum([0, *map(len, shown)])[:-1].tolist(), expected)
+    oracle(shown, np.cumsum([0, *map(len, shown)])[:-1].tolist(), expected)
     assert columns_of(rows, interops["exchange"]).flatten(0, out.address, KINDS.index(target), size) is None
     assert out.array[:total].tobytes() == expected.tobytes()
     assert bool((out.array[total:].view(np.uint8) == 0xA5).all())

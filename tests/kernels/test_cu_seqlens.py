@@ -1,4 +1,4 @@
-"""cu_seqlens, compiled, against its twin."""
+"""cu_seqlens, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -19,7 +19,7 @@ def write(lengths, kind, out):
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 @given(lengths=LENGTHS)
-def test_as_the_reference(guarded, kind, *, lengths):
+def test_as_the_oracle(guarded, kind, *, lengths):
     out, expected = guarded(kind, (len(lengths) + 1,)), np.empty(len(lengths) + 1, kind)
     reference.cu_seqlens(lengths, expected)
     assert write(lengths, kind, out) is None

@@ -1,4 +1,4 @@
-"""fill_gaps, compiled, against its twin: the blanks of a padded batch, and not a byte more; nor an object."""
+"""fill_gaps, compiled, against its oracle: the blanks of a padded batch, and not a byte more; nor an object."""
 
 import gc
 import sys
@@ -53,7 +53,7 @@ def ragged(lengths, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(SIDES), data=st.data())
-def test_fills_as_the_reference(guarded, kind, *, lengths, extra, side, data):
+def test_fills_as_the_oracle(guarded, kind, *, lengths, extra, side, data):
     value = data.draw(values_for(kind))
     width = max(lengths, default=0) + extra
     columns, _values = ragged(lengths, kind)

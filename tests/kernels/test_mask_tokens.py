@@ -1,4 +1,4 @@
-"""mask_tokens, compiled, against its twin, which is told what the generator's own library draws from the same state."""
+"""mask_tokens, compiled, against its oracle, which is told what the generator's own library draws from the same state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Case:
         self.offsets = numbers.integers(0, 2, size=(*self.shape, 2))
 
     def words(self) -> np.ndarray:
-        """What masking is told of each token, by the twins of the kernels before it."""
+        """What masking is told of each token, by the oracles of the kernels before it."""
         special, words = self.special.copy(), np.empty(self.shape, np.uint8)
         if not self.has_special:
             reference.special_tokens(self.ids.reshape(-1), self.special_ids, special.reshape(-1))
@@ -126,7 +126,7 @@ def assert_alike(got: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray,
 
 
 @given(cases, st.integers(0, 700))
-def test_masks_as_the_reference_from_torch(guarded: Any, case: Case, step: int) -> None:
+def test_masks_as_the_oracle_from_torch(guarded: Any, case: Case, step: int) -> None:
     ours, theirs = (torch.Generator().manual_seed(case.seed) for _ in range(2))
     for generator in (ours, theirs):
         torch.randint(9, (step,), generator=generator)
@@ -145,7 +145,7 @@ def test_masks_as_the_reference_from_torch(guarded: Any, case: Case, step: int) 
 @pytest.mark.parametrize("every_word", [False, True])
 @pytest.mark.parametrize("source", [NUMPY, NUMPY_LEGACY])
 @given(cases, st.sampled_from([np.random.MT19937, np.random.PCG64, np.random.Philox]))
-def test_masks_as_the_reference_from_numpy(guarded: Any, source: int, every_word: bool, case: Case, bits: Any) -> None:
+def test_masks_as_the_oracle_from_numpy(guarded: Any, source: int, every_word: bool, case: Case, bits: Any) -> None:
     make = np.random.Generator if source == NUMPY else np.random.RandomState
     ours = make(bits(case.seed))
     theirs = copy.deepcopy(ours)

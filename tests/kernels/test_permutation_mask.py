@@ -1,4 +1,4 @@
-"""permutation_mask, compiled, against its twin: the library draws for the twin what the kernel draws for itself."""
+"""permutation_mask, compiled, against its oracle: the library draws for the oracle what the kernel draws for itself."""
 
 import random
 
@@ -100,7 +100,7 @@ class Call:
 
 @pytest.mark.parametrize("source", SOURCES)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1), rows=st.integers(0, 4), half=st.integers(0, 20))
-def test_masks_as_the_reference(guarded, source, *, data, seed, rows, half):
+def test_masks_as_the_oracle(guarded, source, *, data, seed, rows, half):
     ours, theirs = SOURCES[source](seed), SOURCES[source](seed)
     contexts = data.draw(contexts_of(ours.slack))
     width = 2 * half

@@ -1,4 +1,4 @@
-"""philox_mask, compiled, against its twin; and the generator below it against the published numbers."""
+"""philox_mask, compiled, against its oracle; and the generator below it against the published numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_place_has_its_own_word(counter: Any, key: Any, n: int) -> None:
 
 
 @given(cases)
-def test_masks_as_its_twin(guarded: Any, case: Case) -> None:
+def test_masks_as_its_oracle(guarded: Any, case: Case) -> None:
     ids, labels, flags = guarded("int64", case.count), guarded("int64", case.count), guarded("uint8", case.count)
     ids.array[:], flags.array[:] = case.ids, case.words
     start, lengths = (np.array(numbers, np.int64) for numbers in (case.start, case.lengths))

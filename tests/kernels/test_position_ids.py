@@ -1,4 +1,4 @@
-"""position_ids, compiled, against its twin."""
+"""position_ids, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -19,7 +19,7 @@ def write(lengths, start, out, size=None):
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70), start=st.integers(-9, 9) | st.sampled_from([-(2**63), 2**62]))
-def test_as_the_reference(guarded, *, lengths, extra, start):
+def test_as_the_oracle(guarded, *, lengths, extra, start):
     total = sum(lengths) + (extra if any(lengths) else 0)
     out, expected = guarded("int64", (total,)), np.empty(total, np.int64)
     reference.position_ids(lengths, start, expected)

@@ -1,4 +1,4 @@
-"""row_keys, compiled, against its twin, and what a key must tell apart."""
+"""row_keys, compiled, against its oracle, and what a key must tell apart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def keys_of(values: np.ndarray, start: list[int], lengths: list[int], out: Any) 
 
 
 @given(st.lists(row, max_size=5), st.integers(0, 3))
-def test_as_its_twin(guarded: Any, rows: list[list[int]], gap: int) -> None:
+def test_as_its_oracle(guarded: Any, rows: list[list[int]], gap: int) -> None:
     values = np.array([token for tokens in rows for token in [*tokens, *[7] * gap]], np.int64)
     lengths = [len(tokens) for tokens in rows]
     start = [sum(lengths[:i]) + gap * i for i in range(len(rows))]

@@ -1,4 +1,4 @@
-"""separate_rows, compiled, against its twin."""
+"""separate_rows, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -18,7 +18,7 @@ def write(start, kind, value, out):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(size=st.integers(1, 300), data=st.data())
-def test_as_the_reference(guarded, kind, *, size, data):
+def test_as_the_oracle(guarded, kind, *, size, data):
     start = data.draw(st.lists(st.integers(0, size - 1), max_size=20))
     value = True if kind == "bool" else data.draw(st.integers(0 if kind.startswith("u") else -100, 100))
     out = guarded(kind, (size,))

@@ -1,4 +1,4 @@
-"""seq_idx, compiled, against its twin."""
+"""seq_idx, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -17,7 +17,7 @@ def write(lengths, out, size=None):
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70))
-def test_as_the_reference(guarded, *, lengths, extra):
+def test_as_the_oracle(guarded, *, lengths, extra):
     total = sum(lengths) + extra
     out, expected = guarded("int32", (total,)), np.empty(total, np.int32)
     reference.seq_idx(lengths, expected)

@@ -1,4 +1,4 @@
-"""special_tokens, compiled, against its twin."""
+"""special_tokens, compiled, against its oracle."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -23,7 +23,7 @@ def bits_of(numbers, words):
 
 
 @given(st.lists(IDS, max_size=70), SPECIAL, st.integers(0, 2), st.data())
-def test_tells_special_tokens_as_the_reference(guarded, ids, special, spare, data):
+def test_tells_special_tokens_as_the_oracle(guarded, ids, special, spare, data):
     ids += data.draw(st.lists(st.sampled_from(sorted(special)), max_size=9)) if special else []
     words = max(special, default=-1) // 64 + 1 + spare
     members, source, out = guarded("uint64", words), guarded("int64", len(ids)), guarded("uint8", len(ids))

@@ -1,4 +1,4 @@
-"""unpad, compiled, against its twin: rows of a padded batch, of tokens of any size, and not a byte more."""
+"""unpad, compiled, against its oracle: rows of a padded batch, of tokens of any size, and not a byte more."""
 
 import itertools
 
@@ -26,7 +26,7 @@ def write(padded, offsets, side, out):
     kind=KINDS, lengths=LENGTHS, extra=st.just(0) | st.integers(0, 70), inner=st.sampled_from([(), (1,), (3,), (2, 4)]),
     side=st.sampled_from(["right", "left"]), before=st.integers(0, 5), after=st.integers(0, 5),
 )  # fmt: skip
-def test_as_the_reference(guarded, *, kind, lengths, extra, inner, side, before, after):
+def test_as_the_oracle(guarded, *, kind, lengths, extra, inner, side, before, after):
     width, offsets = max(lengths, default=0) + extra, before + np.cumsum([0, *lengths])
     padded = np.random.default_rng(width).integers(0, 2, (len(lengths), width, *inner)).astype(kind)
     out = guarded(kind, (int(offsets[-1]) + after, *inner))
@@ -39,7 +39,7 @@ def test_as_the_reference(guarded, *, kind, lengths, extra, inner, side, before,
 
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("full", [False, True])
-def test_large_outputs_as_the_reference(guarded, side, full):
+def test_large_outputs_as_the_oracle(guarded, side, full):
     """Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line."""
     width = (8 << 20) // 2 + 5
     lengths = [width] * 3 if full else [0, 1, width - 70, width - 3, width]

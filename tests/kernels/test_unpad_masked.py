@@ -1,4 +1,4 @@
-"""unpad_masked, compiled, against its twin: kept tokens anywhere in their rows, and not a byte more."""
+"""unpad_masked, compiled, against its oracle: kept tokens anywhere in their rows, and not a byte more."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -32,7 +32,7 @@ def counted(mask):
 
 
 @given(kind=KINDS, mask=masks(), inner=st.sampled_from([(), (1,), (3,), (2, 4)]))
-def test_as_the_reference(guarded, *, kind, mask, inner):
+def test_as_the_oracle(guarded, *, kind, mask, inner):
     padded = np.random.default_rng(mask.size).integers(0, 2, (*mask.shape, *inner)).astype(kind)
     kept = np.count_nonzero(mask)
     expected, bounds = np.empty((kept, *inner), kind), np.zeros(len(mask) + 1, np.int64)

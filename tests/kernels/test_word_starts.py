@@ -1,4 +1,4 @@
-"""word_starts, compiled, against its twin: from offsets and from word ids."""
+"""word_starts, compiled, against its oracle: from offsets and from word ids."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -42,10 +42,10 @@ def check(guarded, kernel, row, shape):
 
 
 @given(offset_rows())
-def test_from_offsets_as_the_reference(guarded, row):
+def test_from_offsets_as_the_oracle(guarded, row):
     check(guarded, _core.word_starts, row, (len(row[0]), 2))
 
 
 @given(id_rows())
-def test_from_word_ids_as_the_reference(guarded, row):
+def test_from_word_ids_as_the_oracle(guarded, row):
     check(guarded, _core.word_starts_of_ids, row, (len(row[0]),))

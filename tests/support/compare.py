@@ -49,9 +49,38 @@ def assert_same_value(name: str, expected: Any, got: Any) -> None:
         assert frozen(got) == frozen(expected), name
 
 
+def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
+    """Two of `outcome`: the same batch, or errors of one type."""
+    assert got[0] == expected[0], f"expected {expected[1]!r}, got {got[1]!r}"
+    if expected[0] == "raised":
+        assert type(got[1]) is type(expected[1]), f"expected {expected[1]!r}, got {got[1]!r}"
+    else:
+        assert_same_batch(expected[1], got[1])
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    random.gauss(0, 1)  # the second half of a pair is kept
+
+
 def generator_states() -> tuple[Any, ...]:
     numpy_state = np.random.get_state()
-    return torch.get_rng_state().tolist(), random.getstate(), numpy_state[1].tolist(), numpy_state[2:]
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]
+
+
+def own_state(collator: Any) -> str:
+    """The state of a collator's own generator."""
+    generator = getattr(getattr(collator, "func", collator), "generator", None)
+    state = generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator
+    return str(generator.bit_generator.state if isinstance(generator, np.random.Generator) else state)
+
+
+def seeded(call: Callable[[Any], Any], features: Any, seed: int = 5) -> tuple[tuple[str, Any], Any]:
+    """An outcome from generators of this seed, and their states afterwards."""
+    seed_everything(seed)
+    return outcome(call, features), generator_states()
 
 
 def frozen(value: Any) -> Any:
@@ -67,18 +96,30 @@ def frozen(value: Any) -> Any:
     return type(value), repr(value)
 
 
-def assert_identical(reference: Callable[[Any], Any], collator: Callable[[Any], Any], features: Any) -> None:
-    """Same outputs or same error, for two calls in a row; generators and features left as the reference leaves them."""
-    ours = copy.deepcopy(features)
-    for _ in range(2):
-        expected_kind, expected = outcome(reference, copy.deepcopy(features))
-        after_reference = generator_states()
-        before = frozen(ours)
-        kind, got = outcome(collator, ours)
-        assert generator_states() == after_reference
-        assert frozen(ours) == before, "features were changed"
-        assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
-        if kind == "raised":
-            assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
-        else:
-            assert_same_batch(expected, got)
+def assert_identical(
+    reference: Callable[[Any], Any],
+    collator: Callable[[Any], Any],
+    features: Any,
+    *,
+    given: Any = None,
+    calls: int = 2,
+    seed: int = 5,
+    same: Callable[[tuple[str, Any], tuple[str, Any]], None] = assert_same_outcome,
+) -> None:
+    """The same outcomes, call after call, and the same states of every generator after each; features left alone.
+
+    given: the features of `collator` in another form, not looked at here.
+    """
+    ours = copy.deepcopy(features) if given is None else given
+    before = frozen(ours) if given is None else None
+    seed_everything(seed)
+    for _ in range(calls):
+        start = torch.get_rng_state(), np.random.get_state(), random.getstate()
+        expected = outcome(reference, copy.deepcopy(features))
+        after = generator_states()
+        torch.set_rng_state(start[0]), np.random.set_state(start[1]), random.setstate(start[2])
+        got = outcome(collator, ours)
+        assert generator_states() == after
+        assert own_state(collator) == own_state(reference)
+        assert given is not None or frozen(ours) == before, "features were changed"
+        same(expected, got)

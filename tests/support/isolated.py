@@ -40,12 +40,27 @@ def told(call: Callable[[], Any]) -> str:
     return f"killed by {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else text
 
 
+def python(*arguments: object, seconds: float = 300, **variables: str) -> str:
+    """What an interpreter of its own prints, which ends well. It finds what the tests import."""
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, **variables, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def words(program: str) -> list[str]:
+    """The words that a program prints. Warnings end it."""
+    return python("-W", "error", "-c", program).split()
+
+
 def run(script: str, *arguments: str) -> Any:
     """What a script of `tests/support` prints as JSON, run without pytest. What it imports is not loaded here."""
-    path = Path(__file__).parent / script
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path.parents[1]), *sys.path])}
-    done = subprocess.run(
-        [sys.executable, str(path), *arguments], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{script} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(python(Path(__file__).parent / script, *arguments).splitlines()[-1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import random
 import warnings
 from typing import Any
 
@@ -15,7 +13,6 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import quadrat
-from support.compare import assert_same_batch, frozen, generator_states, outcome
 from support.strategies import PadsInItsOwnWay, features
 
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "[SEP]", "[EXTRA]"]
@@ -98,14 +95,8 @@ def masking_features() -> st.SearchStrategy[list[Any]]:
     return st.one_of(features(), features(equal=True), bare_rows())
 
 
-def seed_everything(seed: int) -> None:
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-
-
 def make_pair(
-    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling", *, twins: bool = True
+    tokenizer: Any, options: dict[str, Any], name: str = "DataCollatorForLanguageModeling", *, both: bool = True
 ) -> Any:
     """(the reference's collator, quadrat's), or quadrat's alone."""
     options = dict(options)
@@ -113,33 +104,4 @@ def make_pair(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ours = getattr(quadrat, name)(tokenizer, **options)
-        return (getattr(transformers, name)(tokenizer, **options), ours) if twins else ours
-
-
-def state_of(generator: Any) -> str:
-    if generator is None:
-        return "none"
-    state = generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator.bit_generator.state
-    return str(state)
-
-
-def assert_identical_draws(reference: Any, collator: Any, features: Any, *, calls: int = 2, seed: int = 0) -> None:
-    """Same outputs or errors, call after call, and the same states of every generator after each."""
-    ours = copy.deepcopy(features)
-    before = frozen(ours)
-    seed_everything(seed)
-    for _ in range(calls):
-        start = torch.get_rng_state(), np.random.get_state()
-        expected_kind, expected = outcome(reference, copy.deepcopy(features))
-        after = generator_states()
-        torch.set_rng_state(start[0])
-        np.random.set_state(start[1])
-        kind, got = outcome(collator, ours)
-        assert kind == expected_kind, f"expected {expected!r}, got {got!r}"
-        assert generator_states() == after
-        assert state_of(collator.generator) == state_of(reference.generator)
-        assert frozen(ours) == before, "features were changed"
-        if kind == "raised":
-            assert type(got) is type(expected), f"expected {expected!r}, got {got!r}"
-        else:
-            assert_same_batch(expected, got)
+        return (getattr(transformers, name)(tokenizer, **options), ours) if both else ours

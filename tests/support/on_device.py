@@ -1,4 +1,7 @@
-"""Checks that a function gives on a device what it gives on the CPU, and the emulation in a GPU's place."""
+"""Checks that a function gives on a device what it gives on the CPU, and the emulation in a GPU's place.
+
+`device` is a context: what moves rows there, and within which they are there.
+"""
 
 from __future__ import annotations
 
@@ -55,50 +58,44 @@ def options(draw, rows):
     }
 
 
-def check_pad(rows, data, to_gpu, done):
+def check_pad(rows, data, device):
     how = options(data.draw, rows)
     how["padding_value"] = data.draw(st.sampled_from([0, 1, True]))
     expected = quadrat.pad(rows, **how)
-    try:
+    with device as to_gpu:
         got = quadrat.pad(to_gpu(rows), **how)
-    finally:
-        done()
     assert got.dtype == expected.dtype
     assert torch.equal(got.cpu(), expected)
 
 
-def check_mask(rows, data, to_gpu, done):
+def check_mask(rows, data, device):
     how = options(data.draw, rows)
     how["dtype"] = data.draw(st.sampled_from([None, torch.bool, torch.int32, torch.float32, torch.uint8]))
     lengths = data.draw(st.booleans())
     expected = quadrat.attention_mask(rows, **how)
-    try:
+    with device as to_gpu:
         moved = to_gpu(rows)
         got = quadrat.attention_mask(moved.lengths if lengths else moved, **how)
-    finally:
-        done()
     assert got.dtype == expected.dtype
     assert torch.equal(got.cpu(), expected)
 
 
-def check_flatten(rows, data, to_gpu, done):
+def check_flatten(rows, data, device):
     how = {
         "multiple_of": data.draw(st.sampled_from([None, 1, 8, 100])) if sum(rows.lengths.tolist()) else None,
         "position_ids_start": data.draw(st.integers(-3, 3)),
         "padding_value": data.draw(st.sampled_from([0, 1])),
     }
     expected = quadrat.flatten(rows, **how)
-    try:
+    with device as to_gpu:
         got = quadrat.flatten(to_gpu(rows), **how)
-    finally:
-        done()
     assert got.max_length == expected.max_length
     for mine, other in zip(got[:4], expected[:4], strict=True):
         assert mine.dtype == other.dtype
         assert torch.equal(mine.cpu(), other)
 
 
-def check_gather(rows, data, to_gpu, done):
+def check_gather(rows, data, device):
     count = len(rows)
     numbers = st.lists(st.integers(-count, count - 1), max_size=12) if count else st.just([])
     # Of what is copied: a slice without a step keeps the values, also those of no row.
@@ -108,12 +105,10 @@ def check_gather(rows, data, to_gpu, done):
     on_device = not isinstance(index, slice) and data.draw(st.booleans())
     dtype = torch.bool if index and isinstance(index, list) and type(index[0]) is bool else torch.int64
     expected = rows[index]
-    try:
+    with device as to_gpu:
         moved = to_gpu(rows)
         got = moved[torch.tensor(index, dtype=dtype, device=moved.values.device) if on_device else index]
         facts = got.facts
-    finally:
-        done()
     assert torch.equal(got.values.cpu(), expected.values[slice(*expected.facts[:2])])
     assert torch.equal(got.offsets.cpu(), expected.offsets.long() - expected.facts.first)
     assert facts[:2] == (0, len(got.values))
@@ -121,14 +116,14 @@ def check_gather(rows, data, to_gpu, done):
     assert facts.longest[1] == 0 or got.lengths[facts.longest[0]] == facts.longest[1]
 
 
-def check_unpad(rows, data, to_gpu, done):
+def check_unpad(rows, data, device):
     side, extra = data.draw(st.sampled_from(["right", "left"])), data.draw(st.integers(0, 5))
     how = data.draw(st.sampled_from(["lengths", "list", "mask"]))
     width = rows.facts.longest[1] + extra
     padded = quadrat.pad(rows, side=side, length=width, padding_value=1)
     mask = quadrat.attention_mask(rows, side=side, length=width)
     lengths = rows.lengths
-    try:
+    with device as to_gpu:
         moved = to_gpu(quadrat.Ragged(padded, torch.tensor([0]))).values
         if how == "mask":
             back = quadrat.unpad(moved, mask=mask.to(moved.device))
@@ -136,8 +131,6 @@ def check_unpad(rows, data, to_gpu, done):
             given = lengths.tolist() if how == "list" else lengths.to(moved.device)
             back = quadrat.unpad(moved, lengths=given, side=side)
         facts = back.facts
-    finally:
-        done()
     first, last, longest = rows.facts
     assert torch.equal(back.values.cpu(), rows.values[first:last])
     assert torch.equal(back.offsets.cpu(), rows.offsets.long() - first)

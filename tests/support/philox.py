@@ -54,7 +54,7 @@ class Case:
         return PhiloxOptions(self.seed, self.epoch, self.p, self.mask, self.random, MASK_ID, self.vocab_size)
 
     def expected(self) -> tuple[np.ndarray, np.ndarray]:
-        """(ids, labels) by the twin, row by row."""
+        """(ids, labels) by the oracle, row by row."""
         ids, labels = self.ids.copy(), np.full(self.count, -100)
         for first, length, key in zip(self.start, self.lengths, self.keys, strict=True):
             row = slice(first, first + length)

@@ -69,3 +69,12 @@ def batch(name: str) -> list[Any]:
 def source_of(name: str) -> str:
     """The framework that "tf" and "jax" batches come from: multiple choice has no NumPy way."""
     return "pt" if name == "DataCollatorForMultipleChoice" else "np"
+
+
+def pair(name: str, **options: Any) -> list[Any]:
+    """The reference's collator, or quadrat's where the installed transformers has none, and quadrat's."""
+    return [make(module, name, **options) for module in (transformers if name in TWINS else quadrat, quadrat)]
+
+
+# Collators and the frameworks they make batches for.
+BATCHES = [(name, one) for name in CLASSES for one in ("pt", "np") if one == "pt" or source_of(name) != "pt"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.ops import mask_tokens as mask_tokens_module
-from support.compare import assert_same_value, generator_states
-from support.masking import make_masking_tokenizer, seed_everything
+from support.compare import assert_same_value, generator_states, seed_everything
+from support.masking import make_masking_tokenizer
 from support.on_device import emulated_launches
 
 TOKENIZER = make_masking_tokenizer()
@@ -86,23 +86,27 @@ def test_a_slice_of_ragged_rows_draws_for_its_own_tokens():
         quadrat.mask_tokens(rows, special_tokens_mask=quadrat.Ragged.from_rows([[0, 0, 0], [1, 1], [0]]), **COMMON)
 
 
-def test_whole_words_are_masked_or_not():
+@pytest.mark.parametrize("rng", ["torch", "philox"])
+def test_whole_words_are_masked_or_not(rng):
     ids = np.arange(10, 22).reshape(2, 6)
     offsets = np.array([[(0, 2), (2, 4), (5, 6), (6, 7), (7, 9), (10, 12)]] * 2)
-    for seed in range(20):
-        labels = quadrat.mask_tokens(
-            ids, offset_mapping=offsets, mlm_probability=0.5, generator=seeded("np", seed), **COMMON
-        ).labels
+    seen = set()
+    for number in range(20):
+        draws = {"generator": seeded("np", number)} if rng == "torch" else {"rng": rng, "epoch": number}
+        labels = quadrat.mask_tokens(ids, offset_mapping=offsets, mlm_probability=0.5, **draws, **COMMON).labels
         masked = labels != -100
+        seen |= {tuple(row) for row in masked.tolist()}
         for word in ([0, 1], [2, 3, 4], [5]):
             assert (masked[:, word].all(1) == masked[:, word].any(1)).all()
+    assert len(seen) > 4
 
 
-def test_any_shape():
-    for shape in [(), (0,), (7,), (2, 3, 4)]:
-        got = quadrat.mask_tokens(np.zeros(shape, np.int64), mlm_probability=1, **COMMON)
-        assert got.labels.shape == shape
-        assert (got.labels == 0).all()
+@pytest.mark.parametrize("rng", ["torch", "philox"])
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3, 4), (0, 3), (3, 0)])
+def test_any_shape(shape, rng):
+    got = quadrat.mask_tokens(np.zeros(shape, np.int64), mlm_probability=1, rng=rng, **COMMON)
+    assert got.labels.shape == shape
+    assert (got.labels == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -201,26 +205,6 @@ def test_by_counter_special_tokens_are_not_masked(where, device):
     given = (ids, flags) if where == "np" else (torch.from_numpy(ids), torch.from_numpy(flags))
     got = quadrat.mask_tokens(given[0], special_tokens_mask=given[1], **BY_COUNTER | {"mlm_probability": 1})
     assert ((np.asarray(got.labels) == -100) == flags).all()
-
-
-def test_by_counter_whole_words_are_masked_or_not():
-    ids = np.arange(10, 22).reshape(2, 6)
-    offsets = np.array([[(0, 2), (2, 4), (5, 6), (6, 7), (7, 9), (10, 12)]] * 2)
-    seen = set()
-    for epoch in range(20):
-        labels = quadrat.mask_tokens(ids, offset_mapping=offsets, **BY_COUNTER | {"epoch": epoch}).labels
-        masked = labels != -100
-        seen |= {tuple(row) for row in masked.tolist()}
-        for word in ([0, 1], [2, 3, 4], [5]):
-            assert (masked[:, word].all(1) == masked[:, word].any(1)).all()
-    assert len(seen) > 4
-
-
-def test_by_counter_any_shape():
-    for shape in [(), (0,), (7,), (2, 3, 4), (0, 3), (3, 0)]:
-        got = quadrat.mask_tokens(np.zeros(shape, np.int64), **BY_COUNTER | {"mlm_probability": 1})
-        assert got.labels.shape == shape
-        assert (got.labels == 0).all()
 
 
 def test_the_collator_and_the_function_mask_alike():

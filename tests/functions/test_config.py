@@ -1,24 +1,20 @@
 """quadrat.show_config() and the command line that prints it."""
 
+import functools
 import importlib.metadata
 import platform
-import subprocess
-import sys
 
 import pytest
 
 import quadrat
 from quadrat import _core
+from support.command import run
 
 
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "quadrat", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    return functools.partial(run, folder=tmp_path)
 
 
 def test_says_what_it_is_and_what_it_found():
@@ -71,7 +67,7 @@ def test_says_which_cuda_kernels_are_there():
         assert shown == _cuda.description()
 
 
-def test_info_prints_the_configuration():
+def test_info_prints_the_configuration(command):
     done = command("info")
     assert (done.returncode, done.stderr) == (0, "")
     config = quadrat.show_config()
@@ -89,7 +85,7 @@ def test_info_prints_the_configuration():
 @pytest.mark.parametrize(
     ("arguments", "status"), [((), 2), (("nonsense",), 2), (("info", "more"), 2), (("--help",), 0)]
 )
-def test_other_commands_are_explained(arguments, status):
+def test_other_commands_are_explained(command, arguments, status):
     done = command(*arguments)
     assert done.returncode == status
     assert "usage: python -m quadrat" in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`quadrat.data.ray.CollateFn` on what Ray Data hands over: the reference's batch of the same rows given as lists."""
+"""`quadrat.data.ray.CollateFn` on what Ray Data gives it: the reference's batch of the same rows given as lists."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_same_value, generator_states
-from support.masking import make_masking_tokenizer, seed_everything
+from support.compare import assert_same_value, generator_states, seed_everything
+from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
 ray = pytest.importorskip("ray", reason="Ray Data, which quadrat.data.ray is for, is not installed")

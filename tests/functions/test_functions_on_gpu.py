@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 
 import hypothesis.strategies as st
@@ -25,48 +26,29 @@ from support.on_device import (
     ragged_rows,
 )
 
-MODULES = [f"quadrat.{name}" for name in ("_offsets", "_take", "ragged", "ops._device", "ops.mask", "ops.unpad")]
+MODULES = [
+    importlib.import_module(f"quadrat.{name}")
+    for name in ("_offsets", "_take", "ragged", "ops._device", "ops.mask", "ops.unpad")
+]
 
 
-@pytest.fixture(scope="module")
+@contextlib.contextmanager
 def gpu():
-    """`to_gpu`, after which all CPU tensors count as those of a GPU, and `done`, after which they do not."""
-    modules = [importlib.import_module(name) for name in MODULES]
-    patch = pytest.MonkeyPatch()
-
-    def start(rows):
-        for module in modules:
+    """Within, all CPU tensors count as those of a GPU."""
+    with pytest.MonkeyPatch.context() as patch, emulated_launches():
+        for module in MODULES:
             patch.setattr(module, "on_gpu", _memory.is_tensor)
-        return rows
-
-    with emulated_launches():
-        yield start, patch.undo
-    patch.undo()
+        yield lambda rows: rows
 
 
-@given(ragged_rows(), st.data())
-def test_pad(gpu, rows, data):
-    check_pad(rows, data, *gpu)
+def two_rows():
+    return quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5]))
 
 
-@given(ragged_rows(), st.data())
-def test_attention_mask(gpu, rows, data):
-    check_mask(rows, data, *gpu)
-
-
-@given(ragged_rows(), st.data())
-def test_flatten(gpu, rows, data):
-    check_flatten(rows, data, *gpu)
-
-
-@given(ragged_rows(), st.data())
-def test_unpad(gpu, rows, data):
-    check_unpad(rows, data, *gpu)
-
-
-@given(ragged_rows(), st.data())
-def test_gather(gpu, rows, data):
-    check_gather(rows, data, *gpu)
+@pytest.mark.parametrize("check", [check_pad, check_mask, check_flatten, check_unpad, check_gather])
+@given(rows=ragged_rows(), data=st.data())
+def test_as_on_the_cpu(check, rows, data):
+    check(rows, data, gpu())
 
 
 @pytest.mark.parametrize(
@@ -80,23 +62,19 @@ def test_gather(gpu, rows, data):
         (IndexError, [0, 2], "row 2 of 2"),
     ],
 )
-def test_gather_refuses(gpu, error, index, message):
-    start, done = gpu
-    rows = start(quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5])))
-    try:
+def test_gather_refuses(error, index, message):
+    rows = two_rows()
+    with gpu():
         with pytest.raises(error, match=message):
             rows[index]
         with pytest.raises(IndexError, match="row 1 of 0"):
             rows[:0][torch.tensor([1])]
-    finally:
-        done()
 
 
 @pytest.mark.parametrize("index", [[1, 0], slice(None, None, -1), torch.tensor([1, -2]), torch.tensor([True, True])])
-def test_gather_waits_once(gpu, index):
+def test_gather_waits_once(index):
     """One list of numbers is asked for, and nothing whose size depends on what a tensor holds."""
-    start, done = gpu
-    rows = start(quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5])))
+    rows = two_rows()
     waits = []
     tolist = torch.Tensor.tolist
 
@@ -109,22 +87,18 @@ def test_gather_waits_once(gpu, index):
             waits.extend([name] * sized)
             return function(*args, **(kwargs or {}))
 
-    with pytest.MonkeyPatch.context() as patch, Watch():
+    with gpu(), pytest.MonkeyPatch.context() as patch, Watch():
         patch.setattr(torch.Tensor, "tolist", lambda tensor: waits.append("tolist") or tolist(tensor))
-        try:
-            got = rows[index]
-            assert waits == ["tolist"]
-            assert got.facts == (0, 5, got.facts.longest)
-            assert quadrat.Ragged(got.values, got.offsets[:])._facts is None
-            assert waits == ["tolist"]
-        finally:
-            done()
+        got = rows[index]
+        assert waits == ["tolist"]
+        assert got.facts == (0, 5, got.facts.longest)
+        assert quadrat.Ragged(got.values, got.offsets[:])._facts is None
+        assert waits == ["tolist"]
 
 
-def test_lists_of_tensors(gpu):
-    start, done = gpu
-    rows = start([torch.arange(n) for n in (2, 0, 3)])
-    try:
+def test_lists_of_tensors():
+    rows = [torch.arange(n) for n in (2, 0, 3)]
+    with gpu():
         assert quadrat.pad(rows, side="left").tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 2]]
         assert quadrat.attention_mask(rows).tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 1]]
         assert quadrat.attention_mask(torch.tensor([1, 0, 2], dtype=torch.int32)).tolist() == [[1, 0], [0, 0], [1, 1]]
@@ -133,8 +107,6 @@ def test_lists_of_tensors(gpu):
             quadrat.pad([torch.arange(2), torch.zeros(2)])
         with pytest.raises(ValueError, match="length=2 is below the longest row: row 2 has 3 tokens"):
             quadrat.pad(rows, length=2)
-    finally:
-        done()
 
 
 @pytest.mark.parametrize(
@@ -151,21 +123,15 @@ def test_lists_of_tensors(gpu):
         (ValueError, lambda _: quadrat.unpad(torch.ones(2, 3), lengths=torch.ones(2)), "lengths must be integers"),
     ],
 )
-def test_bad_arguments_are_named(gpu, error, call, message):
-    start, done = gpu
-    rows = start(quadrat.Ragged(torch.arange(5), torch.tensor([0, 2, 5])))
-    try:
-        with pytest.raises(error, match=message):
-            call(rows)
-    finally:
-        done()
+def test_bad_arguments_are_named(error, call, message):
+    rows = two_rows()
+    with gpu(), pytest.raises(error, match=message):
+        call(rows)
 
 
-def test_offsets_are_not_looked_at(gpu):
+def test_offsets_are_not_looked_at():
     """Rows that leave the values, or are longer than asked for, are cut: to look would mean to wait."""
-    start, done = gpu
-    try:
-        start(None)
+    with gpu():
         rows = quadrat.Ragged(torch.arange(1, 6), torch.tensor([0, 2, 9, 4]))
         assert quadrat.pad(rows, length=2).tolist() == [[1, 2], [3, 4], [0, 0]]
         assert rows._facts is None
@@ -175,28 +141,23 @@ def test_offsets_are_not_looked_at(gpu):
         chosen = rows[[1, 0, 2]]
         assert chosen.values.tolist() == [3, 4, 5, 1, 2]
         assert chosen.offsets.tolist() == [0, 3, 5, 5]
-    finally:
-        done()
 
 
-def test_conversions_copy_what_the_rows_span(gpu):
+def test_conversions_copy_what_the_rows_span():
     """Those of a GPU are copied to the CPU: the offsets, and the values in one go."""
-    start, done = gpu
-    rows = start(quadrat.Ragged(torch.arange(9), torch.tensor([0, 2, 2, 5, 9])))[1:3]
+    whole = quadrat.Ragged(torch.arange(9), torch.tensor([0, 2, 2, 5, 9]))
     copied = []
     cpu = torch.Tensor.cpu
-    with pytest.MonkeyPatch.context() as patch:
+    with gpu(), pytest.MonkeyPatch.context() as patch:
+        rows = whole[1:3]
         patch.setattr(torch.Tensor, "cpu", lambda tensor: copied.append(len(tensor)) or cpu(tensor))
-        try:
-            for convert in (rows.to_lists, lambda: rows.to_arrow().to_pylist()):
-                assert convert() == [[], [2, 3, 4]]
-                assert copied == [3, 3]
-                copied.clear()
-            assert [row.tolist() for row in rows.to_nested().unbind()] == [[], [2, 3, 4]]
-            with pytest.raises(ValueError, match="decrease at row 1"):
-                quadrat.Ragged(torch.arange(5), torch.tensor([0, 4, 2])).to_arrow()
-        finally:
-            done()
+        for convert in (rows.to_lists, lambda: rows.to_arrow().to_pylist()):
+            assert convert() == [[], [2, 3, 4]]
+            assert copied == [3, 3]
+            copied.clear()
+        assert [row.tolist() for row in rows.to_nested().unbind()] == [[], [2, 3, 4]]
+        with pytest.raises(ValueError, match="decrease at row 1"):
+            quadrat.Ragged(torch.arange(5), torch.tensor([0, 4, 2])).to_arrow()
 
 
 def test_to_a_device_keeps_what_is_known():

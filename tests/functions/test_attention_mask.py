@@ -47,7 +47,7 @@ FORMS = {
     library=st.sampled_from([None, "np", "pt"]),
     data=st.data(),
 )
-def test_masks_as_the_reference(family, *, lengths, side, extra, multiple_of, dtype, library, data):
+def test_masks_as_the_oracle(family, *, lengths, side, extra, multiple_of, dtype, library, data):
     make, own = data.draw(st.sampled_from(FORMS[family]))
     options = {"side": side, "multiple_of": multiple_of, "return_tensors": library}
     options["length"] = None if extra is None else max(lengths, default=0) + extra

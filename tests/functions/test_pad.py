@@ -55,7 +55,7 @@ def batches(draw):
     library=st.sampled_from([None, "np", "pt"]),
     data=st.data(),
 )
-def test_pads_as_the_reference(*, batch, side, extra, multiple_of, library, data):
+def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     rows, arrays, number, kind, own = batch
     dtypes = [one for one in kinds_for(number) if converts(kind, one)]
     dtype = data.draw(st.none() | st.sampled_from(dtypes))

@@ -44,7 +44,7 @@ def batches(draw):
     library=st.sampled_from([None, "np", "pt"]),
     dtype=st.sampled_from([None, "int32", "float64", torch.int64]),
 )
-def test_flattens_as_the_reference(*, batch, start, multiple_of, fill, library, dtype):
+def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dtype):
     rows, arrays, kind, own = batch
     out = quadrat.flatten(
         rows,

@@ -19,8 +19,8 @@ import quadrat
 from quadrat import _gpu, _plan
 from support import samples
 from support.columns import FORMS, columns
-from support.compare import assert_same_batch
-from support.deferred import assert_becomes, assert_deferred, on_emulated_device, seed_all, sent
+from support.compare import assert_same_batch, seed_everything
+from support.deferred import assert_becomes, assert_deferred, on_emulated_device, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
@@ -92,20 +92,20 @@ FREE = st.fixed_dictionaries({}, optional={"padding_free": st.just(True), **FLAG
 
 @given(masking_tokenizers(), masking_features(), MASKING, FREE)
 def test_language_modeling(tokenizer, batch, options, free):
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, twins=False), batch)
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **free, **more}, both=False), batch)
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=5), MASKING, FREE)
 def test_language_modeling_of_what_it_knows(padding_side, lengths, options, free):
-    """No hand-overs, whole words included."""
+    """Nothing falls back, not even whole words."""
     tokenizer = make_masking_tokenizer(padding_side=padding_side)
     whole = options["mlm"] and len(lengths) % 2 == 0
     rows = [{"input_ids": list(range(7, 7 + n)), "word_ids": [i // 2 for i in range(n)]} for n in lengths]
     rows = rows if whole else [{"input_ids": row["input_ids"]} for row in rows]
     options = {**options, **free, "whole_word_mask": whole}
     options["replacement"] = (1.0, 0.0) if whole else options["replacement"]  # 4.57 has no other for whole words
-    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, twins=False), rows, calls=3)
+    assert_deferred(lambda **more: make_pair(tokenizer, {**options, **more}, both=False), rows, calls=3)
 
 
 FLATTENING = st.fixed_dictionaries(
@@ -372,7 +372,7 @@ def test_many_columns():
 def test_seeds_are_not_shared():
     """Masks are drawn when the batch is collated, not when it is made."""
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), mlm_probability=0.5, deferred=True)
-    seed_all()
+    seed_everything(5)
     batch = collator([{"input_ids": list(range(7, 60))}] * 4)
     state = torch.get_rng_state()
     assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])

@@ -1,0 +1,217 @@
+"""quadrat.Ragged: its rows, what it refuses, and copies."""
+
+import copy
+import pickle
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from support.ragged import INTS, KINDS, LIBRARIES, MOVED, ROWS, TRAILING, TYPES, array, moved, ragged
+
+PLACES = st.none() | st.integers(-10, 10)
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@given(rows=ROWS, kind=st.sampled_from(KINDS), trailing=TRAILING)
+def test_rows_are_views_of_the_values(library, rows, kind, trailing):
+    made, values = ragged(rows, library, kind, trailing)
+    assert len(made) == len(rows)
+    assert type(made.lengths) is TYPES[library]
+    assert made.lengths.tolist() == [len(row) for row in rows]
+    assert repr(made) == f"Ragged({len(rows)} rows, {len(values)} tokens, {made.values.dtype})"
+    bounds = list(pairwise(np.cumsum([0, *map(len, rows)]).tolist()))
+    for i, (row, (first, last)) in enumerate(zip(made, bounds, strict=True)):
+        for seen in (row, made[i], made[i - len(rows)], made[np.int64(i)]):
+            assert type(seen) is TYPES[library]
+            assert np.array_equal(np.asarray(seen), values[first:last])
+        if row.shape[0] and 0 not in trailing:
+            row[0] = 1
+            assert bool((made.values[first] == 1).all()), "a row is a view"
+    assert made.to_lists() == [np.asarray(made.values)[first:last].tolist() for first, last in bounds]
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), start=PLACES, stop=PLACES)
+def test_slices_are_ragged_over_the_same_values(rows, library, start, stop):
+    made, _ = ragged(rows, library)
+    part = made[start:stop]
+    assert type(part) is quadrat.Ragged
+    assert part.values is made.values
+    assert part.to_lists() == rows[start:stop]
+    assert part.lengths.tolist() == [len(row) for row in rows[start:stop]]
+    assert len(part) == len(rows[start:stop])
+    assert part[:].to_lists() == rows[start:stop]
+
+
+@st.composite
+def chosen(draw, count):
+    """What chooses copies of rows of `count`, and the numbers of these."""
+    how = draw(st.sampled_from(["numbers", "mask", "range", "slice"]))
+    if how == "slice":
+        index = slice(draw(PLACES), draw(PLACES), draw(st.sampled_from([-3, -2, -1, 2, 3])))
+        return index, list(range(count))[index]
+    if how == "range":
+        index = range(count - 1, draw(st.integers(-1, count)), -2)
+        return index, list(index)
+    if how == "mask":
+        mask = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+        make = draw(st.sampled_from([list, lambda mask: np.array(mask, bool), lambda mask: torch.tensor(mask).bool()]))
+        return make(mask), [row for row, keep in enumerate(mask) if keep]
+    numbers = draw(st.lists(st.integers(-count, count - 1), max_size=20)) if count else []
+    kinds = [kind for kind in INTS if not kind.startswith("u") or min(numbers, default=0) >= 0]
+    library, kind = draw(st.sampled_from([None, "np", "pt"])), draw(st.sampled_from(kinds))
+    make = list if library is None else lambda numbers: array(numbers, kind, library)
+    return make(numbers), [range(count)[number] for number in numbers]
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), trailing=TRAILING, data=st.data())
+def test_chooses_copies_of_rows(rows, library, trailing, data):
+    kind = data.draw(st.sampled_from(MOVED).filter(lambda kind: library == "pt" or kind != "bfloat16"))
+    made = moved(rows, kind, trailing, data.draw(st.integers(0, 3)))
+    if library == "np":
+        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+    index, numbers = data.draw(chosen(len(rows)))
+    got = made[index]
+    assert type(got) is quadrat.Ragged
+    assert type(got.values) is type(got.offsets) is TYPES[library]
+    assert got.values.dtype == made.values.dtype
+    assert tuple(got.values.shape) == (sum(len(rows[number]) for number in numbers), *trailing)
+    assert got.offsets.dtype == LIBRARIES[library].int64
+    assert got.offsets.tolist() == np.cumsum([0, *(len(rows[number]) for number in numbers)]).tolist()
+    expected = made.to_lists()
+    assert got.to_lists() == [expected[number] for number in numbers]
+    assert got.facts == quadrat.Ragged(got.values, got.offsets).facts
+    got.values[:] = 1
+    assert made.to_lists() == expected, "a copy"
+
+
+@given(rows=ROWS, data=st.data())
+def test_chosen_rows_have_a_gradient(rows, data):
+    made, _ = ragged(rows, "pt", "float32")
+    index, numbers = data.draw(chosen(len(rows)))
+    made.values.requires_grad_()
+    made[index].values.sum().backward()
+    counts = np.bincount(np.array(numbers, np.int64), minlength=len(rows)).tolist()
+    assert made.values.grad.tolist() == [count for count, row in zip(counts, rows, strict=True) for _ in row]
+
+
+def test_chooses_from_values_that_are_not_as_stored():
+    """A view, and one of torch's that says that numbers are negated."""
+    offsets = np.array([0, 2, 5])
+    assert quadrat.Ragged(np.arange(10)[::-2], offsets)[[1, 0]].to_lists() == [[5, 3, 1], [9, 7]]
+    negated = torch._neg_view(torch.arange(5))
+    assert negated.is_neg()
+    assert quadrat.Ragged(negated, torch.from_numpy(offsets))[[1, 0]].to_lists() == [[-2, -3, -4], [0, -1]]
+    conjugate = torch.tensor([1j, 2j], dtype=torch.complex64).conj()
+    assert quadrat.Ragged(conjugate, torch.tensor([0, 1, 2]))[[1, 0]].to_lists() == [[-2j], [-1j]]
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@pytest.mark.parametrize(
+    ("error", "index", "message"),
+    [
+        (IndexError, [0, 2], "row 2 of 2"),
+        (IndexError, [0, -3, 5], "row -3 of 2"),
+        (IndexError, np.array([2**63], np.uint64), f"row {2**63} of 2"),
+        (IndexError, torch.tensor([1, 7]), "row 7 of 2"),
+        (IndexError, range(3), "row 2 of 2"),
+        (IndexError, [True], "1 booleans for 2 rows"),
+        (IndexError, np.ones(3, bool), "3 booleans for 2 rows"),
+        (IndexError, torch.ones(0, dtype=torch.bool), "0 booleans for 2 rows"),
+        (IndexError, [[0], [1]], "one dimension, not of 2"),
+        (TypeError, [0.0], "not by float64"),
+        (TypeError, torch.ones(2), "not by float32"),
+        (TypeError, np.zeros(0), "not by float64"),
+        (TypeError, ["0"], "not by <U1"),
+        (TypeError, [None], "not by object"),
+        (TypeError, [2**70], "not by object"),
+        (TypeError, (0, 1), "tuple"),
+    ],
+)
+def test_refuses_to_choose(library, error, index, message):
+    made, _ = ragged([[1], [2, 3]], library)
+    with pytest.raises(error, match=message):
+        made[index]
+    with pytest.raises(IndexError, match="row 0 of 0"):
+        made[:0][[0]]
+
+
+@given(rows=ROWS, beyond=st.integers(0, 5))
+def test_knows_its_rows(rows, beyond):
+    made, _ = ragged(rows)
+    for index in (len(rows) + beyond, -len(rows) - 1 - beyond):
+        with pytest.raises(IndexError, match=f"row {index} of {len(rows)}"):
+            made[index]
+    for index in ("0", 0.0, None, (0,)):
+        with pytest.raises(TypeError):
+            made[index]
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@pytest.mark.parametrize("kind", INTS)
+def test_offsets_may_be_any_integers(library, kind):
+    made = quadrat.Ragged(array(range(5), "int64", library), array([0, 2, 2, 5], kind, library))
+    assert made.lengths.tolist() == [2, 0, 3]
+    assert made.to_lists() == [[0, 1], [], [2, 3, 4]]
+    assert quadrat.pad(made).tolist() == [[0, 1, 0], [0, 0, 0], [2, 3, 4]]
+    assert made[1:].to_lists() == [[], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+@pytest.mark.parametrize("kind", INTS)
+def test_refuses_offsets(library, kind):
+    for offsets in ([0, 3, 1], [0, 6], [3, 0], [-1, 2], []):
+        if kind.startswith("u") and -1 in offsets:
+            continue
+        with pytest.raises(ValueError, match="offsets"):
+            quadrat.Ragged(array(range(5), "int64", library), array(offsets, kind, library))
+
+
+@given(count=st.integers(0, 6), offsets=st.lists(st.integers(-2, 8), min_size=1, max_size=6))
+def test_refuses_offsets_outside_the_values(count, offsets):
+    values = np.arange(count)
+    steps = list(pairwise(offsets))
+    if offsets[0] >= 0 and offsets[-1] <= count and all(first <= last for first, last in steps):
+        made = quadrat.Ragged(values, np.array(offsets))
+        assert made.to_lists() == [list(range(first, last)) for first, last in steps]
+        return
+    message = f"{count} values; they run from {offsets[0]} to {offsets[-1]}"
+    bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count]
+    if bad:
+        message += f", and row {bad[0]} runs from {steps[bad[0]][0]} to {steps[bad[0]][1]}"
+    with pytest.raises(ValueError, match=message):
+        quadrat.Ragged(values, np.array(offsets))
+
+
+@pytest.mark.parametrize(
+    ("error", "values", "offsets", "message"),
+    [
+        (TypeError, [1, 2], np.array([0, 2]), "not list and ndarray"),
+        (TypeError, np.arange(2), [0, 2], "not ndarray and list"),
+        (TypeError, np.arange(2), torch.tensor([0, 2]), "not ndarray and Tensor"),
+        (TypeError, torch.arange(2), np.array([0, 2]), "not Tensor and ndarray"),
+        (TypeError, np.zeros(2, np.complex128), np.array([0, 2]), "complex128"),
+        (TypeError, np.zeros(2, ">i4"), np.array([0, 2]), ">i4"),
+        (TypeError, torch.zeros(2, dtype=torch.complex128), torch.tensor([0, 2]), "complex128"),
+        (ValueError, np.array(1), np.array([0, 1]), "dimension"),
+        (ValueError, np.arange(2), np.array([[0, 2]]), "dimension"),
+        (ValueError, np.arange(2), np.array([0.0, 2.0]), "integers"),
+        (ValueError, np.arange(2), np.array([False, True]), "integers"),
+        (ValueError, torch.zeros(2, device="meta"), torch.tensor([0, 2]), "meta"),
+    ],
+)
+def test_refuses(error, values, offsets, message):
+    with pytest.raises(error, match=message):
+        quadrat.Ragged(values, offsets)
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]))
+def test_survives_copies(rows, library):
+    made, _ = ragged(rows, library)
+    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert other.to_lists() == rows
+        assert other.values is not made.values

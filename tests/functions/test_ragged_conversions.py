@@ -1,0 +1,219 @@
+"""quadrat.Ragged: what it is converted to, and made from."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from support.ragged import INTS, KINDS, LIBRARIES, MOVED, ROWS, TRAILING, TYPES, moved, ragged
+from support.strategies import make_tokenizer
+
+PADDING = st.fixed_dictionaries(
+    {
+        "side": st.sampled_from(["right", "left"]),
+        "length": st.sampled_from([None, 12]),
+        "multiple_of": st.sampled_from([None, 8]),
+        "padding_value": st.integers(0, 3),
+    }
+)
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), options=PADDING)
+def test_to_padded(rows, library, options):
+    made, _ = ragged(rows, library)
+    got = made.to_padded(**options)
+    assert type(got) is TYPES[library]
+    width = options["length"] or max(map(len, rows), default=0)
+    width = -(-width // (options["multiple_of"] or 1)) * (options["multiple_of"] or 1)
+    gaps = [[options["padding_value"]] * (width - len(row)) for row in rows]
+    left = options["side"] == "left"
+    assert got.tolist() == [gap + row if left else row + gap for row, gap in zip(rows, gaps, strict=True)]
+
+
+def test_to_padded_takes_the_options_of_pad():
+    made, _ = ragged([[1], [2, 3]])
+    assert made.to_padded(dtype="float32", return_tensors="pt").dtype == torch.float32
+    with pytest.raises(ValueError, match="row 1 has 2 tokens"):
+        made.to_padded(length=1)
+    with pytest.raises(TypeError, match="width"):
+        made.to_padded(width=1)
+
+
+@given(
+    rows=ROWS, trailing=TRAILING, before=st.integers(0, 3), kind=st.sampled_from(MOVED), offsets=st.sampled_from(INTS)
+)
+def test_to_nested(rows, trailing, before, kind, offsets):
+    made = moved(rows, kind, trailing, before)
+    made = quadrat.Ragged(made.values, made.offsets.to(getattr(torch, offsets)))
+    nested = made.to_nested()
+    assert nested.layout is torch.jagged
+    assert nested.dtype == made.values.dtype
+    assert (nested.size(0), nested.dim()) == (len(rows), 2 + len(trailing))
+    assert nested.values().untyped_storage().data_ptr() == made.values.untyped_storage().data_ptr()
+    assert nested.values().shape == (sum(map(len, rows)), *trailing)
+    assert [row.tolist() for row in nested.unbind()] == made.to_lists()
+
+
+def test_to_nested_shares_the_memory_of_numpy():
+    made, values = ragged([[1], [], [2, 3]])
+    nested = made[1:].to_nested()
+    nested.values()[0] = 7
+    assert made.to_lists() == [[1], [], [7, 3]]
+    del made, values
+    assert [row.tolist() for row in nested.unbind()] == [[], [7, 3]]
+
+
+@given(rows=ROWS, before=st.integers(0, 3))
+def test_a_gradient_goes_through_to_nested(rows, before):
+    made = moved(rows, "float64", (), before)
+    made.values.requires_grad_()
+    nested = made.to_nested()
+    (nested * nested).values().sum().backward()
+    assert made.values.grad.tolist() == [0] * before + [2 * number for row in rows for number in row] + [0]
+
+
+def arrow_type(kind, trailing):
+    """The type of a token's values."""
+    made = {"bool": pa.bool_(), "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}.get(kind)
+    made = made or getattr(pa, kind)()
+    for size in reversed(trailing):
+        made = pa.list_(made, size)
+    return made
+
+
+ARROW_KINDS = st.sampled_from([*KINDS, "float16"])
+
+
+@given(rows=ROWS, library=st.sampled_from(["np", "pt"]), kind=ARROW_KINDS, trailing=TRAILING, before=st.integers(0, 3))
+def test_to_arrow(rows, library, kind, trailing, before):
+    made = moved(rows, kind, trailing, before)
+    expected = made.to_lists()
+    if library == "np":
+        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+    column = made.to_arrow()
+    column.validate(full=True)
+    assert column.type == pa.list_(arrow_type(kind, trailing))
+    assert column.null_count == 0
+    assert column.to_pylist() == expected
+    if kind != "bool" and not trailing and any(rows):
+        first = np.asarray(made.values)[before:]
+        assert column.values.buffers()[1].address == first.ctypes.data, "the values stay where they are"
+    if not trailing:
+        numbers = column.values.to_numpy(zero_copy_only=kind != "bool")
+        assert quadrat.Ragged(numbers, column.offsets.to_numpy()).to_lists() == expected
+
+
+@given(rows=ROWS.filter(any), library=st.sampled_from(["np", "pt"]), before=st.integers(0, 3))
+def test_collators_take_what_to_arrow_makes(rows, library, before):
+    made = moved(rows, "int32", (), before)
+    if library == "np":
+        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
+    tokenizer = make_tokenizer(pad_token="[EOS]")
+    batch = quadrat.DataCollatorWithPadding(tokenizer, return_tensors="np")(pa.table({"input_ids": made.to_arrow()}))
+    assert batch["input_ids"].tolist() == made.to_padded(padding_value=tokenizer.pad_token_id).tolist()
+    assert batch["attention_mask"].tolist() == quadrat.attention_mask(made).tolist()
+
+
+def test_to_arrow_of_many_values():
+    most = 2**31 - 1
+    values = np.zeros(most + 3, np.int8)  # of which nothing is touched
+    assert quadrat.Ragged(values, np.array([2, most + 2])).to_arrow().type == pa.list_(pa.int8())
+    column = quadrat.Ragged(values, np.array([0, most, most + 3])).to_arrow()
+    assert column.type == pa.large_list(pa.int8())
+    assert column[1].as_py() == [0, 0, 0]
+
+
+def test_to_arrow_outlives_the_values():
+    made = quadrat.Ragged(torch.arange(100_000), torch.tensor([0, 1, 100_000]))
+    column = made.to_arrow()
+    del made
+    torch.zeros(100_000)
+    assert column[1].as_py() == list(range(1, 100_000))
+
+
+def test_to_arrow_of_values_that_are_not_as_stored():
+    offsets = torch.tensor([0, 2, 3])
+    assert quadrat.Ragged(np.arange(6)[::-2], offsets.numpy()).to_arrow().to_pylist() == [[5, 3], [1]]
+    assert quadrat.Ragged(torch._neg_view(torch.arange(3)), offsets).to_arrow().to_pylist() == [[0, -1], [-2]]
+    values = torch.arange(3.0).requires_grad_()
+    assert quadrat.Ragged(values, offsets).to_arrow().to_pylist() == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "complex64", "float8_e5m2"])
+def test_to_arrow_refuses(kind):
+    made = moved([[1]], kind, (), 0)
+    with pytest.raises(TypeError, match=f"Arrow has no {kind}: convert the values first"):
+        made.to_arrow()
+
+
+FLOAT8 = ["float8_e4m3fn", "float8_e5m2"]
+
+
+@given(rows=ROWS, kind=st.sampled_from([*MOVED, *FLOAT8]), trailing=TRAILING, before=st.integers(0, 3))
+def test_to_lists(rows, kind, trailing, before):
+    made = moved(rows, kind, trailing, before)
+    expected = [row.tolist() for row in made]
+    assert made.to_lists() == expected
+    kinds = {type(number) for row in made.to_lists() for number in row}
+    assert kinds == {type(number) for row in expected for number in row}
+    made.values.requires_grad_(made.values.is_floating_point())
+    assert made.to_lists() == expected
+    if kind not in ("bfloat16", *FLOAT8):
+        assert quadrat.Ragged(made.values.numpy(force=True), made.offsets.numpy()).to_lists() == expected
+
+
+@given(
+    rows=ROWS,
+    make=st.sampled_from([list, tuple, np.array, lambda row: torch.tensor(row, dtype=torch.int16)]),
+    dtype=st.sampled_from([None, *(kind for kind in KINDS if kind != "bool"), torch.int32, float, np.int8]),
+    library=st.sampled_from([None, "np", "pt"]),
+    container=st.sampled_from([list, tuple]),
+)
+def test_from_rows_copies(rows, make, dtype, library, container):
+    given_rows = container(make(row) if row or make in (list, tuple) else make([0])[:0] for row in rows)
+    made = quadrat.Ragged.from_rows(given_rows, dtype=dtype, return_tensors=library)
+    tensors = len(rows) > 0 and isinstance(given_rows[0], torch.Tensor)
+    wanted = library or ("pt" if tensors else "np")
+    assert type(made.values) is type(made.offsets) is TYPES[wanted]
+    if dtype is not None:
+        name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else np.dtype(dtype).name
+    else:
+        name = "int16" if tensors and any(rows) else "int64"
+    assert made.values.dtype == getattr(LIBRARIES[wanted], name)
+    assert made.offsets.dtype == LIBRARIES[wanted].int64
+    assert made.offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+    assert made.to_lists() == rows
+    for row in given_rows:
+        if len(row) and isinstance(row, (np.ndarray, torch.Tensor)):
+            row[:] = 111  # the copy does not see it
+    assert made.to_lists() == rows
+
+
+def test_from_rows_of_numbers_without_dtype():
+    assert quadrat.Ragged.from_rows([[1.5], [], [2]][:2]).values.dtype == np.float64
+    assert quadrat.Ragged.from_rows([[True]]).values.dtype == np.bool_
+    assert quadrat.Ragged.from_rows([np.ones(1, np.uint8), np.ones(1, np.int16)]).values.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("error", "rows", "options", "message"),
+    [
+        (TypeError, "rows", {}, "not str"),
+        (TypeError, [[1], None], {}, "row 1 is the NoneType None"),
+        (TypeError, [[1], [1], np.ones((1, 1))], {}, "row 2 is the ndarray"),
+        (TypeError, [[1], [2, "x"]], {}, "row 1, position 1"),
+        (TypeError, [[True], [1]], {}, "different kinds"),
+        (TypeError, [[1.5]], {"dtype": "int64"}, "row 0"),
+        (TypeError, [[1]], {"dtype": "float16"}, "float16"),
+        (OverflowError, [[1], [1, 2**70]], {}, "row 1, position 1"),
+        (OverflowError, [[1], [300]], {"dtype": "int8"}, "row 1"),
+        (OverflowError, [np.array([-1])], {"dtype": "uint64"}, "row 0"),
+        (ValueError, [[1]], {"return_tensors": "tf"}, "return_tensors"),
+    ],
+)
+def test_from_rows_refuses(error, rows, options, message):
+    with pytest.raises(error, match=message):
+        quadrat.Ragged.from_rows(rows, **options)
