@@ -16,14 +16,13 @@ from quadrat._memory import (
     default_float_kind,
     interop,
     require_cpu_default,
-    torch_facts_of_plain_tensors,
 )
 from quadrat.collators import originals
 from quadrat.collators._installed import numpy_ints_are_labels
 from quadrat.collators.base import HandOver, fall_back, hand_over, or_hand_over
 from quadrat.collators.deferring import deferring
 from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.recall import CALL, Remembering
+from quadrat.collators.recall import Decided, Remembering, extended, torch_facts
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
@@ -136,17 +135,16 @@ def _collate_further(collator: Any, features: Any, framework: str) -> Any:
     )
 
 
-def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps | None) -> None:
+def _remember(framework: Framework, decided: Decided) -> None:
     """Keep a decision, or None to fall back."""
-    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
-    if facts is None or not names:
-        return
-    recipe = _recipes.get(framework)
-    if recipe is None or not recipe.holds(None):
-        calls = tuple((CALL, function, None, result) for function, result in facts)
-        recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False, falls_back=True)
-    _recipes[framework] = recipe.extended(names, signature, steps, {})
-    _runners[framework] = _recipes[framework].runner()
+
+    def make() -> _core.Recipe | None:
+        facts = torch_facts(framework)
+        return None if facts is None else _core.Recipe(facts, interop(), framework == "pt", falls_back=True)
+
+    run = extended(_recipes, framework, None, decided, make) if decided[0] else None
+    if run is not None:
+        _runners[framework] = run
 
 
 class _Situation(NamedTuple):
@@ -171,13 +169,13 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
     if framework == "pt":
         require_cpu_default()
     names, columns = collected
-    signature = columns.signature(0, 0) if names else b""
+    signature = columns.signature(0, 1) if names else b""
     missing, strings = _left_out(names, first_of(features)) if OTHER in signature[1::5] else ((), ())
     situation = _Situation(names, signature, missing, strings, framework, default_float_kind(framework))
     try:
         steps, held = _decide(situation)
     except HandOver:
-        _remember(framework, names, signature, None)
+        _remember(framework, (names, signature, None, {}))
         raise
     batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
@@ -185,7 +183,7 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
     for name, column in held.items():
         batch[name] = _reference_column(column, features, framework)
     if not held and OTHER not in signature[1::5]:  # None and str look alike in a signature
-        _remember(framework, names, signature, steps)
+        _remember(framework, (names, signature, steps, {}))
     return batch
 
 
