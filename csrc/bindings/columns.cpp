@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::int64_t worth_releasing = 1 << 16;  // tokens: below this, giving up the GIL costs more than the copy
 
-Span<const std::int64_t> lengths_of(const Column& column) {
-    return {column.lengths.data(), static_cast<std::int64_t>(column.lengths.size())};
-}
-
 // copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
 Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool stream) {
     if (PyTuple_CheckExact(owner)) {
@@ -111,6 +107,12 @@ bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~f
 
 }  // namespace
 
+std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
+    std::vector<std::int64_t> result(lengths.size() + 1);
+    row_offsets(all_lengths(), least, result.data());
+    return result;
+}
+
 Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                      std::int64_t out_size) const {
     std::optional<Undisturbed> meanwhile;
@@ -174,20 +176,14 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
     }
     Status status = copy(column, {start.data(), count}, kind, out, count * width);
     if (status && gaps) {
-        status = fill_gaps(lengths_of(column), width, side, kind, &fill, out);
+        status = fill_gaps(column.all_lengths(), width, side, kind, &fill, out);
     }
     return status;
 }
 
 Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
-    std::vector<std::int64_t> start;
-    start.reserve(at(index).rows.size());
-    std::int64_t offset = 0;
-    for (const std::int64_t length : at(index).lengths) {
-        start.push_back(offset);
-        offset += length;
-    }
-    return place(index, {start.data(), static_cast<std::int64_t>(start.size())}, out, kind, out_size);
+    const std::vector<std::int64_t> offsets = at(index).offsets();
+    return place(index, {offsets.data(), count(index)}, out, kind, out_size);
 }
 
 Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind,
@@ -221,7 +217,7 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
 }
 
 Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const {
-    return quadrat::attention_mask(lengths_of(at(index)), width, left ? Side::left : Side::right, kind, out);
+    return quadrat::attention_mask(at(index).all_lengths(), width, left ? Side::left : Side::right, kind, out);
 }
 
 void Columns::lengths(std::size_t index, std::uintptr_t out) const {

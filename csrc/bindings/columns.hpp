@@ -34,17 +34,6 @@ enum Form : std::uint32_t {
     form_tensor_number = 128,  // torch.Tensor of no dimension
 };
 
-// What a step of Columns::run does with its column. Mirrored in python/quadrat/ingest.py.
-enum class Action : std::uint8_t {
-    pad,      // to the width of the batch
-    pad_own,  // to its own longest row, rounded up to a multiple
-    stack,    // rows of equal length as they are
-    numbers,  // one number per row
-    mask,     // the attention mask of its rows
-    hold,     // None, a place for what Python puts there
-    labels,   // from the ids that an earlier step padded or stacked, see Labels
-};
-
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
     // data is null where the owner is to be read: Python lists, tuples and numbers. Elsewhere it is where the row was
@@ -71,23 +60,10 @@ struct Column {
     void add_as_python(const Row& row, std::uint32_t form);
     // The facts about the next row.
     void see(const Row& row, std::uint32_t form);
-};
-
-struct Step {
-    py::object name;
-    std::size_t index;
-    Action action;
-    Kind kind;
-};
-
-// From tuples (name, index, action, kind).
-std::vector<Step> parse_steps(const py::tuple& steps);
-
-// The shape of a padded batch, as far as its steps share it.
-struct Shape {
-    std::int64_t width;
-    std::int64_t multiple_of;
-    bool left;
+    Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
+    // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
+    // at least.
+    std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
 };
 
 // Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
@@ -118,12 +94,6 @@ public:
     // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
     // whether all rows are equally long, as long as those of column `main`, and as long as `width`.
     std::string signature(std::size_t main, std::int64_t width) const;
-    // What a step is given to write to. ids_width: of the output that labels come from.
-    Output output(const Step& step, const Shape& shape, std::int64_t ids_width) const;
-    // Carries out a decision, one output per step, in order. `values` gives what fills the gaps of a name. Where the
-    // status is not ok, `failed` is the step it speaks of.
-    Status run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
-               const Shape& shape, py::dict* batch, std::size_t* failed) const;
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
     std::int64_t first_difference(std::size_t a, std::size_t b) const;

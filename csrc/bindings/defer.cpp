@@ -2,145 +2,177 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <functional>
+#include <numeric>
 
+#include "decode.hpp"
 #include "defer_buffer.hpp"
 #include "defer_masking.hpp"
-#include "register.hpp"
+#include "execute.hpp"
 
 namespace quadrat {
+namespace {
 
-Status defer(const Columns& columns, const py::tuple& steps, const std::vector<Step>& parsed, const py::dict& values,
-             const Interop& interop, const Shape& batch_shape, const DeferredFactory& factory, py::object* batch,
-             std::size_t* failed) {
-    bool derived = false;
-    Drawn drawn = find_drawn(parsed, Action::labels, values, &derived);
-    DeferredMasking masking(columns, parsed, drawn);
-    drawn.labels = masking ? nullptr : drawn.labels;
-    Buffer buffer(columns);
-    std::vector<Place> places(parsed.size());
-    bool has_ids = false;
-    for (std::size_t i = 0; i < parsed.size(); ++i) {
-        const auto& [name, index, action, kind] = parsed[i];
-        Place& place = places[i];
-        *failed = i;
-        if (action == Action::hold) {
-            continue;
+const Labels* labels_of(const Plan& plan, const Step* step) {
+    return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
+}
+
+class Deferral {
+public:
+    Deferral(const Columns& columns, const Plan& plan, const Layout& layout)
+        : columns_(columns),
+          plan_(plan),
+          layout_(layout),
+          execution_(columns, plan, layout),
+          labels_(labels_of(plan, execution_.labels())),
+          causal_(dynamic_cast<const CausalLabels*>(labels_)),
+          masking_(columns, plan.steps, execution_.ids(), labels_),
+          buffer_(columns),
+          places_(plan.steps.size()) {}
+
+    Status place(std::size_t i) {
+        const Step& step = plan_.steps[i];
+        Place& place = places_[i];
+        if (step.action == Action::hold) {
+            return {};
         }
-        const Column& column = columns.at(index);
-        const std::int64_t rows = columns.count(index);
-        place.shape.push_back(rows);
-        if (action == Action::numbers) {
-            place.values = buffer.values(index, kind, i, true);
-            place.total = rows;
-            continue;
+        if (step.action == Action::longest) {
+            place.total = columns_.at(step.index).max_length;
+            return {};
         }
-        std::int64_t extent = batch_shape.width;
-        if (action == Action::stack || action == Action::pad_own) {
-            extent = action == Action::stack
-                         ? column.max_length
-                         : round_up(column.max_length, std::max<std::int64_t>(batch_shape.multiple_of, 1));
-        } else if (action == Action::labels) {
-            extent = has_ids ? places[drawn.ids_step].shape[1] : 0;
+        place.shape = execution_.output(step).shape;
+        switch (step.action) {
+            case Action::mask:
+            case Action::positions:
+            case Action::sequences:
+            case Action::bounds:
+                place.offsets = buffer_.offsets(step.index);
+                return {};
+            case Action::numbers:
+                place.values = buffer_.values(step.index, step.kind, i, true);
+                place.total = place.shape[0];
+                return {};
+            case Action::labels:
+                return place_labels(&place);
+            default:
+                return place_rows(step, i, &place);
         }
-        place.shape.push_back(extent);
-        if (action == Action::mask) {
-            place.offsets = buffer.offsets(index);
-            continue;
+    }
+
+    Status write(const Interop& interop, std::size_t* failed) {
+        buffer_.allocate_on(interop);
+        Status status = buffer_.write(failed);
+        if (status && masking_) {
+            *failed = number_of(execution_.labels());
+            status = masking_.write(buffer_, places_[number_of(execution_.ids())]);
         }
-        if (action == Action::labels) {
-            if (!has_ids) {
-                return {Code::bad_argument};
+        for (const Step* const step : {execution_.ids(), execution_.labels()}) {
+            if (status && draws()) {
+                *failed = number_of(step);
+                const Place& place = places_[*failed];
+                status = execution_.write(*step, place.shape.back(), buffer_.at<void>(place.values));
             }
-            if (masking) {
-                masking.reserve(&buffer);
-            } else if (drawn.labels == nullptr) {
-                place.total = py::object(values[name]).cast<const CausalLabels&>().pad_id();
-            } else {
-                place.total = rows * extent;
-                place.values = buffer.reserve(place.total, kind);
-            }
-            continue;
         }
+        return status;
+    }
+
+    py::object made(const DeferredFactory& factory) const {
+        const std::int64_t rows = columns_.columns.empty() ? 0 : columns_.count(0);
+        py::tuple places(places_.size());
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            places[i] = places_[i].as_tuple();
+        }
+        columns_.disturb();
+        return factory.make(buffer_.tensor, plan_.given, places, rows, layout_.as_tuple(), masking_.as_object(),
+                            factory.wrapped);
+    }
+
+private:
+    // Draws from a generator are the host's business: then ids and labels are written here, as they come out.
+    bool draws() const { return labels_ != nullptr && causal_ == nullptr && !masking_; }
+    std::size_t number_of(const Step* step) const { return static_cast<std::size_t>(step - plan_.steps.data()); }
+
+    void reserve_output(const Step& step, Place* place) {
+        place->total = std::accumulate(place->shape.begin(), place->shape.end(), std::int64_t{1}, std::multiplies<>());
+        place->values = buffer_.reserve(place->total, step.kind);
+    }
+
+    Status place_labels(Place* place) {
+        const Step& step = *execution_.labels();
+        if (execution_.ids() == nullptr || place != &places_[number_of(&step)]) {
+            return {Code::bad_argument};
+        }
+        if (masking_) {
+            masking_.reserve(&buffer_);
+        } else if (causal_ != nullptr) {
+            place->total = causal_->pad_id();
+        } else {
+            reserve_output(step, place);
+        }
+        return {};
+    }
+
+    Status place_rows(const Step& step, std::size_t i, Place* place) {
+        const Column& column = columns_.at(step.index);
+        const std::int64_t extent = place->shape.back();
+        const bool shifts = step.action == Action::shift, flat = shifts || step.action == Action::join;
         const auto longer = std::find_if(column.lengths.begin(), column.lengths.end(),
-                                         [extent = extent](std::int64_t length) { return length > extent; });
+                                         [&](std::int64_t length) { return !flat && length > extent; });
         if (longer != column.lengths.end()) {
             return {Code::row_too_long, longer - column.lengths.begin()};
         }
-        if (column.min_length < extent) {
-            const Status status = find_fill(values, name, kind, &place);
-            if (!status) {
-                return status;
+        const bool gaps = flat ? execution_.filled(step) < extent : column.min_length < extent;
+        std::uint64_t element = 0;
+        if (gaps) {
+            PyObject* const value = PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr());
+            if (!decode_number(value, step.kind, &element)) {
+                return {Code::out_of_range};
             }
+            place->fill = py::reinterpret_borrow<py::object>(value);
         }
-        const bool is_ids = derived && index == drawn.index && kind == Kind::int64 && action != Action::pad_own;
-        if (is_ids) {
-            has_ids = true;
-            drawn.ids_step = i;
+        if (shifts && !decode_number(layout_.separator.ptr(), step.kind, &element)) {
+            return {Code::out_of_range};
         }
-        if (is_ids && drawn.labels != nullptr) {
-            place.total = rows * extent;
-            place.values = buffer.reserve(place.total, kind);
-            continue;
+        const bool is_ids = labels_ != nullptr && &step == execution_.ids();
+        if (is_ids && draws()) {
+            reserve_output(step, place);
+            return {};
         }
-        place.total = column.total;
-        place.values = buffer.values(index, kind, i);
-        if (is_ids || column.min_length < extent) {
-            place.offsets = buffer.offsets(index);
+        place->total = column.total;
+        place->values = buffer_.values(step.index, step.kind, i);
+        place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
+        place->start = shifts ? buffer_.starts(step.index) : nowhere;
+        return {};
+    }
+
+    const Columns& columns_;
+    const Plan& plan_;
+    const Layout& layout_;
+    Execution execution_;
+    const Labels* labels_;
+    const CausalLabels* causal_;
+    DeferredMasking masking_;
+    Buffer buffer_;
+    std::vector<Place> places_;
+};
+
+}  // namespace
+
+Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+             const DeferredFactory& factory, py::object* batch, std::size_t* failed) {
+    Deferral deferral(columns, plan, layout);
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const Status status = deferral.place(i);
+        if (!status) {
+            *failed = i;
+            return status;
         }
     }
-    buffer.allocate_on(interop);
-    Status status = buffer.write(failed);
-    if (status && masking) {
-        *failed = drawn.labels_step;
-        status = masking.write(buffer, places[drawn.ids_step]);
-    }
-    if (status && drawn.labels != nullptr) {
-        const Place &ids = places[drawn.ids_step], &labels = places[drawn.labels_step];
-        const std::int64_t rows = ids.shape[0], width = ids.shape[1];
-        auto* const out = buffer.at<std::int64_t>(ids.values);
-        *failed = drawn.ids_step;
-        status = columns.pad(drawn.index, out, Kind::int64, width, batch_shape.left, ids.fill);
-        if (status) {
-            const auto form = batch_shape.left ? BatchIds::Form::left : BatchIds::Form::right;
-            *failed = drawn.labels_step;
-            columns.disturb();
-            status = drawn.labels->write(columns,
-                                         {drawn.index, rows, width, form, out, buffer.at<std::int64_t>(labels.values)});
-        }
-    }
+    const Status status = deferral.write(interop, failed);
     if (status) {
-        const std::int64_t rows = columns.columns.empty() ? 0 : columns.count(0);
-        columns.disturb();
-        *batch = factory.make(buffer.tensor, steps, layout_of(places), rows,
-                              py::make_tuple(batch_shape.width, batch_shape.multiple_of, batch_shape.left),
-                              masking.as_object(), factory.wrapped);
+        *batch = deferral.made(factory);
     }
     return status;
-}
-
-void register_defer(py::module_& m) {
-    m.def(
-        "defer",
-        [](const Columns& columns, const py::tuple& steps, const py::dict& values, const Interop& interop,
-           std::int64_t width, std::int64_t multiple_of, bool left, py::object factory) {
-            py::object batch;
-            std::size_t failed = 0;
-            const Status status = defer(columns, steps, parse_steps(steps), values, interop, {width, multiple_of, left},
-                                        {std::move(factory), false}, &batch, &failed);
-            return status ? batch : py::object(failure(failed, status));
-        },
-        py::arg("columns"), py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("width"),
-        py::arg("multiple_of"), py::arg("left"), py::arg("factory"));
-    m.def(
-        "defer_flat",
-        [](const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, std::int64_t multiple_of,
-           py::object separator, std::int64_t start, py::object factory) {
-            const FlatPlan plan{std::move(steps), std::move(values), multiple_of, std::move(separator), start};
-            return defer_flat(columns, plan, interop, {std::move(factory), false});
-        },
-        py::arg("columns"), py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("multiple_of"),
-        py::arg("separator"), py::arg("start"), py::arg("factory"));
 }
 
 }  // namespace quadrat

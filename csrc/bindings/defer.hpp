@@ -3,19 +3,16 @@
 
 #include <pybind11/pybind11.h>
 
-#include <vector>
-
 #include "columns.hpp"
-#include "flatten.hpp"
+#include "plan.hpp"
 
 namespace quadrat {
 
 namespace py = pybind11;
 
-// Makes the object: factory(buffer, steps, layout, rows, options, wrapped); of a padded batch
-// factory(buffer, steps, layout, rows, options, masking, wrapped).
+// Makes the object: factory(buffer, steps, places, rows, layout, masking, wrapped).
 //
-// buffer: a tensor of bytes. layout: for each step a tuple (offsets, values, total, fill, shape, start):
+// buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape, start):
 //   offsets, values, start: where in the buffer the offsets of the rows lie, int64 [rows + 1], their values, and where
 //     the rows of `shift` start in the output, int64 [rows]; -1 where there is no such thing. Values without offsets
 //     are the output as it is.
@@ -23,7 +20,7 @@ namespace py = pybind11;
 //     is ignored.
 //   fill: what fills the gaps, or None where there are none.
 //   shape: of the output; none for what is no array.
-// options: (width, multiple_of, left) of a padded batch, (multiple_of, separator, start) of a flat one.
+// layout: as Layout::as_tuple has it.
 // masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
 //   options: see PhiloxOptions in masking_options.hpp.
 //   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
@@ -33,13 +30,8 @@ struct DeferredFactory {
     bool wrapped;  // whether the batch is a BatchEncoding
 };
 
-// As Columns::run. `parsed` are the steps of `steps`.
-Status defer(const Columns& columns, const py::tuple& steps, const std::vector<Step>& parsed, const py::dict& values,
-             const Interop& interop, const Shape& shape, const DeferredFactory& factory, py::object* batch,
-             std::size_t* failed);
-
-// As flatten_batch.
-py::object defer_flat(const Columns& columns, const FlatPlan& plan, const Interop& interop,
-                      const DeferredFactory& factory);
+// As `execute`, to a buffer.
+Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+             const DeferredFactory& factory, py::object* batch, std::size_t* failed);
 
 }  // namespace quadrat

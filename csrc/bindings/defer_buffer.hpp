@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "decode.hpp"
-#include "defer.hpp"
-#include "labels.hpp"
+#include "allocate.hpp"
+#include "columns.hpp"
 
 namespace quadrat {
 
@@ -15,10 +14,6 @@ inline constexpr std::int64_t nowhere = -1;
 inline constexpr std::int64_t most_in_message =
     1 << 19;                                   // bytes, as in python/quadrat/batch.py: sent without shared memory
 inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more than any vector load on a GPU
-
-inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 // Where an output's parts are, see defer.hpp.
 struct Place {
@@ -77,7 +72,7 @@ public:
         if (columns_.at(index).min_length > 0) {
             return offsets(index);
         }
-        starts_.push_back({index, reserve(columns_.count(index), Kind::int64), Kind::int64});
+        starts_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64), Kind::int64});
         return starts_.back().at;
     }
 
@@ -95,20 +90,10 @@ public:
 
     Status write(std::size_t* failed) const {
         for (const Piece& piece : offsets_) {
-            auto* out = at<std::int64_t>(piece.at);
-            std::int64_t sum = 0;
-            *out = 0;
-            for (const std::int64_t length : columns_.at(piece.index).lengths) {
-                *++out = sum += length;
-            }
+            row_offsets(columns_.at(piece.index).all_lengths(), 0, at<std::int64_t>(piece.at));
         }
         for (const Piece& piece : starts_) {
-            auto* out = at<std::int64_t>(piece.at);
-            std::int64_t sum = 0;
-            for (const std::int64_t length : columns_.at(piece.index).lengths) {
-                *out++ = sum;
-                sum += std::max<std::int64_t>(length, 1);
-            }
+            row_offsets(columns_.at(piece.index).all_lengths(), 1, at<std::int64_t>(piece.at));
         }
         for (const Piece& piece : values_) {
             *failed = piece.step;
@@ -147,54 +132,5 @@ private:
     std::int64_t size_ = 0;
     char* data_ = nullptr;
 };
-
-inline py::tuple layout_of(const std::vector<Place>& places) {
-    py::tuple layout(places.size());
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        layout[i] = places[i].as_tuple();
-    }
-    return layout;
-}
-
-// What fills the gaps of an output; a status where it is not a number that the output holds.
-inline Status find_fill(const py::dict& values, const py::object& name, Kind kind, Place* place) {
-    PyObject* const value = PyDict_GetItemWithError(values.ptr(), name.ptr());
-    std::uint64_t element = 0;
-    if (!decode_number(value, kind, &element)) {
-        return {Code::out_of_range};
-    }
-    place->fill = py::reinterpret_borrow<py::object>(value);
-    return {};
-}
-
-// What a step that fails is reported as.
-inline py::tuple failure(std::size_t step, const Status& status) {
-    return py::make_tuple(step, static_cast<int>(status.code), status.row, status.position);
-}
-
-// The ids of a batch as numbers at hand, and the labels that are drawn for them: draws from a generator are the host's
-// business.
-struct Drawn {
-    const Labels* labels = nullptr;  // null: nothing is drawn
-    std::size_t index = 0;           // the column of the ids
-    std::size_t ids_step = 0, labels_step = 0;
-
-    bool is_of(std::size_t column) const { return labels != nullptr && column == index; }
-};
-
-template <typename Steps, typename Action>
-Drawn find_drawn(const Steps& steps, Action action, const py::dict& values, bool* derived) {
-    Drawn drawn;
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-        if (steps[i].action == action) {
-            *derived = true;
-            const auto& labels = py::object(values[steps[i].name]).template cast<const Labels&>();
-            drawn.index = steps[i].index;
-            drawn.labels_step = i;
-            drawn.labels = dynamic_cast<const CausalLabels*>(&labels) == nullptr ? &labels : nullptr;
-        }
-    }
-    return drawn;
-}
 
 }  // namespace quadrat

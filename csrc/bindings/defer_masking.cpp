@@ -4,18 +4,20 @@
 
 namespace quadrat {
 
-DeferredMasking::DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Drawn& drawn)
-    : columns_(columns), index_(drawn.index) {
-    const auto* const labels = dynamic_cast<const PhiloxLabels*>(drawn.labels);
-    if (labels == nullptr || labels->has_words()) {
+DeferredMasking::DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids,
+                                 const Labels* labels)
+    : columns_(columns) {
+    const auto* const philox = dynamic_cast<const PhiloxLabels*>(labels);
+    if (philox == nullptr || philox->has_words() || ids == nullptr) {
         return;
     }
+    index_ = ids->index;
     const auto outputs = std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
-        return step.index == drawn.index && (step.action == Action::pad || step.action == Action::stack);
+        return step.index == index_ && (step.action == Action::pad || step.action == Action::stack);
     });
-    const std::int64_t special = labels->special_column();
+    const std::int64_t special = philox->special_column();
     if (outputs == 1 && (special < 0 || columns.first_difference(static_cast<std::size_t>(special), index_) < 0)) {
-        labels_ = labels;
+        labels_ = philox;
     }
 }
 

@@ -1,6 +1,7 @@
 #include "guard.hpp"
 
 #include "errors.hpp"
+#include "register.hpp"
 
 namespace quadrat {
 
@@ -117,6 +118,14 @@ bool Guard::check(const Check& fact, PyObject* object) {
         return false;
     }
     return same;
+}
+
+void register_guard(py::module_& m) {
+    py::class_<Guard>(m, "Guard")
+        .def(py::init<const py::tuple&>(), py::arg("facts"))
+        .def(
+            "holds", [](const Guard& self, const py::object& collator) { return self.holds_for(collator); },
+            py::arg("collator"));
 }
 
 }  // namespace quadrat

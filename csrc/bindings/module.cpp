@@ -11,11 +11,10 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_columns(m);
     quadrat::register_concat_padded(m);
     quadrat::register_flatten(m);
-    quadrat::register_defer(m);
     quadrat::register_fallback(m);
-    quadrat::register_flat_recipe(m);
     quadrat::register_gathered(m);
     quadrat::register_generator(m);
+    quadrat::register_guard(m);
     quadrat::register_labels(m);
     quadrat::register_offsets(m);
     quadrat::register_permutation_mask(m);

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "defer.hpp"
+#include "execute.hpp"
 #include "register.hpp"
 #include "runner.hpp"
+#include "table.hpp"
+#include "view.hpp"
+#include "walk.hpp"
 
 namespace quadrat {
 namespace {
@@ -13,6 +18,9 @@ constexpr std::size_t most_decisions = 32;  // searched one by one; a data set n
 
 // Of names that are no plain strings, a comparison is the user's code: they are the same where they are one object.
 bool same_names(const py::tuple& a, const py::tuple& b) {
+    if (a.is(b)) {
+        return true;
+    }
     if (a.size() != b.size()) {
         return false;
     }
@@ -26,27 +34,32 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
     return true;
 }
 
+// Whether the first feature has no such column; false for features that no recipe reads.
+bool first_lacks(const py::object& features, const py::object& name, const Interop& interop) {
+    if (const TableRows* const rows = table_rows(features)) {
+        return !rows->has(name);
+    }
+    if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
+        return false;
+    }
+    const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
+    return first && !Walk::lookup(first, name.ptr());
+}
+
 }  // namespace
 
-Recipe::Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-               py::object main, const Shape& shape, py::object deferred, bool falls_back)
+Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
-      framework_(framework),
-      wrapper_(std::move(wrapper)),
-      attributes_(std::move(attributes)),
-      main_(std::move(main)),
-      shape_(shape),
-      deferred_(std::move(deferred)),
-      falls_back_(falls_back) {}
-
-bool Recipe::holds(const py::handle& subject) const { return guard_.holds_for(subject); }
+      source_(std::move(source)),
+      layout_(std::move(layout)),
+      result_(std::move(result)) {}
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
                         bool failed) const {
     std::size_t main = 0;
-    while (!main_.is_none() && main < names.size() && !py::object(names[main]).equal(main_)) {
+    while (!source_.main.is_none() && main < names.size() && !py::object(names[main]).equal(source_.main)) {
         ++main;
     }
     if (main >= names.size()) {
@@ -57,14 +70,14 @@ Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::o
         result.decisions_.clear();
     }
     const bool falls_back = steps.is_none();
-    const py::tuple given = falls_back ? py::tuple() : py::tuple(steps);
     const bool plain = plain_names(names);
     Retries retries;
     if (failed) {
         retries.failed();
     }
-    result.decisions_.push_back({std::move(names), main, std::string(signature), given, parse_steps(given),
-                                 std::move(values), falls_back, retries, plain});
+    result.decisions_.push_back({std::move(names), main, std::string(signature),
+                                 parse_plan(falls_back ? py::tuple() : py::tuple(steps), std::move(values)), falls_back,
+                                 retries, plain});
     return result;
 }
 
@@ -77,8 +90,9 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
         }
         if (measured == nullptr || measured->main != decision.main) {
             measured = &decision;
-            const std::int64_t longest = main_.is_none() ? 0 : columns.at(decision.main).max_length;
-            *width = (longest + shape_.multiple_of - 1) / shape_.multiple_of * shape_.multiple_of;
+            if (!source_.main.is_none()) {
+                *width = round_up(columns.at(decision.main).max_length, layout_.multiple_of);
+            }
             signature = columns.signature(decision.main, *width);
         }
         if (signature == decision.signature) {
@@ -88,17 +102,17 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
     return nullptr;
 }
 
-py::object Recipe::wrapped(py::dict data) const {
-    if (wrapper_.is_none()) {
-        return std::move(data);
+py::object Recipe::wrapped(py::object data) const {
+    if (result_.wrapper.is_none()) {
+        return data;
     }
-    auto* const type = reinterpret_cast<PyTypeObject*>(wrapper_.ptr());
+    auto* const type = reinterpret_cast<PyTypeObject*>(result_.wrapper.ptr());
     auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
     if (!batch) {
         throw py::error_already_set();
     }
     auto state = py::reinterpret_steal<py::dict>(PyObject_GenericGetDict(batch.ptr(), nullptr));
-    if (!state || PyDict_Update(state.ptr(), attributes_.ptr()) != 0) {
+    if (!state || PyDict_Update(state.ptr(), result_.attributes.ptr()) != 0) {
         throw py::error_already_set();
     }
     state["data"] = std::move(data);
@@ -106,17 +120,17 @@ py::object Recipe::wrapped(py::dict data) const {
 }
 
 py::object Recipe::run(const py::handle& subject, const py::object& features) const {
-    if (!holds(subject)) {
+    if (!holds(subject) || (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_))) {
         return py::none();
     }
     py::tuple names;
     Columns columns;
-    if (!collect_columns(features, py::none(), *interop_, &names, &columns)) {
+    if (!collect_columns(features, source_.names, *interop_, &names, &columns)) {
         return py::none();
     }
     columns.look(*interop_);
-    Shape shape = shape_;
-    const Decision* const decision = find(names, columns, &shape.width);
+    Layout layout = layout_;
+    const Decision* const decision = find(names, columns, &layout.width);
     if (decision == nullptr) {
         return py::none();
     }
@@ -126,20 +140,18 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (!decision->plain_names) {
         columns.disturb();
     }
+    py::object batch;
     std::size_t failed = 0;
-    if (!deferred_.is_none()) {
-        py::object batch;
-        const Status status = defer(columns, decision->given, decision->steps, decision->values, *interop_, shape,
-                                    {deferred_, !wrapper_.is_none()}, &batch, &failed);
-        return status ? batch : py::none();
-    }
-    py::dict batch;
-    const Status status = columns.run(decision->steps, decision->values, *interop_, framework_, shape, &batch, &failed);
+    const bool defers = !result_.deferred.is_none();
+    const Status status = defers
+                              ? defer(columns, decision->plan, layout, *interop_,
+                                      {result_.deferred, !result_.wrapper.is_none()}, &batch, &failed)
+                              : execute(columns, decision->plan, layout, *interop_, result_.framework, &batch, &failed);
     if (status) {
         decision->retries.succeeded();
-        return wrapped(std::move(batch));
+        return defers ? batch : wrapped(std::move(batch));
     }
-    if (!falls_back_) {
+    if (!result_.falls_back) {
         return py::none();
     }
     decision->retries.failed();
@@ -149,19 +161,21 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
 py::object Recipe::runner() const { return runner_of(*this); }
 
 void register_recipe(py::module_& m) {
+    // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
     py::class_<Recipe>(m, "Recipe")
         .def(
             py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
-                        py::object main, std::int64_t multiple_of, bool left, py::object deferred, bool falls_back) {
-                if (multiple_of < 1) {
-                    throw py::value_error("multiple_of must be positive");
-                }
-                return Recipe(facts, std::move(interop), torch ? Framework::torch : Framework::numpy,
-                              std::move(wrapper), std::move(attributes), std::move(main), {0, multiple_of, left},
-                              std::move(deferred), falls_back);
+                        py::object main, std::int64_t multiple_of, bool left, py::object separator, std::int64_t start,
+                        py::object names, py::object absent, py::object deferred, bool falls_back) {
+                return Recipe(facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
+                              checked({1, multiple_of, left, std::move(separator), start}),
+                              {torch ? Framework::torch : Framework::numpy, std::move(wrapper), std::move(attributes),
+                               std::move(deferred), falls_back});
             }),
-            py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper"), py::arg("attributes"),
-            py::arg("main"), py::arg("multiple_of"), py::arg("left"), py::arg("deferred") = py::none(),
+            py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper") = py::none(),
+            py::arg("attributes") = py::dict(), py::arg("main") = py::none(), py::arg("multiple_of") = 1,
+            py::arg("left") = false, py::arg("separator") = py::none(), py::arg("start") = 0,
+            py::arg("names") = py::none(), py::arg("absent") = py::none(), py::arg("deferred") = py::none(),
             py::arg("falls_back") = false)
         .def(
             "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "allocate.hpp"
 #include "columns.hpp"
-#include "defer.hpp"
 #include "fallback.hpp"
 #include "guard.hpp"
+#include "plan.hpp"
 
 namespace quadrat {
 
@@ -21,15 +22,26 @@ class Recipe {
 public:
     static constexpr const char* runner_name = "quadrat.recipe";
 
-    // facts: what the decisions depend on besides the batch, see Guard. wrapper, attributes: the type of a batch, made
-    // without a call of its constructor, and the attributes it has besides `data`; None where it is a dict. main: the
-    // column to pad by, to its longest row; None where nothing is padded. deferred: what makes a deferred batch, or
-    // None. falls_back: whether batches that are known to fall back are left to the reference at once.
-    Recipe(const py::tuple& facts, py::object interop, Framework framework, py::object wrapper, py::dict attributes,
-           py::object main, const Shape& shape, py::object deferred, bool falls_back);
+    // What a batch is read from.
+    struct Source {
+        py::object names;   // the columns that are read; None: all that the first feature has
+        py::object absent;  // a column that the first feature must not have, or None
+        py::object main;    // the column to pad by, to its longest row; None where nothing is padded
+    };
+    // What becomes of it.
+    struct Result {
+        Framework framework;
+        py::object wrapper;   // the type of a batch, made without a call of its constructor; None: dict
+        py::dict attributes;  // that a batch has besides `data`
+        py::object deferred;  // what makes a deferred batch, or None
+        bool falls_back;      // whether batches that are known to fall back are left to the reference at once
+    };
+
+    // facts: what the decisions depend on besides the batch, see Guard.
+    Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result);
 
     // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
-    bool holds(const py::handle& subject) const;
+    bool holds(const py::handle& subject) const { return guard_.holds_for(subject); }
     // This recipe and one more decision, about batches with these columns and this signature: steps, or None to fall
     // back. failed: whether the steps failed for the first such batch. Recipes never change, so that threads may share
     // them; but for how often a decision failed.
@@ -46,27 +58,21 @@ private:
         py::tuple names;
         std::size_t main;
         std::string signature;
-        py::tuple given;  // the steps as they came
-        std::vector<Step> steps;
-        py::dict values;
+        Plan plan;
         bool falls_back;
         mutable Retries retries;
         bool plain_names;
     };
 
-    py::object wrapped(py::dict data) const;
+    py::object wrapped(py::object data) const;
     const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
 
     Guard guard_;
     py::object interop_owner_;
     const Interop* interop_;
-    Framework framework_;
-    py::object wrapper_;
-    py::dict attributes_;
-    py::object main_;
-    Shape shape_;
-    py::object deferred_;
-    bool falls_back_;
+    Source source_;
+    Layout layout_;
+    Result result_;
     std::vector<Decision> decisions_;
 };
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "columns.hpp"
-#include "labels.hpp"
+#include "defer.hpp"
+#include "execute.hpp"
 #include "register.hpp"
 #include "report.hpp"
 
@@ -15,35 +16,6 @@ namespace {
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-const Labels& labels_of(const py::dict& values, const py::object& name) {
-    return py::object(values[name]).cast<const Labels&>();
-}
-
-// The step whose labels come from the ids of an earlier one, or null.
-const Step* labels_step(const std::vector<Step>& steps) {
-    const auto found =
-        std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.action == Action::labels; });
-    return found == steps.end() ? nullptr : &*found;
-}
-
-// Whether the step writes the ids that labels come from.
-bool makes_ids(const Step& step, const Step* labels) {
-    return labels != nullptr && step.index == labels->index && step.kind == Kind::int64 &&
-           (step.action == Action::pad || step.action == Action::stack);
-}
-
-void expect_outputs(const Columns& columns, const std::vector<Step>& steps, const Shape& shape, BatchMemory* memory) {
-    const Step* const labels = labels_step(steps);
-    std::int64_t ids_width = 0;
-    for (const Step& step : steps) {
-        if (step.action != Action::hold) {
-            Output output = columns.output(step, shape, ids_width);
-            ids_width = makes_ids(step, labels) ? output.shape.back() : ids_width;
-            memory->expect(std::move(output));
-        }
-    }
-}
-
 // Columns for Python to decide about, which takes code of the user's.
 py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
     columns->look(interop.cast<const Interop&>());
@@ -51,6 +23,24 @@ py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
     py::object made = py::cast(std::move(columns));
     py::detail::keep_alive_impl(made, interop);
     return made;
+}
+
+// The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
+py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, bool torch,
+               std::int64_t width, std::int64_t multiple_of, bool left, py::object separator, std::int64_t start,
+               py::object deferred) {
+    const Plan plan = parse_plan(std::move(steps), std::move(values));
+    const Layout layout = checked({width, multiple_of, left, std::move(separator), start});
+    py::object batch;
+    std::size_t failed = 0;
+    const Status status =
+        deferred.is_none()
+            ? execute(columns, plan, layout, interop, torch ? Framework::torch : Framework::numpy, &batch, &failed)
+            : defer(columns, plan, layout, interop, {std::move(deferred), false}, &batch, &failed);
+    if (!status) {
+        return py::make_tuple(failed, static_cast<int>(status.code), status.row, status.position);
+    }
+    return batch;
 }
 
 }  // namespace
@@ -77,81 +67,12 @@ std::string Columns::signature(std::size_t main, std::int64_t width) const {
     return result;
 }
 
-std::vector<Step> parse_steps(const py::tuple& steps) {
-    std::vector<Step> result;
-    result.reserve(steps.size());
-    for (const py::handle item : steps) {
-        const auto step = py::reinterpret_borrow<py::tuple>(item);
-        const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::labels)) {
-            throw py::value_error("no action has the number " + std::to_string(action));
-        }
-        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
-    }
-    return result;
-}
-
-Output Columns::output(const Step& step, const Shape& shape, std::int64_t ids_width) const {
-    std::vector<std::int64_t> extents;
-    extents.reserve(2);
-    extents.push_back(count(step.index));
-    if (step.action == Action::labels) {
-        extents.push_back(ids_width);
-    } else if (step.action == Action::pad || step.action == Action::mask) {
-        extents.push_back(shape.width);
-    } else if (step.action == Action::stack) {
-        extents.push_back(at(step.index).max_length);
-    } else if (step.action == Action::pad_own) {
-        const std::int64_t multiple = std::max<std::int64_t>(shape.multiple_of, 1);
-        extents.push_back((at(step.index).max_length + multiple - 1) / multiple * multiple);
-    }
-    return {std::move(extents), step.kind};
-}
-
-Status Columns::run(const std::vector<Step>& steps, const py::dict& values, const Interop& interop, Framework framework,
-                    const Shape& batch_shape, py::dict* batch, std::size_t* failed) const {
-    BatchMemory memory(interop, framework);
-    if (memory.shares()) {
-        expect_outputs(*this, steps, batch_shape, &memory);
-    }
-    const Step* const labels = labels_step(steps);
-    BatchIds ids{};  // of the column that labels come from
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-        const auto& [name, index, action, kind] = steps[i];
-        if (action == Action::hold) {
-            (*batch)[name] = py::none();
-            continue;
-        }
-        Output output = this->output(steps[i], batch_shape, ids.width);
-        const std::int64_t extent = output.shape.back();
-        Allocation out = memory.take(std::move(output));
-        Status status;
-        if (action == Action::labels) {
-            ids.labels = static_cast<std::int64_t*>(out.data);
-            disturb();  // generators, and columns that only labels look at, may be anything
-            status = ids.ids == nullptr ? Status{Code::bad_argument} : labels_of(values, name).write(*this, ids);
-        } else if (action == Action::numbers) {
-            status = numbers(index, out.data, kind);
-        } else if (action == Action::mask) {
-            status = attention_mask(index, out.data, kind, extent, batch_shape.left);
-        } else {
-            const py::handle value = PyDict_GetItemWithError(values.ptr(), name.ptr());
-            status = pad(index, out.data, kind, extent, batch_shape.left, value);
-        }
-        if (!status) {
-            *failed = i;
-            return status;
-        }
-        if (makes_ids(steps[i], labels)) {
-            const auto form = batch_shape.left ? BatchIds::Form::left : BatchIds::Form::right;
-            ids = {index, count(index), extent, form, static_cast<std::int64_t*>(out.data), nullptr};
-        }
-        (*batch)[name] = std::move(out.array);
-    }
-    return {};
-}
-
 void register_columns(py::module_& m) {
+    py::tuple actions(std::size(action_names));
+    for (std::size_t i = 0; i < std::size(action_names); ++i) {
+        actions[i] = action_names[i];
+    }
+    m.attr("actions") = std::move(actions);
     py::class_<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })
@@ -171,22 +92,9 @@ void register_columns(py::module_& m) {
                 return py::bytes(self.signature(main, width));
             },
             py::arg("main"), py::arg("width"))
-        .def(
-            "run",
-            [](const Columns& self, const py::tuple& steps, const py::dict& values, const Interop& interop, bool torch,
-               std::int64_t width, std::int64_t multiple_of, bool left) -> py::object {
-                py::dict batch;
-                std::size_t failed = 0;
-                const Status status =
-                    self.run(parse_steps(steps), values, interop, torch ? Framework::torch : Framework::numpy,
-                             {width, multiple_of, left}, &batch, &failed);
-                if (!status) {
-                    return py::make_tuple(failed, static_cast<int>(status.code), status.row, status.position);
-                }
-                return std::move(batch);
-            },
-            py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("torch"), py::arg("width"),
-            py::arg("multiple_of"), py::arg("left"))
+        .def("run", &run, py::arg("steps"), py::arg("values"), py::arg("interop"), py::arg("torch"), py::arg("width"),
+             py::arg("multiple_of") = 1, py::arg("left") = false, py::arg("separator") = py::none(),
+             py::arg("start") = 0, py::arg("deferred") = py::none())
         .def("first_difference", &Columns::first_difference, py::arg("a"), py::arg("b"))
         .def("steps_forward", &Columns::steps_forward, py::arg("index"))
         .def(

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 __version__: str
 kinds: tuple[str, ...]
+actions: tuple[str, ...]
 
 def simd_level() -> str: ...
 def compiler() -> str: ...
@@ -56,6 +57,7 @@ class Columns:
     def first_difference(self, a: int, b: int) -> int: ...
     def steps_forward(self, index: int) -> bool: ...
     def signature(self, main: int, width: int) -> bytes: ...
+    @overload
     def run(
         self,
         steps: tuple[tuple[str, int, int, int], ...],
@@ -63,9 +65,26 @@ class Columns:
         interop: Interop,
         torch: bool,
         width: int,
-        multiple_of: int,
-        left: bool,
+        multiple_of: int = 1,
+        left: bool = False,
+        separator: object = None,
+        start: int = 0,
+        deferred: None = None,
     ) -> dict[str, Any] | tuple[int, int, int, int]: ...
+    @overload
+    def run(
+        self,
+        steps: tuple[tuple[str, int, int, int], ...],
+        values: dict[str, Any],
+        interop: Interop,
+        torch: bool,
+        width: int,
+        multiple_of: int = 1,
+        left: bool = False,
+        separator: object = None,
+        start: int = 0,
+        deferred: Callable[..., Any] | None = None,
+    ) -> Any: ...
     def pad(
         self, index: int, out: int, kind: int, width: int, left: bool, value: object
     ) -> tuple[int, int, int] | None: ...
@@ -75,6 +94,10 @@ class Columns:
     ) -> tuple[int, int, int] | None: ...
     def lengths(self, index: int, out: int) -> None: ...
 
+class Guard:
+    def __init__(self, facts: tuple[tuple[int, Any, Any, Any], ...]) -> None: ...
+    def holds(self, collator: object) -> bool: ...
+
 def known_fallback(facts: tuple[tuple[int, Any, Any, Any], ...]) -> Callable[[Any, Any], Any]: ...
 
 class Recipe:
@@ -83,11 +106,15 @@ class Recipe:
         facts: tuple[tuple[int, Any, Any, Any], ...],
         interop: Interop,
         torch: bool,
-        wrapper: type | None,
-        attributes: dict[str, Any],
-        main: str | None,
-        multiple_of: int,
-        left: bool,
+        wrapper: type | None = None,
+        attributes: dict[str, Any] = ...,
+        main: str | None = None,
+        multiple_of: int = 1,
+        left: bool = False,
+        separator: object = None,
+        start: int = 0,
+        names: tuple[str, ...] | None = None,
+        absent: str | None = None,
         deferred: Callable[..., Any] | None = None,
         falls_back: bool = False,
     ) -> None: ...
@@ -179,38 +206,6 @@ def philox_mask(
     count: int,
 ) -> tuple[int, int, int] | None: ...
 def philox(counter: Sequence[int], key: Sequence[int], n: int) -> tuple[tuple[int, int, int, int], list[int]]: ...
-def flatten_batch(
-    columns: Columns,
-    steps: tuple[tuple[str, int, int, int], ...],
-    values: dict[str, Any],
-    interop: Interop,
-    torch: bool,
-    multiple_of: int,
-    separator: object,
-    start: int,
-) -> dict[str, Any] | tuple[int, int, int, int]: ...
-
-# As Columns.run and flatten_batch, for a batch that is made elsewhere: see csrc/bindings/defer.hpp.
-def defer(
-    columns: Columns,
-    steps: tuple[tuple[str, int, int, int], ...],
-    values: dict[str, Any],
-    interop: Interop,
-    width: int,
-    multiple_of: int,
-    left: bool,
-    factory: Callable[..., Any],
-) -> Any: ...
-def defer_flat(
-    columns: Columns,
-    steps: tuple[tuple[str, int, int, int], ...],
-    values: dict[str, Any],
-    interop: Interop,
-    multiple_of: int,
-    separator: object,
-    start: int,
-    factory: Callable[..., Any],
-) -> Any: ...
 
 # Addresses; lengths and starts are int64.
 def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -> tuple[int, int, int] | None: ...
@@ -280,25 +275,6 @@ class WordLabels(Labels):
         joined: bool,
         before: Callable[[], None] | None,
     ) -> None: ...
-
-class FlatRecipe:
-    def __init__(
-        self,
-        facts: tuple[tuple[int, Any, Any, Any], ...],
-        interop: Interop,
-        torch: bool,
-        names: tuple[str, ...],
-        absent: str | None,
-        values: dict[str, Any],
-        multiple_of: int,
-        separator: object,
-        start: int,
-        deferred: Callable[..., Any] | None = None,
-    ) -> None: ...
-    def holds(self, subject: object) -> bool: ...
-    def is_for(self, names: tuple[str, ...]) -> bool: ...
-    def extended(self, signature: bytes, steps: tuple[tuple[str, int, int, int], ...] | None) -> FlatRecipe: ...
-    def runner(self) -> Callable[[Any, Any], Any]: ...
 
 class FlatColumn:
     def __len__(self) -> int: ...

@@ -46,11 +46,10 @@ class Masking(NamedTuple):
 class Plan(NamedTuple):
     """What the outputs are, and what they are made of."""
 
-    steps: Steps  # as for `_core.Columns.run`, or for `_core.flatten_batch`
+    steps: Steps  # as for `_core.Columns.run`
     layout: tuple[Place, ...]  # a place for each step
     rows: int
-    options: tuple[Any, ...]  # (width, multiple, left), or (multiple, separator, start)
-    flat: bool  # whether it is the latter
+    options: tuple[Any, ...]  # (width, multiple, left, separator, start)
     masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
@@ -64,17 +63,18 @@ def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
     """
     import torch
 
-    maker = (_Flat if plan.flat else _Padded)(plan, buffer)
+    padded, flat = _Padded(plan, buffer), _Flat(plan, buffer)
     made: dict[str, Any] = {}
     for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
         if place.offsets < 0 and place.values >= 0:
             made[name] = view(buffer, place, kind)
         elif not place.shape:
-            made[name] = place.total if plan.flat and action == LONGEST else None
+            made[name] = place.total if action == LONGEST else None
         else:
             made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
-        maker.add(source, action, kind, place, made[name])
-    maker.launch()
+        (flat if action in _SOURCES else padded).add(source, action, kind, place, made[name])
+    padded.launch()
+    flat.launch()
     return ignoring(plan, made)
 
 
@@ -169,7 +169,7 @@ class _Flat(_Maker):
     def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
         if place.offsets < 0 or out.numel() == 0:
             return
-        _, separator, start = self.plan.options
+        *_, separator, start = self.plan.options
         value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
         if action == SHIFT:
             first = bits_of(separator, kind)
@@ -190,7 +190,7 @@ class _Flat(_Maker):
     def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
         """Where an empty row takes a place, or what pads the labels is not what separates them."""
         if place.fill is not None:
-            multiple = self.plan.options[0]
+            multiple = self.plan.options[1]
             out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
         values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
         rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())

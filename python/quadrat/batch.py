@@ -11,7 +11,7 @@ from quadrat import _core, _gpu
 from quadrat._extras import needs
 from quadrat._memory import INT64, KINDS, address_of, has_tangent, interop, is_plain, is_tensor, kind_of
 from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
-from quadrat.ingest import HOLD, LABELS, LONGEST, PAD, STACK
+from quadrat.ingest import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # passing on a file descriptor of shared memory takes longer.
 _ALIGNMENT = 64
 _MOST_IN_MESSAGE = 1 << 19
+
+_IDS = (PAD, STACK, JOIN)  # the actions that may make the ids that labels come from
 
 
 class DeferredBatch(Mapping[str, Any]):
@@ -65,7 +67,7 @@ class DeferredBatch(Mapping[str, Any]):
             buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
         rows = len(next(iter(tensors.values()), ())) if parts else 0
         self._buffer = buffer
-        self._plan = Plan(tuple(steps), tuple(layout), rows, (), False)
+        self._plan = Plan(tuple(steps), tuple(layout), rows, ())
         self._made: dict[str, Any] = {}
 
     @classmethod
@@ -188,25 +190,22 @@ class DeferredBatch(Mapping[str, Any]):
             output, source, action, kind = step
             if place.offsets < 0 and place.values >= 0:
                 made[output] = view(self._buffer, place, kind).clone()
-            elif plan.flat and action == LONGEST:
-                made[output] = place.total
-            elif not plan.flat and action == HOLD:
-                made[output] = None
-            elif not plan.flat and action == LABELS and plan.masking is not None:
+            elif action in (HOLD, LONGEST):
+                made[output] = None if action == HOLD else place.total
+            elif action == LABELS and plan.masking is not None:
                 masked = output, source
-            elif not plan.flat and action == LABELS:
+            elif action == LABELS:
                 steps.append((output, sources[source], LABELS, kind))
                 fills[output] = _core.CausalLabels(place.total)
             else:
                 index = columns.index(place, kind)
-                if not plan.flat and action in (PAD, STACK) and kind == INT64:
+                if action in _IDS and kind == INT64:
                     sources[source] = index
                     ids[source] = output, place
                 steps.append((output, index, action, kind))
                 fills[output] = place.fill
         if steps:
-            run: Any = _core.flatten_batch if plan.flat else _core.Columns.run
-            made |= run(columns.columns, tuple(steps), fills, interop(), True, *plan.options)
+            made |= columns.columns.run(tuple(steps), fills, interop(), True, *plan.options)
         if plan.masking is not None and masked is not None:
             labels, source = masked
             name, place = ids[source]
@@ -266,10 +265,8 @@ class _Packed:
 def _part(plan: Plan, name: str) -> Plan:
     """The plan of one output, and of those that it is made with: labels and the ids they come from."""
     wanted = next(step for step in reversed(plan.steps) if step[0] == name)
-    labels = None if plan.flat else next((step for step in plan.steps if step[2] == LABELS), None)
-    both = [
-        step for step in plan.steps if step is labels or (labels and step[1] == labels[1] and step[2] in (PAD, STACK))
-    ]
+    labels = next((step for step in plan.steps if step[2] == LABELS), None)
+    both = [step for step in plan.steps if step is labels or (labels and step[1] == labels[1] and step[2] in _IDS)]
     with_both = wanted is labels or (plan.masking is not None and wanted in both)
     kept = [i for i, step in enumerate(plan.steps) if step is wanted or (with_both and step in both)]
     return plan._replace(steps=tuple(plan.steps[i] for i in kept), layout=tuple(plan.layout[i] for i in kept))
@@ -313,17 +310,7 @@ def _restored(
     return cls._of(buffer, made._replace(layout=layout, masking=masking), held)
 
 
-def padded_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
-    """The factory for `_core.defer`."""
-    *parts, masking, wrapped = plan
-    return _restored(_class_of(wrapped), buffer, (*parts, False, masking), {})
-
-
-def flat_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
-    """The factory for `_core.defer_flat`."""
+def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
+    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/defer.hpp."""
     *parts, wrapped = plan
-    return _restored(_class_of(wrapped), buffer, (*parts, True), {})
-
-
-def _class_of(wrapped: bool) -> type[DeferredBatch]:
-    return _DeferredEncoding if wrapped else DeferredBatch
+    return _restored(_DeferredEncoding if wrapped else DeferredBatch, buffer, tuple(parts), {})

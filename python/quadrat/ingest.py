@@ -63,11 +63,12 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     ]
 
 
-# What a step of `_core.Columns.run` does, as in csrc/bindings/columns.hpp.
-PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS = range(7)
-
-# What a step of `_core.flatten_batch` does, as in csrc/bindings/flatten.hpp.
-JOIN, SHIFT, POSITIONS, SEQUENCES, BOUNDS, LONGEST, DERIVE = range(7)
+# What a step of `_core.Columns.run` does, see csrc/bindings/plan.hpp.
+_action = _core.actions.index
+PAD, PAD_OWN, STACK, NUMBERS = _action("pad"), _action("pad_own"), _action("stack"), _action("numbers")
+MASK, HOLD, LABELS = _action("mask"), _action("hold"), _action("labels")
+JOIN, SHIFT, POSITIONS, SEQUENCES = _action("join"), _action("shift"), _action("positions"), _action("sequences")
+BOUNDS, LONGEST = _action("bounds"), _action("longest")
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:

@@ -133,7 +133,7 @@ class Raising:
 def test_clears_only_errors_that_the_reference_raises_again(error):
     raising = Raising(error)
     features = [{"ids": [1]}, {raising: 0, "ids": [2]}]
-    guard = _core.Recipe(((CALL, raising, None, 0),), _memory.interop(), False, None, {}, None, 1, False)
+    guard = _core.Guard(((CALL, raising, None, 0),))
     columns = _core.Columns()
     raising.armed = True
     calls = [
@@ -154,9 +154,9 @@ def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
     column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
     rows, interop = _core.TableRows(_core.Table(("ids",), [column])), _memory.interop()
     _, columns = _core.collect(rows, None, interop)
-    recipe = _core.Recipe((), interop, False, None, {}, None, 1, False)
+    recipe = _core.Recipe((), interop, False)
     steps = (("ids", 0, ingest.STACK, INT64),)
-    run = recipe.extended(("ids",), columns.signature(0, 0), steps, {}).runner()
+    run = recipe.extended(("ids",), columns.signature(0, 1), steps, {}).runner()
     assert run(None, rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
     offsets[1] = 99
     for call in (lambda: _core.collect(rows, None, interop), lambda: run(None, rows)):

@@ -266,22 +266,21 @@ def test_kinds_are_the_same_everywhere():
     assert (kinds["float32"], kinds["float64"]) == (_memory.FLOAT32, _memory.FLOAT64)
 
 
-def test_forms_actions_and_codes_are_the_same_in_python():
+def test_forms_and_codes_are_the_same_in_python():
     columns = BINDINGS / "columns.hpp"
     forms = {name.removeprefix("form_").upper(): value for name, value in enum(columns, "Form").items()}
     assert forms == {name: getattr(ingest, name) for name in forms}
     assert forms.keys() == {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER", "SCALAR", "TENSOR_NUMBER"}
-    actions = {name.upper(): value for name, value in enum(columns, "Action").items()}
-    assert actions == {name: getattr(ingest, name) for name in actions}
-    assert actions.keys() == {"PAD", "PAD_OWN", "STACK", "NUMBERS", "MASK", "HOLD", "LABELS"}
-    flat = {name.upper(): value for name, value in enum(columns.with_name("flatten.hpp"), "FlatAction").items()}
-    assert flat == {name: getattr(ingest, name) for name in flat}
-    assert flat.keys() == {"JOIN", "SHIFT", "POSITIONS", "SEQUENCES", "BOUNDS", "LONGEST", "DERIVE"}
     codes = enum(KERNELS / "status.hpp", "Code")
     assert (codes["out_of_range"], codes["wrong_type"]) == (ingest.OUT_OF_RANGE, ingest.WRONG_TYPE)
     assert len({ingest.explain((code, 3, 7)) for code in codes.values()}) == len(codes)
     for code in codes.values():
         assert ingest.explain((code, 3, 7)).startswith("row 3, position 7 ")
+
+
+def test_actions_have_the_names_of_their_numbers():
+    assert _core.actions == tuple(enum(BINDINGS / "plan.hpp", "Action"))
+    assert [getattr(ingest, name.upper()) for name in _core.actions] == list(range(len(_core.actions)))
 
 
 def test_deferred_batches_are_laid_out_alike():

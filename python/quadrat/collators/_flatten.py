@@ -23,19 +23,18 @@ from quadrat._memory import (
     default_float_kind,
     interop,
     require_plain_tensors,
-    torch_facts_of_plain_tensors,
 )
-from quadrat.batch import flat_batch
+from quadrat.batch import deferred_batch
 from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import further_kind
-from quadrat.collators.recall import CALL, OWN
+from quadrat.collators.recall import Decided, own_facts, remember, torch_facts
 from quadrat.ingest import (
     ARRAY,
     BOUNDS,
-    DERIVE,
     INTS,
     JOIN,
+    LABELS,
     LIST,
     LONGEST,
     POSITIONS,
@@ -145,11 +144,12 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan.labelling is not None,
     )
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
+    layout = (0, plan.pad_to_multiple_of or 1, False, plan.separator_id, start)
     try:
         steps = _decide(situation)
     except HandOver:
         if collator is not None and collator._falls_back_plainly():
-            _remember(collator, plan, signature, None, values)
+            _remember(collator, plan, layout, (plan.names, signature, None, {}))
         raise
     if plan.framework == "pt":
         try:
@@ -158,55 +158,40 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
             raise HandOver(str(error)) from error
     if plan.labelling is not None:
         values["labels"] = plan.labelling.make(plan.names)
-    rest = (plan.pad_to_multiple_of or 1, plan.separator_id, start)
-    batch: Any
-    if deferred:
-        batch = _core.defer_flat(columns, steps, values, shared, *rest, flat_batch)
-    else:
-        batch = _core.flatten_batch(columns, steps, values, shared, plan.framework == "pt", *rest)
+    factory = deferred_batch if deferred else None
+    batch: Any = columns.run(steps, values, shared, plan.framework == "pt", *layout, deferred=factory)
     if isinstance(batch, tuple):
         step, code, row, position = batch
-        if steps[step][2] == DERIVE:
+        if steps[step][2] == LABELS:
             refuse_words(plan.names, (code, row, position))
         raise HandOver(f"'{steps[step][0]}': {explain((code, -1, -1))}")
     if collator is not None:
-        _remember(collator, plan, signature, steps, values)
+        _remember(collator, plan, layout, (plan.names, signature, steps, values))
     return batch
 
 
-def _remember(
-    collator: Any, plan: Flattening, signature: bytes, steps: tuple[tuple[str, int, int, int], ...] | None, values: Any
-) -> None:
-    """Keep a decision that held, or None to fall back, as `_quadrat_pt` or `_quadrat_np`, called with the collator and
-    features.
+def _remember(collator: Any, plan: Flattening, layout: tuple[Any, ...], decided: Decided) -> None:
+    """Keep a decision that held, or None to fall back, for as long as the collator's guarded fields are the same."""
 
-    It holds as long as the collator's `_quadrat_guarded` fields are the same objects.
-    """
-    facts = torch_facts_of_plain_tensors() if plan.framework == "pt" else ()
-    own, guarded = collator.__dict__, collator._quadrat_guarded
-    if facts is None or not all(name in own for name in guarded):
-        return
-    recipes = own.setdefault("_quadrat_recipes", {})
-    recipe = recipes.get(plan.framework)
-    if recipe is None or not recipe.holds(collator) or not recipe.is_for(plan.names):
-        recipe = _core.FlatRecipe(
-            (
-                *((OWN, None, name, own[name]) for name in guarded),
-                *((CALL, function, None, result) for function, result in facts),
-                *collator._facts(),
-            ),
+    def make() -> _core.Recipe | None:
+        own, torch = own_facts(collator), torch_facts(plan.framework)
+        if own is None or torch is None:
+            return None
+        _, multiple, _, separator, start = layout
+        return _core.Recipe(
+            (*own, *torch, *collator._facts()),
             interop(),
             plan.framework == "pt",
-            plan.names,
-            "labels" if plan.label is None else None,
-            values,
-            plan.pad_to_multiple_of or 1,
-            plan.separator_id,
-            plan.position_ids_start if plan.position_ids else 0,
-            flat_batch if collator.deferred else None,
+            multiple_of=multiple,
+            separator=separator,
+            start=start,
+            names=plan.names,
+            absent="labels" if plan.label is None else None,
+            deferred=deferred_batch if collator.deferred else None,
+            falls_back=collator._falls_back_plainly(),
         )
-    recipes[plan.framework] = recipe.extended(signature, steps)
-    own[f"_quadrat_{plan.framework}"] = recipes[plan.framework].runner()
+
+    remember(collator, plan.framework, decided, make, names=plan.names)
 
 
 class _Situation(NamedTuple):
@@ -228,7 +213,7 @@ class _Situation(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
-    """The steps for `_core.flatten_batch`. Raises HandOver."""
+    """The steps for `_core.Columns.run`. Raises HandOver."""
     main, *others = column_shapes(situation.signature)
     _require_ints(MAIN, main)
     steps = [(MAIN, 0, JOIN, INT64)]
@@ -243,7 +228,7 @@ def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
         action = SHIFT if situation.labels == "shifted" else JOIN
         steps.append((situation.label or "labels", 0 if situation.label is None else 1, action, INT64))
     elif situation.derives:
-        steps.append(("labels", 0, DERIVE, INT64))
+        steps.append(("labels", 0, LABELS, INT64))
     if situation.position_ids:
         steps.append(("position_ids", 0, POSITIONS, INT64))
     if situation.seq_idx:

@@ -15,12 +15,12 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat._memory import Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
-from quadrat.batch import padded_batch
+from quadrat.batch import deferred_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.collators._labelling import Labelling, refuse_words
 from quadrat.collators.base import AlwaysHandOver, HandOver, or_hand_over, rounded_up
-from quadrat.collators.recall import Fact, PadOptions, remember
+from quadrat.collators.recall import Fact, PadOptions, remember_padded
 from quadrat.ingest import (
     LABELS,
     MEMORY_ROWS,
@@ -127,7 +127,7 @@ def pad_columns(
     facts: tuple[Fact, ...] | None = () if labelling is None else labelling.facts()
     if decision.refusal is not None:
         if remembers and facts is not None:
-            remember(collator, framework, options, (names, situation.signature, None, {}), facts)
+            remember_padded(collator, framework, options, (names, situation.signature, None, {}), facts)
         raise HandOver(decision.refusal)
     if framework == "pt":
         check_device()
@@ -152,7 +152,7 @@ def pad_columns(
     failed = isinstance(batch, tuple)
     if remembers and not held and facts is not None:
         decided = names, situation.signature, decision.steps, values
-        remember(collator, framework, options, decided, facts, failed=failed)
+        remember_padded(collator, framework, options, decided, facts, failed=failed)
     if failed:
         _refuse(decision, batch, pad_values, situation.omits)
     batch = {**batch, **held} if held else batch
@@ -172,9 +172,8 @@ def run_steps(
 
     shape: width, multiple and whether rows are padded on the left.
     """
-    if deferred:
-        return _core.defer(columns, steps, values, interop(), *shape, padded_batch)
-    return columns.run(steps, values, interop(), framework == "pt", *shape)
+    factory = deferred_batch if deferred else None
+    return columns.run(steps, values, interop(), framework == "pt", *shape, deferred=factory)
 
 
 def require_tokenizer(tokenizer: Any) -> None:

@@ -35,9 +35,6 @@ _REBUILDABLE = (
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
-# Kinds of reasons of `default_data_collator`, which has no instance to remember them.
-_said_without_instance: set[tuple[str, str]] = set()
-
 
 class HandOver(Exception):  # noqa: N818 - a decision, not an error
     """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
@@ -135,12 +132,8 @@ def _kind_of(reason: str) -> str:
 
 
 def _log_once(collator: Any, reason: str) -> None:
-    name = collator if isinstance(collator, str) else type(collator).__name__
-    said = (
-        _said_without_instance
-        if isinstance(collator, str)
-        else collator.__dict__.setdefault("_quadrat_handed_over", set())
-    )
+    name = type(collator).__name__
+    said = collator.__dict__.setdefault("_quadrat_handed_over", set())
     kind = name, _kind_of(reason)
     if kind not in said and len(said) < _MOST_KINDS:
         said.add(kind)

@@ -12,18 +12,15 @@ from quadrat._memory import (
     FLOAT32,
     INT64,
     Framework,
-    NotOnCpu,
     default_float_kind,
     interop,
-    require_cpu_default,
-    torch_facts_of_plain_tensors,
 )
 from quadrat.collators import originals
+from quadrat.collators._base import Collator
 from quadrat.collators._installed import numpy_ints_are_labels
-from quadrat.collators.base import HandOver, fall_back, hand_over, or_hand_over
-from quadrat.collators.deferring import deferring
-from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.recall import CALL, Remembering
+from quadrat.collators._pad import check_device
+from quadrat.collators.base import HandOver, or_hand_over
+from quadrat.collators.recall import Decided, remember, torch_facts
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
@@ -48,13 +45,12 @@ from quadrat.ingest import (
     explain,
     inferred_kind,
 )
-from quadrat.rows import each_of, first_of, rows_of
+from quadrat.rows import each_of, first_of
 
 _reference = originals.default_data_collator
 
 _Steps = tuple[tuple[str, int, int, int], ...]
 _LABELS = ("label", "label_ids")
-_NAME = "default_data_collator"
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
@@ -72,11 +68,11 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
     """
-    return _collate(_NAME, features, return_tensors)
+    return _function._collate(features, return_tensors)
 
 
 @dataclass
-class DefaultDataCollator(Remembering, originals.DefaultDataCollator):
+class DefaultDataCollator(Collator, originals.DefaultDataCollator):
     """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class.
 
     Args:
@@ -87,66 +83,32 @@ class DefaultDataCollator(Remembering, originals.DefaultDataCollator):
 
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
-        if not self.deferred:
-            return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
-        return self._deferred(features, return_tensors)
+        return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
 
-    @deferring
-    def _deferred(self, features: Any, return_tensors: Any = None) -> Any:
-        return _collate(self, features, self.return_tensors if return_tensors is None else return_tensors)
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        return lambda rows: _reference(rows, framework)
 
-
-# One recipe per framework serves every call: nothing but the batch and torch's defaults matters here.
-_recipes: dict[str, _core.Recipe] = {}
-_runners: dict[str, Callable[[Any, Any], Any]] = {}
+    def _plan(self, features: Any, framework: Framework) -> Any:
+        return _stack_features(self, features, framework)
 
 
-def _collate(collator: Any, features: Any, return_tensors: Any) -> Any:
-    run = _runners.get(return_tensors) if isinstance(return_tensors, str) else None
-    if run is not None:
-        batch = run(None, features)
-        if batch is NotImplemented:
-            return fall_back(collator, lambda rows: _reference(rows, return_tensors), features)
-        if batch is not None:
-            return batch
-    rows = rows_of(features)
-    if rows is not features:
-        return _collate(collator, rows, return_tensors)
-    try:
-        if return_tensors not in ("pt", "np"):
-            framework = further_framework(return_tensors)
-            if framework is not None:
-                return _collate_further(collator, features, framework)
-            raise HandOver(f"return_tensors={return_tensors!r}")
-        return _stack_features(features, return_tensors)
-    except HandOver as reason:
-        why = str(reason)
-    except NotOnCpu as error:
-        why = str(error)
-    return hand_over(collator, why, lambda batch: _reference(batch, return_tensors), features)
+class _Function(DefaultDataCollator):
+    """What `default_data_collator` calls."""
 
 
-def _collate_further(collator: Any, features: Any, framework: str) -> Any:
-    return collate_further(
-        collator,
-        framework,
-        features,
-        lambda one, rows: _collate(one, rows, "np"),
-        lambda rows: _reference(rows, framework),
-    )
+_Function.__name__ = "default_data_collator"
+_function = _Function()
 
 
-def _remember(framework: Framework, names: tuple[str, ...], signature: bytes, steps: _Steps | None) -> None:
+def _remember(collator: Any, framework: Framework, decided: Decided) -> None:
     """Keep a decision, or None to fall back."""
-    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
-    if facts is None or not names:
-        return
-    recipe = _recipes.get(framework)
-    if recipe is None or not recipe.holds(None):
-        calls = tuple((CALL, function, None, result) for function, result in facts)
-        recipe = _core.Recipe(calls, interop(), framework == "pt", None, {}, None, 1, False, falls_back=True)
-    _recipes[framework] = recipe.extended(names, signature, steps, {})
-    _runners[framework] = _recipes[framework].runner()
+
+    def make() -> _core.Recipe | None:
+        facts = torch_facts(framework)
+        return None if facts is None else _core.Recipe(facts, interop(), framework == "pt", falls_back=True)
+
+    if decided[0]:
+        remember(collator, framework, decided, make)
 
 
 class _Situation(NamedTuple):
@@ -164,20 +126,20 @@ class _Situation(NamedTuple):
 _Decision = tuple[_Steps, dict[str, str]]
 
 
-def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
+def _stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
     collected = collect(features)
     if collected is None:
         raise HandOver("features are not a list of plain mappings with the same keys")
     if framework == "pt":
-        require_cpu_default()
+        check_device()
     names, columns = collected
-    signature = columns.signature(0, 0) if names else b""
+    signature = columns.signature(0, 1) if names else b""
     missing, strings = _left_out(names, first_of(features)) if OTHER in signature[1::5] else ((), ())
     situation = _Situation(names, signature, missing, strings, framework, default_float_kind(framework))
     try:
         steps, held = _decide(situation)
     except HandOver:
-        _remember(framework, names, signature, None)
+        _remember(collator, framework, (names, signature, None, {}))
         raise
     batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
@@ -185,7 +147,7 @@ def _stack_features(features: Sequence[Mapping[str, Any]], framework: Framework)
     for name, column in held.items():
         batch[name] = _reference_column(column, features, framework)
     if not held and OTHER not in signature[1::5]:  # None and str look alike in a signature
-        _remember(framework, names, signature, steps)
+        _remember(collator, framework, (names, signature, steps, {}))
     return batch
 
 

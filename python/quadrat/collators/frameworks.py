@@ -38,7 +38,7 @@ def collate_further(
     of float64, unless `jax_enable_x64` is set.
 
     Args:
-        collator: an instance, or the name of a function.
+        collator: an instance.
         framework: "tf" or "jax".
         features: as the user gave them.
         numpy_call: collates into NumPy arrays, or into CPU tensors where there is nothing else. Where "tf" or "jax" is

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from transformers import BatchEncoding
@@ -16,7 +16,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
-from quadrat.batch import DeferredBatch, padded_batch
+from quadrat.batch import DeferredBatch, deferred_batch
 from quadrat.collators.base import AlwaysHandOver, HandOver
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
@@ -109,16 +109,16 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
 
     It is found where `remember` keeps decisions, and gives NotImplemented.
     """
-    own, tokenizer = collator.__dict__, getattr(collator, "tokenizer", None)
-    cls, guarded = type(tokenizer), collator._quadrat_guarded
-    if tokenizer is None or not guarded or not falls_back_plainly(collator) or any(name not in own for name in guarded):
+    tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
+    cls = type(tokenizer)
+    if tokenizer is None or not own or not falls_back_plainly(collator):
         return
     facts = (
-        *((OWN, None, name, own[name]) for name in guarded),
+        *own,
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    own[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = _core.known_fallback(facts)
+    collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = _core.known_fallback(facts)
 
 
 def noted(collator: Any, framework: Framework, reason: HandOver) -> str:
@@ -128,7 +128,49 @@ def noted(collator: Any, framework: Framework, reason: HandOver) -> str:
     return str(reason)
 
 
+def extended(
+    recipes: dict[Any, _core.Recipe],
+    key: Any,
+    collator: Any,
+    decided: Decided,
+    make: Callable[[], _core.Recipe | None],
+    *,
+    failed: bool = False,
+) -> Callable[[Any, Any], Any] | None:
+    """Add a decision to the recipe of this key, a new one where that holds no longer for the collator that asks.
+
+    failed: whether the steps failed by what a row holds; then they are tried again, now and then.
+
+    Returns:
+        What gives batches like this one: called with the collator and features it returns a batch, NotImplemented where
+        the reference is to make it, or None where it does not know. None where `make` knows no recipe.
+    """
+    recipe = recipes.get(key)
+    if recipe is None or not recipe.holds(collator):
+        recipe = make()
+    if recipe is None:
+        return None
+    recipes[key] = recipe.extended(*decided, failed)
+    return recipes[key].runner()
+
+
 def remember(
+    collator: Any,
+    framework: Framework,
+    decided: Decided,
+    make: Callable[[], _core.Recipe | None],
+    *,
+    names: tuple[str, ...] | None = None,
+    failed: bool = False,
+) -> None:
+    """Keep a decision as `collator._quadrat_pt` or `_quadrat_np`, see `extended`. names: what the recipe reads."""
+    own = collator.__dict__
+    run = extended(own.setdefault("_quadrat_recipes", {}), (framework, names), collator, decided, make, failed=failed)
+    if run is not None:
+        own[f"_quadrat_{framework}"] = run
+
+
+def remember_padded(
     collator: Any,
     framework: Framework,
     options: PadOptions,
@@ -137,36 +179,45 @@ def remember(
     *,
     failed: bool = False,
 ) -> None:
-    """Keep a decision, (names, signature, steps, values), where the facts it depends on can be guarded.
-
-    It is found in `collator._quadrat_pt` or `_quadrat_np`: called with the collator and features it gives a batch like
-    this one, NotImplemented where the reference is to make it, or None where it does not know. `further`: facts beyond
-    those of padding. `failed`: whether the steps failed by what a row holds; then they are tried again, now and then.
-    """
+    """`remember` for batches that the collator's tokenizer would pad. further: facts beyond those of padding."""
     falls_back = falls_back_plainly(collator)
     if (failed or decided[2] is None) and not falls_back:
         return
-    recipes = collator.__dict__.setdefault("_quadrat_recipes", {})
-    recipe = recipes.get(framework)
-    if recipe is None or not recipe.holds(collator):
+
+    def make() -> _core.Recipe | None:
         facts = _facts(collator, framework, options)
-        if facts is None:
-            return
-        tokenizer = collator.tokenizer
-        recipe = _core.Recipe(
-            (*facts, *further),
-            interop(),
-            framework == "pt",
-            BatchEncoding,
-            _EMPTY,
-            tokenizer.model_input_names[0],
-            options.pad_to_multiple_of or 1,
-            tokenizer.padding_side == "left",
-            padded_batch if collator.deferred else None,
-            falls_back,
+        return (
+            None
+            if facts is None
+            else _core.Recipe(
+                (*facts, *further),
+                interop(),
+                framework == "pt",
+                wrapper=BatchEncoding,
+                attributes=_EMPTY,
+                main=collator.tokenizer.model_input_names[0],
+                multiple_of=options.pad_to_multiple_of or 1,
+                left=collator.tokenizer.padding_side == "left",
+                deferred=deferred_batch if collator.deferred else None,
+                falls_back=falls_back,
+            )
         )
-    recipes[framework] = recipe.extended(*decided, failed)
-    collator.__dict__[f"_quadrat_{framework}"] = recipes[framework].runner()
+
+    remember(collator, framework, decided, make, failed=failed)
+
+
+def own_facts(collator: Any) -> tuple[Fact, ...] | None:
+    """That the guarded fields are what they are; None where one is no plain attribute of the collator."""
+    own, guarded = collator.__dict__, collator._quadrat_guarded
+    if any(name not in own or own[name] is not getattr(collator, name) for name in guarded):
+        return None
+    return tuple((OWN, None, name, own[name]) for name in guarded)
+
+
+def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
+    """That torch makes plain CPU tensors of today's default dtype, where tensors are made; None where it does not."""
+    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
+    return None if facts is None else tuple((CALL, function, None, result) for function, result in facts)
 
 
 def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fact, ...] | None:
@@ -176,24 +227,22 @@ def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fa
     tokenizer is asked, `pad_values`, and a torch that would not make plain CPU tensors.
     """
     tokenizer = collator.tokenizer
-    cls, state, own = type(tokenizer), tokenizer.__dict__, collator.__dict__
-    guarded = collator._quadrat_guarded
+    cls, state = type(tokenizer), tokenizer.__dict__
     kept = ("_special_tokens_map", "_tokenizer", "_pad_token_type_id", "padding_side", "model_input_names")
     plain = (
         collator.pad_values is None
         and options.max_length is None
         and (options.padding is True or options.padding == "longest")
-        and all(name in own and own[name] is getattr(collator, name) for name in guarded)
         and all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
         and _has_plain_pad_token(tokenizer)
     )
-    torch_facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
-    if not plain or torch_facts is None:
+    own, torch = own_facts(collator), torch_facts(framework)
+    if not plain or own is None or torch is None:
         return None
     return (
-        *((OWN, None, name, own[name]) for name in guarded),
+        *own,
         (TYPE, tokenizer, None, cls),
         (ATTRIBUTE, cls, "pad", PAD),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),
@@ -202,7 +251,7 @@ def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fa
         *((ENTRY, state, name, state[name]) for name in kept),
         (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
         (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
-        *((CALL, function, None, result) for function, result in torch_facts),
+        *torch,
     )
 
 

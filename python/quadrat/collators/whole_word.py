@@ -121,7 +121,7 @@ def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) ->
     facts = _facts(collator, framework)
     if facts is not None:
         known[pads, joined] = values
-        guard = _core.Recipe(facts, interop(), framework == "pt", None, {}, None, 1, False)
+        guard = _core.Guard(facts)
         collator.__dict__[f"_quadrat_words_{framework}"] = guard, known
     return values
 
