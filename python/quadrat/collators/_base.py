@@ -22,6 +22,7 @@ class Collator(Remembering):
     A collator has `_plan`, and `_reference`; the other hooks have defaults.
     """
 
+    return_tensors: Any
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
 

@@ -6,7 +6,7 @@ The draws belong to a row, so masking must know where in the batch each row is: 
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ def key_column(collator: Any, names: Any) -> int:
     return list(names).index(collator.row_key)
 
 
-def plain_call(collator: Any, framework: Framework, reference: Any) -> Any:
+def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[[Any], Any]:
     """Pads as `reference` does, its method bound to the collator, and masks by counter."""
 
     def collate(features: Any) -> Any:
