@@ -187,7 +187,6 @@ Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const Batch
 }
 
 void register_labels(py::module_& m) {
-    m.attr("most_tokens") = most_tokens;
     py::class_<Labels>(m, "Labels");
     py::class_<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t>(), py::arg("pad_id"))

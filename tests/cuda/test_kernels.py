@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import reference
+from quadrat import _core, reference
 from quadrat._gpu import pad_columns
 from quadrat.ops._device import column_of
 from support.gpu import CANARY, DEVICE, NEEDS_GPU, Guarded, Memory, _cuda, torch, where
@@ -22,7 +22,8 @@ pytestmark = NEEDS_GPU
 
 DTYPES = st.sampled_from(["u1", "u2", "u4", "u8"]).map(np.dtype)
 SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 255, 256, 257, 513, 100_003])
-COPIED, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
+COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
 
 
 @dataclass
