@@ -50,7 +50,7 @@ const char* words_for(Code code) {
         case Code::wrong_length:
             return "is not as long as its tokens";
     }
-    throw py::value_error("no code is " + std::to_string(static_cast<int>(code)));
+    throw py::value_error("no status has the code " + std::to_string(static_cast<int>(code)));
 }
 
 // (code, row, position), as `report` has it.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("quadrat")
 
 
-
 class PadColumn(NamedTuple):
     """An output of pad_columns, `[rows, width, inner]`.
 

@@ -54,7 +54,7 @@ def test_shapes_and_dtypes(call, message, place):
 def test_devices(call):
     meta = lambda tensor: tensor.to("meta")  # noqa: E731
     for places in ((torch.clone, meta), (meta, torch.clone)):
-        with pytest.raises(ValueError, match="is on (meta|cpu): move one to the other"):
+        with pytest.raises(ValueError, match=r"is on (meta|cpu): move one to the other"):
             call(*places)
     call(meta, meta)
     call(torch.clone, torch.clone)
