@@ -62,6 +62,10 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/mypy
+	$(BIN)/cmake -S . -B build/tidy -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja --log-level=ERROR \
+		-DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DQUADRAT_CUDA=OFF -DQUADRAT_EMULATE=ON \
+		-DPython_EXECUTABLE=$(abspath $(BIN))/python -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
+	$(BIN)/run-clang-tidy.py -quiet -hide-progress -j $(JOBS) -p build/tidy -clang-tidy-binary $(BIN)/clang-tidy csrc/
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Shared by all tests: hypothesis profiles, the two ways to read a tensor, output buffers with guards around them."""
+"""Shared by all tests: hypothesis profiles, the two ways to read a tensor, memory with guards around it."""
 
 import gc
 import importlib.metadata
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from quadrat import _core, _memory
+from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
@@ -29,29 +30,6 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session", autouse=True)
 def _say_what_is_compared_with(record_testsuite_property):
     record_testsuite_property("transformers", importlib.metadata.version("transformers"))
-
-
-GUARD = 256
-CANARY = 0xA5
-
-
-class Guarded:
-    """An array inside a larger block of canaries; every byte of the array is one too until something is written."""
-
-    def __init__(self, dtype, shape):
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        self._raw = np.full(size + 2 * GUARD + 64, CANARY, np.uint8)
-        first = GUARD + -(self._raw.ctypes.data + GUARD) % 64
-        self.bytes = self._raw[first : first + size]
-        self._around = (self._raw[:first], self._raw[first + size :])
-        self.array = self.bytes.view(dtype).reshape(shape)
-        self.address = self._raw.ctypes.data + first
-
-    def intact(self):
-        return all(bool((part == CANARY).all()) for part in self._around)
-
-    def untouched(self):
-        return self.intact() and bool((self.bytes == CANARY).all())
 
 
 @pytest.fixture(scope="session")

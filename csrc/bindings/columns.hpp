@@ -22,7 +22,7 @@ namespace quadrat {
 
 namespace py = pybind11;
 
-// What one value of a feature is; a column's `forms` is the union over its rows. Mirrored in python/quadrat/ingest.py.
+// What one value of a feature is; a column's `forms` is the union over its rows.
 enum Form : std::uint32_t {
     form_list = 1,
     form_tuple = 2,

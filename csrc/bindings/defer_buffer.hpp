@@ -11,8 +11,9 @@
 namespace quadrat {
 
 inline constexpr std::int64_t nowhere = -1;
-inline constexpr std::int64_t most_in_message =
-    1 << 19;                                   // bytes, as in python/quadrat/batch.py: sent without shared memory
+// Bytes that are sent within the message to another process: passing on a file descriptor of shared memory takes
+// longer.
+inline constexpr std::int64_t most_in_message = 1 << 19;
 inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more than any vector load on a GPU
 
 // Where an output's parts are, see defer.hpp.

@@ -13,7 +13,7 @@ namespace quadrat {
 
 namespace py = pybind11;
 
-// Mirrored in python/quadrat/_generators.py.
+// What draws.
 enum class Source : std::uint8_t {
     torch,         // torch.Generator of the CPU
     numpy,         // numpy.random.Generator

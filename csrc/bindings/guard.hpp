@@ -20,7 +20,6 @@ inline bool plain_names(const py::tuple& names) {
 
 class Guard {
 public:
-    // Mirrored in python/quadrat/collators/recall.py.
     enum class Fact : std::uint8_t {
         type,        // type(object) is expected
         entry,       // object[key] is expected, of a dict

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "register.hpp"
 #include "tensor_parts.hpp"
 
 namespace quadrat {

@@ -83,6 +83,4 @@ private:
     bool knows_tensors_ = false;
 };
 
-void register_interop(py::module_& m);
-
 }  // namespace quadrat

@@ -178,17 +178,14 @@ Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const Batch
     const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
     const auto hit = scratch<std::uint8_t>(count);
     return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
-        const std::int64_t found =
-            choose_tokens(draws, probability_, words, count, batch.width, other.get(), positions.get());
-        replace_tokens(draws, replacement_, {positions.get(), found}, count, batch.ids, batch.labels, hit.get(),
-                       other.get());
+        mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
+                    positions.get(), hit.get(), other.get());
         return Status{};
     });
 }
 
 void register_labels(py::module_& m) {
-    m.attr("most_tokens") = most_tokens;
-    py::class_<Labels>(m, "Labels");
+    py::class_<Labels>(m, "Labels");  // NOLINT(bugprone-unused-raii): it registers the class
     py::class_<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t>(), py::arg("pad_id"))
         .def(

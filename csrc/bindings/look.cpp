@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 
 #include "../kernels/copy_rows.hpp"
@@ -21,7 +22,7 @@ constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
 
 void prefetch_lines(const char* first, int lines) {
     for (int line = 0; first != nullptr && line < lines; ++line) {
-        prefetch(first + 64 * line);
+        prefetch(first + std::ptrdiff_t{64} * line);
     }
 }
 

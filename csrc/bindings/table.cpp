@@ -259,9 +259,10 @@ void register_table(py::module_& m) {
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size);
     py::class_<TableRows>(m, "TableRows")
-        .def(py::init([](std::shared_ptr<Table> table, const py::object& keys, std::shared_ptr<FlatColumn> mapping) {
-                 return TableRows(std::move(table), keys, mapping);
-             }),
+        .def(py::init(
+                 [](std::shared_ptr<Table> table, const py::object& keys, const std::shared_ptr<FlatColumn>& mapping) {
+                     return TableRows(std::move(table), keys, mapping);
+                 }),
              py::arg("table").none(false), py::arg("keys") = py::none(), py::arg("mapping") = py::none())
         .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
                  return rows.slice(first, step, count);

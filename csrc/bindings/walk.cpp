@@ -8,7 +8,7 @@
 
 namespace quadrat {
 
-PlainDicts::Way PlainDicts::way_of(PyObject* feature) {
+Way PlainDicts::way_of(PyObject* feature) {
     PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(feature));
     if (type != last_.ptr()) {
         last_ = py::reinterpret_borrow<py::object>(type);

@@ -3,12 +3,16 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "interop.hpp"
 #include "prefetch.hpp"
 
 namespace quadrat {
+
+// How a mapping may be read: not at all, as a dict, or as the dict that is its `data`.
+enum class Way : std::uint8_t { opaque, dict, wrapper };
 
 // The dict that a feature is or wraps; empty where a read of it might call code that is the feature's own, which the
 // reference may call in another order, less often, or not at all.
@@ -19,9 +23,6 @@ public:
     py::object dict_of(py::object feature);
 
 private:
-    // Mirrored in python/quadrat/_mappings.py.
-    enum class Way : std::uint8_t { opaque, dict, wrapper };
-
     Way way_of(PyObject* feature);
 
     const Interop& interop_;

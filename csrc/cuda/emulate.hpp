@@ -2,9 +2,11 @@
 // tested, under sanitizers too, where there is no GPU. There is no barrier and no shared memory: no kernel needs them.
 #pragma once
 
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's own names
 #define __global__
 #define __device__
 #define __launch_bounds__(threads, blocks)
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace quadrat::cuda {
 

@@ -20,15 +20,16 @@ __global__ void pad_masked(PadMasked call) {
             std::int64_t ids[4] = {};
             QUADRAT_UNROLL
             for (int j = 0; j < 4; ++j) {
-                if (first + 8 * j < run.length) {
-                    ids[j] = load_constant<std::int64_t>(address_of(call.values + source.first + first + 8 * j));
+                if (first + std::int64_t{8} * j < run.length) {
+                    ids[j] = load_constant<std::int64_t>(
+                        address_of(call.values + source.first + first + std::int64_t{8} * j));
                 }
             }
             const rng::PhiloxWords drawn =
                 rng::philox(philox_counter(call.how, key, static_cast<std::uint32_t>(block)));
             QUADRAT_UNROLL
             for (int j = 0; j < 4; ++j) {
-                const std::int64_t position = first + 8 * j;
+                const std::int64_t position = first + std::int64_t{8} * j;
                 if (position < run.length) {
                     const std::uint32_t draw = draw_of_word(drawn.word[j]);
                     const MaskBars& bars = call.how.begins;

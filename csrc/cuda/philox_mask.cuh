@@ -19,7 +19,7 @@ __global__ void philox_mask(PhiloxMask call) {
             const rng::PhiloxWords drawn =
                 rng::philox(philox_counter(call.how, key, static_cast<std::uint32_t>(block)));
             for (int j = 0; j < 4; ++j) {
-                const std::int64_t position = first_position(block) + 8 * j;
+                const std::int64_t position = first_position(block) + std::int64_t{8} * j;
                 if (position < run.length) {
                     mask_token(call, key, run.first, position, draw_of_word(drawn.word[j]));
                 }

@@ -1,5 +1,5 @@
-// Element kinds: the numeric types a row or an output can hold. The order is part of the interface with Python
-// (python/quadrat/kinds.py lists the same names in the same order, and a test compares them).
+// Element kinds: the numeric types a row or an output can hold. In Python a kind is its number, `_core.kinds` has the
+// names.
 #pragma once
 
 #include <cstddef>

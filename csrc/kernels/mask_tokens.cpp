@@ -3,7 +3,9 @@
 #include "fill.hpp"
 
 namespace quadrat {
+namespace {
 
+// Writes the positions of masked tokens, rising, and returns how many there are. `begun` is scratch.
 std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* words, std::int64_t count,
                            std::int64_t width, std::int64_t* begun, std::int64_t* positions) {
     const std::int64_t found = draws.trials(p, words, count, begun);
@@ -17,6 +19,15 @@ std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* word
         }
     }
     return chosen;
+}
+
+}  // namespace
+
+void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std::uint8_t* words, std::int64_t count,
+                 std::int64_t width, std::int64_t* ids, std::int64_t* labels, std::int64_t* positions,
+                 std::uint8_t* hit, std::int64_t* other) {
+    const std::int64_t found = choose_tokens(draws, p, words, count, width, other, positions);
+    replace_tokens(draws, how, {positions, found}, count, ids, labels, hit, other);
 }
 
 void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::int64_t> positions, std::int64_t count,

@@ -28,10 +28,11 @@ inline constexpr std::int64_t ignore_index = -100;
 inline constexpr std::int64_t most_tokens = rng::one_word_integers;  // a vocabulary is smaller, and so are its ids
 
 // Draws which of `count` tokens are masked: one trial of probability p for each that begins a word (`words`, see Word),
-// then the rest of its word, up to the end of its row of `width`. Writes their positions, rising, to `positions` and
-// returns how many. `begun` is scratch; both have room for `count`.
-std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* words, std::int64_t count,
-                           std::int64_t width, std::int64_t* begun, std::int64_t* positions);
+// then the rest of its word, up to the end of its row of `width`; and replaces them. `positions`, `hit` and `other` are
+// scratch with room for `count`.
+void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std::uint8_t* words, std::int64_t count,
+                 std::int64_t width, std::int64_t* ids, std::int64_t* labels, std::int64_t* positions,
+                 std::uint8_t* hit, std::int64_t* other);
 
 // Labels are the ids at `positions` and -100 elsewhere; those ids are replaced as `how` says. `count` ids and labels.
 // `hit` and `random` are scratch with room for as many as there are positions.

@@ -5,10 +5,10 @@ Importing quadrat imports neither torch nor transformers: names load on first us
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from quadrat._core import __version__
+from quadrat._names import HOMES, load
 
 if TYPE_CHECKING:
     from quadrat.batch import DeferredBatch
@@ -66,43 +66,14 @@ __all__ = [
     "without_padding",
 ]
 
-_HOMES = {
-    "ArrowDataset": "quadrat.data.arrow",
-    "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
-    "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
-    "DataCollatorForPermutationLanguageModeling": "quadrat.collators.permutation",
-    "DataCollatorForSeq2Seq": "quadrat.collators.seq2seq",
-    "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
-    "DataCollatorWithFlattening": "quadrat.collators.flattening",
-    "DataCollatorForWholeWordMask": "quadrat.collators.whole_word",
-    "DataCollatorWithPadding": "quadrat.collators.padding",
-    "DefaultDataCollator": "quadrat.collators.default",
-    "DeferredBatch": "quadrat.batch",
-    "DistributedTensorGatherer": "quadrat.gatherer",
-    "EvalLoopContainer": "quadrat.gather",
-    "Ragged": "quadrat.ragged",
-    "SetEpochCallback": "quadrat.collators.callback",
-    "attention_mask": "quadrat.ops.mask",
-    "concat_padded": "quadrat.ops.concat",
-    "default_data_collator": "quadrat.collators.default",
-    "flatten": "quadrat.ops.flatten",
-    "from_transformers": "quadrat.collators.adopt",
-    "mask_tokens": "quadrat.ops.mask_tokens",
-    "pad": "quadrat.ops.pad",
-    "patch_transformers": "quadrat.collators.patch",
-    "show_config": "quadrat.config",
-    "unpad": "quadrat.ops.unpad",
-    "without_padding": "quadrat.gather",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in HOMES:
         raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
     from quadrat._extras import needs
 
     with needs(f"quadrat.{name}", "datasets" if name == "ArrowDataset" else "transformers"):
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = load(name)
     globals()[name] = value
     return value
 

@@ -9,6 +9,59 @@ __version__: str
 kinds: tuple[str, ...]
 actions: tuple[str, ...]
 
+# Numbers that are defined in C++, see csrc/bindings/constants.cpp.
+FORM_LIST: int
+FORM_TUPLE: int
+FORM_ARRAY: int
+FORM_TENSOR: int
+FORM_NUMBER: int
+FORM_OTHER: int
+FORM_SCALAR: int
+FORM_TENSOR_NUMBER: int
+CODE_ROW_TOO_LONG: int
+CODE_BAD_START: int
+CODE_NO_CONVERSION: int
+CODE_OUT_OF_RANGE: int
+CODE_WRONG_TYPE: int
+CODE_CHANGED: int
+CODE_BAD_ARGUMENT: int
+CODE_WRONG_LENGTH: int
+FACT_TYPE: int
+FACT_ENTRY: int
+FACT_ABSENT: int
+FACT_ATTRIBUTE: int
+FACT_ITEMS: int
+FACT_CALL: int
+FACT_OWN: int
+FACT_OWN_ABSENT: int
+WAY_OPAQUE: int
+WAY_DICT: int
+WAY_WRAPPER: int
+SOURCE_TORCH: int
+SOURCE_NUMPY: int
+SOURCE_NUMPY_LEGACY: int
+SOURCE_PYTHON: int
+WORDS_FROM_NOTHING: int
+WORDS_FROM_OFFSETS: int
+WORDS_FROM_WORD_IDS: int
+WORD_INSIDE: int
+WORD_BEGINS: int
+WORD_NONE: int
+PIECE_JOINS: int
+PIECE_APART: int
+PIECE_KEPT: int
+PIECE_MISSING: int
+FLAT_VALUES: int
+FLAT_SEPARATED: int
+FLAT_POSITIONS: int
+FLAT_SEQUENCES: int
+FLAT_BOUNDS: int
+MOST_TOKENS: int
+MOST_COLUMNS: int
+ALIGNMENT: int
+MOST_IN_MESSAGE: int
+
+def explain(failure: tuple[int, int, int]) -> str: ...
 def simd_level() -> str: ...
 def compiler() -> str: ...
 def address(array: Any) -> int: ...
@@ -135,8 +188,6 @@ def collect(
 def sample(
     source: int, generator: Any, p: float, high: int, count: int
 ) -> tuple[list[int], list[int], list[int], int, list[int]]: ...
-
-most_tokens: int  # a vocabulary is smaller, and so are its ids
 
 class Labels: ...
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from quadrat import _core
 
-# As in csrc/bindings/generator.hpp.
-TORCH, NUMPY, NUMPY_LEGACY, PYTHON = range(4)
+TORCH, PYTHON = _core.SOURCE_TORCH, _core.SOURCE_PYTHON
+NUMPY, NUMPY_LEGACY = _core.SOURCE_NUMPY, _core.SOURCE_NUMPY_LEGACY
 
 _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
 

@@ -12,14 +12,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from quadrat import _core
+
 if TYPE_CHECKING:
     import torch
 
 logger = logging.getLogger("quadrat")
-
-_MOST_COLUMNS = 16  # of a launch, as in csrc/cuda/calls.hpp
-# What an output of flatten_columns is made of, as in csrc/cuda/calls.hpp.
-VALUES, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
 
 
 class PadColumn(NamedTuple):
@@ -54,7 +52,7 @@ class FlatColumn(NamedTuple):
     """An output of flatten_columns, `[size, inner]`.
 
     Attributes:
-        source: what it is made of.
+        source: what it is made of, one of `_core.FLAT_...`.
         values: the address of `[values_size, inner]`, or 0.
         values_size: in tokens.
         inner: the elements of a token.
@@ -128,11 +126,11 @@ def launch(kernel: str, device: torch.device, *arguments: Any) -> None:
 
 def pad_columns(columns: Sequence[PadColumn], rows: int, device: torch.device) -> None:
     """Fill padded outputs of the same number of rows: one launch for every 16 of them."""
-    for first in range(0, len(columns), _MOST_COLUMNS):
-        launch("pad_columns", device, columns[first : first + _MOST_COLUMNS], rows)
+    for first in range(0, len(columns), _core.MOST_COLUMNS):
+        launch("pad_columns", device, columns[first : first + _core.MOST_COLUMNS], rows)
 
 
 def flatten_columns(columns: Sequence[FlatColumn], offsets: int, rows: int, size: int, device: torch.device) -> None:
     """Fill outputs of a flat batch of `size` tokens: one launch for every 16 of them."""
-    for first in range(0, len(columns), _MOST_COLUMNS):
-        launch("flatten_columns", device, columns[first : first + _MOST_COLUMNS], offsets, rows, size)
+    for first in range(0, len(columns), _core.MOST_COLUMNS):
+        launch("flatten_columns", device, columns[first : first + _core.MOST_COLUMNS], offsets, rows, size)

@@ -6,14 +6,16 @@ import sys
 from collections import OrderedDict, UserDict, defaultdict
 from typing import Any
 
+from quadrat import _core
+
 # What reads a mapping. A class that overrides one of these may give values that differ from look to look, that differ
 # between `[]`, `in` and `items`, or that are made, drawn or stored when they are asked for.
 _READERS = frozenset(
     ("__getattribute__", "__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get")
 )
 
-# As in csrc/bindings/walk.hpp: not at all, as a dict, or as the dict that is its `data`.
-OPAQUE, DICT, WRAPPER = range(3)
+# How a mapping may be read: not at all, as a dict, or as the dict that is its `data`.
+OPAQUE, DICT, WRAPPER = _core.WAY_OPAQUE, _core.WAY_DICT, _core.WAY_WRAPPER
 
 
 def way_to_read(cls: type) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from quadrat import _gpu
+from quadrat import _core, _gpu
 from quadrat._gpu import FlatColumn, PadColumn
 from quadrat._memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
 from quadrat.ingest import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 NOWHERE = -1
 UINT8 = KINDS.index("uint8")
-WORD_NONE = 2  # as in csrc/kernels/mask_tokens.hpp
 
 Steps = tuple[tuple[str, int, int, int], ...]
 
@@ -141,7 +140,7 @@ class _Padded(_Maker):
         import torch
 
         words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
-        self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=WORD_NONE), words)
+        self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORD_NONE), words)
         _gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
         _gpu.launch(
@@ -152,11 +151,11 @@ class _Padded(_Maker):
 
 # What each action is to flatten_columns.
 _SOURCES = {
-    JOIN: _gpu.VALUES,
-    SHIFT: _gpu.SEPARATED,
-    POSITIONS: _gpu.POSITIONS,
-    SEQUENCES: _gpu.SEQUENCES,
-    BOUNDS: _gpu.BOUNDS,
+    JOIN: _core.FLAT_VALUES,
+    SHIFT: _core.FLAT_SEPARATED,
+    POSITIONS: _core.FLAT_POSITIONS,
+    SEQUENCES: _core.FLAT_SEQUENCES,
+    BOUNDS: _core.FLAT_BOUNDS,
 }
 
 

@@ -10,17 +10,12 @@ import numpy as np
 from quadrat import _core, _gpu
 from quadrat._extras import needs
 from quadrat._memory import INT64, KINDS, address_of, has_tangent, interop, is_plain, is_tensor, kind_of
-from quadrat._plan import NO_PLACE, UINT8, WORD_NONE, Masking, Place, Plan, elements, ignoring, make, view
+from quadrat._plan import NO_PLACE, UINT8, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.ingest import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
 
 if TYPE_CHECKING:
     import torch
-
-# Both in bytes, as in csrc/bindings/defer_buffer.hpp. A small buffer is sent within the message to another process:
-# passing on a file descriptor of shared memory takes longer.
-_ALIGNMENT = 64
-_MOST_IN_MESSAGE = 1 << 19
 
 _IDS = (PAD, STACK, JOIN)  # the actions that may make the ids that labels come from
 
@@ -61,7 +56,7 @@ class DeferredBatch(Mapping[str, Any]):
             steps.append((name, 0, STACK, kind))
             layout.append(NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
             parts.append((size, value))
-            size += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+            size += -(-value.nbytes // _core.ALIGNMENT) * _core.ALIGNMENT
         buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
         for at, value in parts:
             buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
@@ -165,7 +160,7 @@ class DeferredBatch(Mapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""
         buffer: Any = self._buffer
-        if 0 < buffer.nbytes <= _MOST_IN_MESSAGE:
+        if 0 < buffer.nbytes <= _core.MOST_IN_MESSAGE:
             buffer = buffer.numpy().tobytes()
         return _restored, (type(self), buffer, tuple(self._plan), self._held)
 
@@ -225,8 +220,8 @@ class DeferredBatch(Mapping[str, Any]):
         else:
             words, columns = np.empty(place.shape, np.uint8), _Packed(address_of(self._buffer), rows)
             index = columns.index(place._replace(values=masking.words), UINT8)
-            columns.columns.pad(index, address_of(words), UINT8, width, left, WORD_NONE)
-            flags = (words == WORD_NONE).view(np.uint8)
+            columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORD_NONE)
+            flags = (words == _core.WORD_NONE).view(np.uint8)
         places = Places(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
         keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
         return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)

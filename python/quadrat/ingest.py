@@ -8,8 +8,10 @@ from quadrat import _core
 from quadrat._mappings import is_plain
 from quadrat._memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
 
-# The forms a row can have: bits, as in csrc/bindings/columns.hpp.
-LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER = 1, 2, 4, 8, 16, 32, 64, 128
+# The forms a row can have: bits.
+LIST, TUPLE, ARRAY, TENSOR = _core.FORM_LIST, _core.FORM_TUPLE, _core.FORM_ARRAY, _core.FORM_TENSOR
+NUMBER, SCALAR, TENSOR_NUMBER = _core.FORM_NUMBER, _core.FORM_SCALAR, _core.FORM_TENSOR_NUMBER
+OTHER = _core.FORM_OTHER
 PYTHON_ROWS = LIST | TUPLE
 MEMORY_ROWS = ARRAY | TENSOR
 ROWS = PYTHON_ROWS | MEMORY_ROWS
@@ -24,20 +26,10 @@ FLOATS = 1 << FLOAT32 | 1 << FLOAT64
 # One kind that every torch has a dtype for.
 KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
 
-# What a writer of `_core.Columns` reports: (code, row, position), codes as in csrc/kernels/status.hpp.
+# What a writer of `_core.Columns` reports: (code, row, position), and the same in words: "row 3, position 7 holds ...".
 Failure = tuple[int, int, int]
-_FAILURES = (
-    "",
-    "is longer than the padded length",
-    "starts outside the output",
-    "holds numbers of a kind that does not convert to the output's without loss",
-    "holds a number that does not fit the output's dtype",
-    "holds something that is not a number of the row's kind",
-    "changed while it was read",
-    "has no valid length",
-    "is not as long as its tokens",
-)
-OUT_OF_RANGE, WRONG_TYPE, CHANGED = 4, 5, 6
+explain = _core.explain
+OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED
 
 
 class ColumnShape(NamedTuple):
@@ -109,10 +101,3 @@ def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
     if kinds == BOOLS:
         return BOOL
     return None if kinds & ~FLOATS else float_kind
-
-
-def explain(failure: Failure) -> str:
-    """A failure in words: "row 3, position 7 holds ..."."""
-    code, row, position = failure
-    where = ("the column" if row < 0 else f"row {row}") + ("" if position < 0 else f", position {position}")
-    return f"{where} {_FAILURES[code]}"

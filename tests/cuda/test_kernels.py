@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import reference
+from quadrat import _core, reference
 from quadrat._gpu import pad_columns
 from quadrat.ops._device import column_of
-from support.gpu import CANARY, DEVICE, NEEDS_GPU, Guarded, Memory, _cuda, torch, where
+from support.gpu import DEVICE, NEEDS_GPU, GuardedOnDevice, Memory, _cuda, torch, where
+from support.guarded import CANARY
 from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
 from support.philox import Case, cases
 
@@ -22,7 +23,8 @@ pytestmark = NEEDS_GPU
 
 DTYPES = st.sampled_from(["u1", "u2", "u4", "u8"]).map(np.dtype)
 SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 255, 256, 257, 513, 100_003])
-COPIED, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
+COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
 
 
 @dataclass
@@ -50,7 +52,7 @@ def ragged(draw: st.DrawFn) -> Rows:
 @given(ragged(), st.integers(0, 300), SIDES)
 def test_pad_columns(case: Rows, extra: int, side: str) -> None:
     shape, dtype = (len(case.lengths), max(case.lengths, default=0) + extra), case.values.dtype
-    out, mask, attended = Guarded(shape, dtype), Guarded(shape, dtype), np.empty(shape, dtype)
+    out, mask, attended = GuardedOnDevice(shape, dtype), GuardedOnDevice(shape, dtype), np.empty(shape, dtype)
     layout = case.places, shape[1], side == "left", dtype.itemsize, 1
     _cuda.pad_columns(
         [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 0, mask.address)], shape[0], *where()
@@ -76,7 +78,7 @@ def test_flatten_columns(case: Rows, extra: int, start: int) -> None:
     reference.position_ids(case.lengths, start, expected[POSITIONS])
     reference.seq_idx(case.lengths, expected[SEQUENCES])
     reference.cu_seqlens(case.lengths, expected[BOUNDS])
-    outs = {source: Guarded(array.shape, array.dtype) for source, array in expected.items()}
+    outs = {source: GuardedOnDevice(array.shape, array.dtype) for source, array in expected.items()}
     numbers = {POSITIONS: (start % 2**64, 0), SEQUENCES: (0, 2**64 - 1), BOUNDS: (0, 0)}
     columns = [
         (source, *(case.source if source in (COPIED, SEPARATED) else (0, 0)), 1, out.dtype.itemsize,
@@ -93,7 +95,7 @@ def test_unpad(case: Rows, extra: int, after: int, side: str) -> None:
     rows, width, memory = len(case.lengths), max(max(case.lengths, default=0) + extra, 0), Memory()
     batch = (np.arange(rows * width) * 7919).astype(case.values.dtype).reshape(rows, width)
     size = int(case.offsets[-1]) + after if rows else 0
-    out, expected = Guarded(size, batch.dtype), np.empty(size, batch.dtype)
+    out, expected = GuardedOnDevice(size, batch.dtype), np.empty(size, batch.dtype)
     reference.unpad(batch, case.offsets, side, expected)
     place = memory.address(batch), case.places, rows, width, side == "left", batch.itemsize, 1
     _cuda.unpad(*place, out.address, size, *where())
@@ -103,7 +105,7 @@ def test_unpad(case: Rows, extra: int, after: int, side: str) -> None:
 @given(ragged(), st.integers(0, 40))
 def test_copy_rows(case: Rows, space: int) -> None:
     starts = np.cumsum([space, *(length + space for length in case.lengths)], dtype=np.int64)
-    out, memory = Guarded(int(starts[-1]), case.values.dtype), Memory()
+    out, memory = GuardedOnDevice(int(starts[-1]), case.values.dtype), Memory()
     expected = out.before()
     reference.copy_rows(case.rows, starts[:-1].tolist(), expected)
     place = memory.address(starts), out.dtype.itemsize, out.address, out.size
@@ -113,7 +115,7 @@ def test_copy_rows(case: Rows, space: int) -> None:
 
 @given(st.lists(HOSTILE, max_size=12), st.integers(0, 40), DTYPES)
 def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> None:
-    out, memory = Guarded(size, dtype), Memory()
+    out, memory = GuardedOnDevice(size, dtype), Memory()
     expected = out.before()
     reference.separate_rows([start for start in starts if 0 <= start < size], 1, expected)
     place = memory.address(np.array(starts, np.int64)), len(starts), dtype.itemsize, 1
@@ -124,7 +126,7 @@ def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> No
 @given(SIZES, st.integers(0, 2**32 - 1), st.integers(-2, 3) | st.sampled_from(FAR))
 def test_causal_labels(count: int, seed: int, pad_id: int) -> None:
     ids, memory = np.random.default_rng(seed).integers(-2, 4, size=count), Memory()
-    labels, expected = Guarded(count, np.int64), np.empty(count, np.int64)
+    labels, expected = GuardedOnDevice(count, np.int64), np.empty(count, np.int64)
     reference.causal_labels(ids, pad_id, expected)
     _cuda.causal_labels(memory.address(ids), count, pad_id, labels.address, *where())
     assert np.array_equal(labels.result(), expected)
@@ -138,7 +140,7 @@ def test_philox_mask(case: Case, special: set[int] | None) -> None:
         reference.special_tokens(case.ids, special, case.words)
         case.words += np.uint8(1)
     expected = case.expected()
-    ids, labels = torch.from_numpy(case.ids).to(DEVICE), Guarded(case.count, np.int64)
+    ids, labels = torch.from_numpy(case.ids).to(DEVICE), GuardedOnDevice(case.count, np.int64)
     _cuda.philox_mask(
         case.options, row_keys=memory.address(case.keys), offsets=memory.address(case.offsets), rows=case.rows,
         width=case.width, left=case.layout == "left", flat=case.layout == "flat",
@@ -151,7 +153,7 @@ def test_philox_mask(case: Case, special: set[int] | None) -> None:
 
 @given(cases)
 def test_row_keys(case: Case) -> None:
-    memory, out, expected = Memory(), Guarded(case.rows, np.uint64), np.empty(case.rows, np.uint64)
+    memory, out, expected = Memory(), GuardedOnDevice(case.rows, np.uint64), np.empty(case.rows, np.uint64)
     reference.row_keys([case.ids[a : a + n] for a, n in zip(case.start, case.lengths, strict=True)], expected)
     layout = case.rows, case.width, case.layout == "left", case.layout == "flat"
     _cuda.row_keys(memory.address(case.ids), case.count, memory.address(case.offsets), *layout, out.address, *where())
@@ -164,7 +166,7 @@ def test_hostile_offsets_change_nothing_outside(
 ) -> None:
     rows, left, item = len(offsets) - 1, side == "left", dtype.itemsize
     case = Rows([], np.full(size, 5, dtype), np.array(offsets, np.int64))
-    out, mask = Guarded((rows, width), dtype), Guarded((rows, width), dtype)
+    out, mask = GuardedOnDevice((rows, width), dtype), GuardedOnDevice((rows, width), dtype)
     layout = case.places, width, left, item, 1
     columns = [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 9, mask.address)]
     if not size:
@@ -175,16 +177,18 @@ def test_hostile_offsets_change_nothing_outside(
     reference.attention_mask(cut_lengths(offsets, width), side, attended)
     assert np.array_equal(mask.result(), np.where(attended == 1, dtype.type(1), dtype.type(9)))
     total, untouched, memory = size if rows else 0, np.full(1, CANARY, np.uint8).repeat(item).view(dtype)[0], Memory()
-    flat = Guarded(total, dtype)
+    flat = GuardedOnDevice(total, dtype)
     batch = memory.address(np.full(max(rows * width, 1), 5, dtype))
     _cuda.unpad(batch, case.places, rows, width, left, item, 1, flat.address, total, *where())
     assert np.isin(flat.result(), [0, 5, untouched]).all()
     for source in (COPIED, SEPARATED):
-        flat = Guarded(total, dtype)
+        flat = GuardedOnDevice(total, dtype)
         column = (source, case.source[0] or case.places, size, 1, item, 0, 0, flat.address)
         _cuda.flatten_columns([column], case.places, rows, total, *where())
         assert np.isin(flat.result(), [0, 5, untouched]).all()
-    positions, sequences, bounds = (Guarded(n, kind) for n, kind in ((total, "i8"), (total, "i4"), (rows + 1, "i8")))
+    positions, sequences, bounds = (
+        GuardedOnDevice(n, kind) for n, kind in ((total, "i8"), (total, "i4"), (rows + 1, "i8"))
+    )
     columns = [
         (POSITIONS, 0, 0, 1, 8, 0, 0, positions.address), (SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, sequences.address),
         (BOUNDS, 0, 0, 1, 8, 0, 0, bounds.address),
@@ -193,7 +197,7 @@ def test_hostile_offsets_change_nothing_outside(
     positions.result()
     assert np.isin(sequences.result(), [-1, *range(rows), sequences.before()[0] if total else 0]).all()
     assert np.array_equal(bounds.result().view("u8"), case.offsets.view("u8") - case.offsets.view("u8")[0])
-    copied = Guarded(rows * width, dtype)
+    copied = GuardedOnDevice(rows * width, dtype)
     # The offsets are hostile starts as well.
     _cuda.copy_rows(*case.source, case.places, rows, case.places, item, copied.address, copied.size, *where())
     assert np.isin(copied.result(), [5, untouched]).all()

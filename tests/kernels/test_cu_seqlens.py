@@ -9,7 +9,7 @@ from quadrat import _core, reference
 
 KINDS = _core.kinds
 LENGTHS = st.lists(st.integers(0, 2**20), max_size=30)
-OUT_OF_RANGE, BAD = 4, 7
+OUT_OF_RANGE, BAD = _core.CODE_OUT_OF_RANGE, _core.CODE_BAD_ARGUMENT
 
 
 def write(lengths, kind, out):

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import reference
+from quadrat import _core, reference
 from support.emulated import BLOCKS, address, emulated, shifted, sparse_bytes
 from support.hostile import BITS, HOSTILE, INT64, KINDS, LENGTHS, cut_rows
 
-COPIED, SEPARATED, POSITIONS, SEQUENCES, BOUNDS = range(5)
+COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
 ORIGINS = st.integers(0, 5) | st.sampled_from([2**31, 2**40])  # the offsets of a slice do not begin at 0
 STARTS = st.integers(-5, 5) | st.sampled_from([INT64.min, INT64.max - 10**6])
 UNTOUCHED = np.frombuffer(b"\xa5" * 4, np.int32)[0]

@@ -9,7 +9,12 @@ from quadrat import _core, reference
 
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
 MOST = 2**63 - 1
-OK, TOO_LONG, OUT_OF_RANGE, BAD = None, 1, 4, 7
+OK, TOO_LONG, OUT_OF_RANGE, BAD = (
+    None,
+    _core.CODE_ROW_TOO_LONG,
+    _core.CODE_OUT_OF_RANGE,
+    _core.CODE_BAD_ARGUMENT,
+)
 
 
 def write(lengths, start, out, size=None):

@@ -8,7 +8,7 @@ from hypothesis import given
 from quadrat import _core, reference
 
 KINDS = _core.kinds
-BAD_START, OUT_OF_RANGE = 2, 4
+BAD_START, OUT_OF_RANGE = _core.CODE_BAD_START, _core.CODE_OUT_OF_RANGE
 
 
 def write(start, kind, value, out):

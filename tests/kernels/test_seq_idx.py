@@ -8,7 +8,7 @@ from hypothesis import given
 from quadrat import _core, reference
 
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
-TOO_LONG, BAD = 1, 7
+TOO_LONG, BAD = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_ARGUMENT
 
 
 def write(lengths, out, size=None):

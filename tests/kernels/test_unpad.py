@@ -11,7 +11,7 @@ from quadrat import _core, reference
 
 KINDS = st.sampled_from(_core.kinds)
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
-TOO_LONG, BAD_START, BAD = 1, 2, 7
+TOO_LONG, BAD_START, BAD = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
 
 
 def write(padded, offsets, side, out):

@@ -7,7 +7,7 @@ from hypothesis import given
 from quadrat import _core, reference
 
 KINDS = st.sampled_from(_core.kinds)
-CHANGED, BAD = 6, 7
+CHANGED, BAD = _core.CODE_CHANGED, _core.CODE_BAD_ARGUMENT
 # Runs of kept and of other tokens, shorter and longer than the words of the mask.
 RUNS = st.lists(st.integers(0, 20), max_size=12)
 

@@ -11,6 +11,7 @@ import pytest
 
 import quadrat
 from quadrat._extras import EXTRAS
+from quadrat._names import HOMES
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
@@ -157,7 +158,7 @@ def test_works_where_torch_is_shut_out():
 def test_lists_what_it_has():
     assert dir(quadrat) == sorted(quadrat.__all__)
     assert len(set(quadrat.__all__)) == len(quadrat.__all__)
-    assert set(quadrat._HOMES) == set(quadrat.__all__) - {"__version__"}
+    assert set(HOMES) == set(quadrat.__all__) - {"__version__"}
 
 
 @pytest.mark.parametrize("name", quadrat.__all__)
@@ -165,7 +166,7 @@ def test_every_name_resolves(name):
     value = getattr(quadrat, name)
     assert getattr(quadrat, name) is value
     if name != "__version__":
-        assert value is getattr(importlib.import_module(quadrat._HOMES[name]), name)
+        assert value is getattr(importlib.import_module(HOMES[name]), name)
         assert value.__name__ == name
         assert value.__doc__
 
@@ -174,7 +175,7 @@ def test_type_checkers_see_the_same_names():
     tree = ast.parse(Path(quadrat.__file__).read_text())
     guarded = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     seen = {alias.name: node.module for node in guarded.body for alias in node.names}
-    assert seen == quadrat._HOMES
+    assert seen == HOMES
 
 
 @pytest.mark.parametrize("name", ["nonsense", "Pad", "DataCollator", "_nonsense"])

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.guarded import MARGIN, Guarded
+
 _cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -16,29 +18,25 @@ NEEDS_GPU = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a torch with CUDA"),
 ]
 DEVICE = "cuda"
-CANARY = 0xA5
-MARGIN = 64
 
 
-class Guarded:
-    """Device memory between margins of canary bytes, filled with them itself."""
+class GuardedOnDevice(Guarded):
+    """Device memory between such margins; `result` brings it here."""
 
     def __init__(self, shape: int | tuple[int, ...], dtype: Any) -> None:
-        self.shape, self.dtype = shape, np.dtype(dtype)
-        self.size = int(np.prod(shape, dtype=np.int64))
-        size = 2 * MARGIN + self.size * self.dtype.itemsize
-        self.bytes = torch.full((size,), CANARY, dtype=torch.uint8, device=DEVICE)
-        self.address = self.bytes.data_ptr() + MARGIN
+        super().__init__(dtype, shape)
+        self.dtype, self.size = self.array.dtype, self.array.size
+        self._on_device = torch.from_numpy(self.block).to(DEVICE)
+        self.address = self._on_device.data_ptr() + MARGIN
 
     def before(self) -> np.ndarray:
-        return np.full(self.size * self.dtype.itemsize, CANARY, np.uint8).view(self.dtype).reshape(self.shape)
+        return Guarded(self.array.dtype, self.array.shape).array
 
     def result(self) -> np.ndarray:
         """The elements; checks the margins."""
-        host = self.bytes.cpu().numpy()
-        assert (host[:MARGIN] == CANARY).all()
-        assert (host[len(host) - MARGIN :] == CANARY).all()
-        return host[MARGIN : len(host) - MARGIN].view(self.dtype).reshape(self.shape)
+        self.block[:] = self._on_device.cpu().numpy()
+        assert self.intact()
+        return self.array.copy()
 
 
 class Memory:

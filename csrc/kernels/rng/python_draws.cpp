@@ -5,7 +5,7 @@
 namespace quadrat::rng {
 
 std::int64_t PythonDraws::below(std::int64_t n) {
-    int bits = 0;
+    int bits = 1;  // n > 0
     while (bits < 32 && (n >> bits) != 0) {
         ++bits;
     }

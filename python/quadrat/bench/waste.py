@@ -228,3 +228,34 @@ def _sorted_in_megabatches(lengths: IntArray, order: IntArray, batch_size: int) 
     # Few rows make four megabatches, very few as many as there are batches.
     size = batch_size * max(1, min(len(order) // (4 * batch_size), MEGABATCH))
     return order[np.lexsort((-lengths[order], np.arange(len(order)) // size))], np.arange(0, len(order), size)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that `python -m quadrat waste` shows."""
+
+    data: str
+    rows_are: str  # "texts" or "rows"
+    counted_by: str
+    lengths: IntArray
+    batch_size: int
+    max_length: int
+    max_tokens: int
+    budget_is: str
+    pad_to_multiple_of: int | None
+    summary: Summary
+    bins: list[Bin]
+    costs: list[Cost]
+    unrounded: list[Cost]  # the same without pad_to_multiple_of
+    advice: list[str]
+
+    @property
+    def how_many(self) -> str:
+        """The number of rows, with what they are."""
+        rows = self.summary.rows
+        return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
+
+    def way(self, cost: Cost) -> str:
+        """A way of batching and the number that it goes by."""
+        number = {FIXED: self.max_length, BUDGET: self.max_tokens}.get(cost.name)
+        return cost.name if number is None else f"{cost.name}, {number:,}"

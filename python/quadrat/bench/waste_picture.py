@@ -16,12 +16,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from quadrat.bench.command import CommandError, harmless, one_line
-from quadrat.bench.waste import histogram, times
+from quadrat.bench.waste import Report, histogram, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from quadrat.bench.waste_report import Report
 
 INK, SOFT, BAR, PALE = "#222222", "#6b6b6b", "#3f74b5", "#c9d7e8"
 MEDIAN, P95, LIMIT = "#b45309", "#0f766e", "#b91c1c"

@@ -21,15 +21,10 @@ from quadrat.bench.source import (
     train_on,
 )
 from quadrat.bench.waste import (
-    BUDGET,
     DYNAMIC,
-    FIXED,
     FLATTENED,
     GROUPED,
-    Bin,
-    Cost,
-    IntArray,
-    Summary,
+    Report,
     default_max_tokens,
     every_way,
     histogram,
@@ -47,37 +42,6 @@ class Options(DataOptions):
     max_tokens: int | None = None
     pad_to_multiple_of: int | None = None
     png: Path | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that is shown."""
-
-    data: str
-    rows_are: str  # "texts" or "rows"
-    counted_by: str
-    lengths: IntArray
-    batch_size: int
-    max_length: int
-    max_tokens: int
-    budget_is: str
-    pad_to_multiple_of: int | None
-    summary: Summary
-    bins: list[Bin]
-    costs: list[Cost]
-    unrounded: list[Cost]  # the same without pad_to_multiple_of
-    advice: list[str]
-
-    @property
-    def how_many(self) -> str:
-        """The number of rows, with what they are."""
-        rows = self.summary.rows
-        return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
-
-    def way(self, cost: Cost) -> str:
-        """A way of batching and the number that it goes by."""
-        number = {FIXED: self.max_length, BUDGET: self.max_tokens}.get(cost.name)
-        return cost.name if number is None else f"{cost.name}, {number:,}"
 
 
 def run(options: Options) -> int:

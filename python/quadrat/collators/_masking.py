@@ -18,9 +18,6 @@ from quadrat.collators.vocabulary import length_facts, length_of
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 
-# Where the words of whole-word masking come from, as in csrc/bindings/labels.hpp.
-_NO_WORDS, _OFFSETS, _WORD_IDS = range(3)
-
 # Implementations that say: special is what `all_special_ids` lists.
 _PLAIN_SPECIAL_TOKENS = (
     PreTrainedTokenizerBase.get_special_tokens_mask,
@@ -56,12 +53,12 @@ def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
 def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
     """What masks the ids of a batch with these columns and makes their labels."""
     special = names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
-    words, source = -1, _NO_WORDS
+    words, source = -1, _core.WORDS_FROM_NOTHING
     if collator.whole_word_mask:
         if "word_ids" in names:
-            words, source = names.index("word_ids"), _WORD_IDS
+            words, source = names.index("word_ids"), _core.WORDS_FROM_WORD_IDS
         elif "offset_mapping" in names:
-            words, source = names.index("offset_mapping"), _OFFSETS
+            words, source = names.index("offset_mapping"), _core.WORDS_FROM_OFFSETS
         else:
             raise HandOver("whole-word masking without offsets")
     if collator.rng == "philox":
@@ -116,14 +113,14 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
         raise HandOver("probabilities or a mask token that are the reference's business")
     vocab_size = length_of(tokenizer)
-    if not 0 < vocab_size < _core.most_tokens:
+    if not 0 < vocab_size < _core.MOST_TOKENS:
         raise HandOver("a vocabulary of that size is drawn from in another way")
     special_ids: list[int] = []
     if special < 0:
         if not has_plain_special_tokens(tokenizer):
             raise HandOver(f"{type(tokenizer).__name__} tells special tokens in its own way")
         special_ids = [token for token in tokenizer.all_special_ids if token is not None]
-        if not all(0 <= token < _core.most_tokens for token in special_ids):
+        if not all(0 <= token < _core.MOST_TOKENS for token in special_ids):
             raise HandOver("special tokens far outside the vocabulary")
     return mask_id, vocab_size, special_ids
 
@@ -172,7 +169,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
             require_cpu_default()
         if collator.whole_word_mask and offsets is None:
             return None
-        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _NO_WORDS)
+        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
         offsets = offsets if collator.whole_word_mask else None
         return write_labels(labeller, inputs, special, offsets, of_batch=True)
     except (HandOver, NotOnCpu, TypeError, ValueError):

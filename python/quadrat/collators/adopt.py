@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, NoReturn
 
-from quadrat.collators.originals import ORIGINALS, twins
+from quadrat._names import load
+from quadrat.collators.originals import ORIGINALS
 from quadrat.collators.recall import Remembering
 
 
@@ -24,7 +25,7 @@ def from_transformers(collator: Any) -> Any:
         TypeError: for a class of your own derived from a transformers collator, a class instead of an instance, a
             collator that quadrat has no twin of, and anything else.
     """
-    found = twins(ORIGINALS)
+    found = {name: load(name) for name in ORIGINALS}
     if isinstance(collator, Remembering) or any(collator is twin for twin in found.values()):
         return collator
     for name, original in ORIGINALS.items():

@@ -23,8 +23,6 @@ from transformers.data.data_collator import (
     default_data_collator,
 )
 
-import quadrat
-
 # What every version that works has.
 __all__ = [
     "DataCollatorForLanguageModeling",
@@ -58,8 +56,3 @@ if masks_words_as_4(_words):
 PATCHED: dict[str, Any] = {**ORIGINALS, "EvalLoopContainer": trainer_pt_utils.EvalLoopContainer}
 HOMES = {name: original.__module__ for name, original in PATCHED.items()}
 globals().update(PATCHED)
-
-
-def twins(originals: dict[str, Any]) -> dict[str, Any]:
-    """Name -> quadrat's class or function, for each of the originals."""
-    return {name: getattr(quadrat, name) for name in originals}

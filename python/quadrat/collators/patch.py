@@ -10,8 +10,9 @@ from typing import Any
 
 from transformers.utils.import_utils import _LazyModule
 
+from quadrat._names import load
 from quadrat.collators import originals
-from quadrat.collators.originals import HOMES, PATCHED, twins
+from quadrat.collators.originals import HOMES, PATCHED
 
 
 def patch_transformers() -> TransformersPatch:
@@ -81,7 +82,8 @@ def _loaded() -> list[ModuleType]:
 
 
 def _swap() -> None:
-    found = twins(PATCHED)  # loads them, before there is anything to derive them from but the originals
+    # They load before there is anything to derive them from but the originals.
+    found = {name: load(name) for name in PATCHED}
     for module in _loaded():
         own = vars(module)  # not getattr, which a lazy module would answer by loading things
         _before[module] = {name: own[name] for name in found if name in own}
@@ -93,7 +95,7 @@ def _swap() -> None:
 
 
 def _restore() -> None:
-    found = twins(PATCHED)
+    found = {name: load(name) for name in PATCHED}
     for module in {**_before, **dict.fromkeys(_loaded())}:
         own = vars(module)
         # A module loaded in between has what it took from the originals' homes; a lazy one looks there again.

@@ -24,7 +24,7 @@ from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, first_mapping, plain
 
 _MOST_SPANS = 1 << 12
-_MOST_STARTS = _MOST_TOKENS = _core.most_tokens  # torch draws more than one word for a start among as many
+_MOST_STARTS = _MOST_TOKENS = _core.MOST_TOKENS  # torch draws more than one word for a start among as many
 
 _Masked = tuple[Any, Any, Any, Any]
 

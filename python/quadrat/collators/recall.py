@@ -30,8 +30,9 @@ _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 _EMPTY = dict(BatchEncoding().__dict__)
 
 
-# Facts, as in csrc/bindings/guard.hpp.
-TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = range(8)
+# What a decision depends on: (one of these, object, key, expected), see csrc/bindings/guard.hpp.
+TYPE, ENTRY, ABSENT, ATTRIBUTE = _core.FACT_TYPE, _core.FACT_ENTRY, _core.FACT_ABSENT, _core.FACT_ATTRIBUTE
+ITEMS, CALL, OWN, OWN_ABSENT = _core.FACT_ITEMS, _core.FACT_CALL, _core.FACT_OWN, _core.FACT_OWN_ABSENT
 Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.

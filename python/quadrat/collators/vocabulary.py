@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from quadrat import _core
 from quadrat.collators._installed import counting_copies_the_vocabulary
 from quadrat.collators.base import HandOver
 from quadrat.collators.recall import CALL, ENTRY, Fact
 
-# Bits, as in csrc/kernels/choose_words.hpp.
-JOINS, APART, KEPT, MISSING = 1, 2, 4, 8
+# What a token is to the words of its row: bits.
+JOINS, APART, KEPT, MISSING = _core.PIECE_JOINS, _core.PIECE_APART, _core.PIECE_KEPT, _core.PIECE_MISSING
 
 # Kept from import time: a tokenizer that answers in its own way is asked by the reference.
 _METHODS = {

@@ -39,7 +39,7 @@ _FIELDS = (
 
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
-_MOST_TOKENS = _core.most_tokens  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
+_MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
 _STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
 
 

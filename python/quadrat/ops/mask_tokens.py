@@ -89,9 +89,9 @@ def mask_tokens(
         RuntimeError: for a CUDA tensor, where quadrat has no CUDA kernels.
     """
     _check(mlm_probability, mask_replace_prob, random_replace_prob)
-    vocab_size = philox.number_below(vocab_size, "vocab_size", _core.most_tokens, first=1)
+    vocab_size = philox.number_below(vocab_size, "vocab_size", _core.MOST_TOKENS, first=1)
     mask_token_id = philox.number_below(mask_token_id, "mask_token_id", 2**63, first=-(2**63))
-    special_ids = [philox.number_below(token, "each of special_ids", _core.most_tokens) for token in special_ids]
+    special_ids = [philox.number_below(token, "each of special_ids", _core.MOST_TOKENS) for token in special_ids]
     if rng == "philox":
         if generator is not None:
             raise ValueError('rng="philox" draws from no generator: give a seed')
@@ -225,7 +225,7 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOp
             or special.is_floating_point()
         ):
             raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {masked.device}")
-        words = torch.where(special != 0, 2, 1).to(torch.uint8).contiguous()
+        words = torch.where(special != 0, _core.WORD_NONE, _core.WORD_BEGINS).to(torch.uint8).contiguous()
     if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
         keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
     elif keys is not None:

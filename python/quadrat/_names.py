@@ -1,0 +1,40 @@
+"""Where each public name is at home: its module loads when the name is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+HOMES = {
+    "ArrowDataset": "quadrat.data.arrow",
+    "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
+    "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
+    "DataCollatorForPermutationLanguageModeling": "quadrat.collators.permutation",
+    "DataCollatorForSeq2Seq": "quadrat.collators.seq2seq",
+    "DataCollatorForTokenClassification": "quadrat.collators.token_classification",
+    "DataCollatorWithFlattening": "quadrat.collators.flattening",
+    "DataCollatorForWholeWordMask": "quadrat.collators.whole_word",
+    "DataCollatorWithPadding": "quadrat.collators.padding",
+    "DefaultDataCollator": "quadrat.collators.default",
+    "DeferredBatch": "quadrat.batch",
+    "DistributedTensorGatherer": "quadrat.gatherer",
+    "EvalLoopContainer": "quadrat.gather",
+    "Ragged": "quadrat.ragged",
+    "SetEpochCallback": "quadrat.collators.callback",
+    "attention_mask": "quadrat.ops.mask",
+    "concat_padded": "quadrat.ops.concat",
+    "default_data_collator": "quadrat.collators.default",
+    "flatten": "quadrat.ops.flatten",
+    "from_transformers": "quadrat.collators.adopt",
+    "mask_tokens": "quadrat.ops.mask_tokens",
+    "pad": "quadrat.ops.pad",
+    "patch_transformers": "quadrat.collators.patch",
+    "show_config": "quadrat.config",
+    "unpad": "quadrat.ops.unpad",
+    "without_padding": "quadrat.gather",
+}
+
+
+def load(name: str) -> Any:
+    """The function or class of this name. Raises KeyError for a name that is not public."""
+    return getattr(importlib.import_module(HOMES[name]), name)

@@ -1,0 +1,147 @@
+"""Imports go one way: of modules from the bottom of a list to its top, and never around in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from quadrat._names import HOMES
+
+PACKAGE = Path(__file__).parents[2] / "python" / "quadrat"
+PATHS = sorted(PACKAGE.rglob("*.py"))
+
+# From the bottom up: a module imports from its own layer and from those below it. A folder stands for all in it, and
+# `quadrat` for the package itself: what has a public name by way of it imports from the very top.
+LAYERS = [
+    ("_core", "_cuda", "_atomic", "_extras", "_names", "reference"),
+    ("_generators", "_gpu", "_mappings", "_shared"),
+    ("_memory",),
+    ("_arrays",),
+    ("_arrow", "_offsets", "_take", "ingest"),
+    ("_plan", "batch", "ops", "ragged"),
+    ("rows",),
+    ("collators", "gather", "gatherer"),
+    ("config", "data"),
+    ("quadrat",),
+    ("bench",),
+    ("__main__",),
+]
+# Imports inside of functions that close a circle. A method calls the function that does its work; and a function that
+# torch traces calls the operator made of it.
+BACK = {("ragged", "ops.pad"), ("ops.pad", "ops.library")}
+
+
+def name_of(path: Path) -> str:
+    """A module's name within the package; `quadrat` for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "quadrat"
+
+
+MODULES = {name_of(path) for path in PATHS} | {path.stem for path in PACKAGE.glob("*.pyi")}
+
+
+def home_of(base: str, name: str) -> str:
+    """The module that `from quadrat.base import name` loads."""
+    module = f"{base}.{name}".removeprefix("quadrat.")
+    if base == "quadrat":
+        return module if module in MODULES else HOMES.get(name, "quadrat").removeprefix("quadrat.")
+    return module if module in MODULES else base.removeprefix("quadrat.")
+
+
+def imports_of(source: str) -> Iterator[str]:
+    """The modules of quadrat that a source loads, wherever in it; with `import quadrat`, by the names it looks up."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    looked_up = {node.value: node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name the whole module"
+            if f"{node.module}.".startswith("quadrat."):
+                yield from (home_of(str(node.module), alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("quadrat."):
+                    yield alias.name.removeprefix("quadrat.")
+                assert not alias.name.startswith("quadrat") or alias.asname is None, "quadrat goes by its name"
+        elif isinstance(node, ast.Name) and node.id == "quadrat":
+            yield home_of("quadrat", looked_up.get(node, ""))
+
+
+GRAPH = {
+    name_of(path): set(imports_of(path.read_text())) - {name_of(path)} for path in PATHS if name_of(path) != "quadrat"
+}
+
+
+def layer_of(module: str) -> int:
+    (layer,) = [number for number, names in enumerate(LAYERS) if module.partition(".")[0] in names]
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("source", "loads"),
+    [
+        ("import quadrat\nquadrat.pad", {"ops.pad"}),
+        ("def f():\n    import quadrat\n    return quadrat.pad", {"ops.pad"}),
+        ("import quadrat\ngetattr(quadrat, name)", {"quadrat"}),
+        ("import quadrat\nquadrat.__version__", {"quadrat"}),
+        ("import quadrat.ops.pad", {"ops.pad"}),
+        ("import quadrat.ops.pad\nquadrat.rows.Rows", {"ops.pad", "rows"}),
+        ("from quadrat import Ragged, pad", {"ragged", "ops.pad"}),
+        ("from quadrat import _core, ingest", {"_core", "ingest"}),
+        ("from quadrat import __version__", {"quadrat"}),
+        ("from quadrat.ops import pad", {"ops.pad"}),
+        ("from quadrat.ops.pad import pad", {"ops.pad"}),
+        ("def f():\n    from quadrat.ragged import Ragged", {"ragged"}),
+        ("if TYPE_CHECKING:\n    from quadrat.ragged import Ragged", {"ragged"}),
+        ("import torch, quadratic\nfrom quadratic import pad", set()),
+    ],
+)
+def test_sees_each_import(source: str, loads: set[str]) -> None:
+    assert set(imports_of(source)) == loads
+
+
+def test_each_module_has_a_layer() -> None:
+    firsts = {module.partition(".")[0] for module in MODULES}
+    assert sorted(name for names in LAYERS for name in names) == sorted(firsts)
+    assert {loaded for module in GRAPH for loaded in GRAPH[module]} <= MODULES
+
+
+@pytest.mark.parametrize("module", GRAPH)
+def test_imports_go_one_way(module: str) -> None:
+    assert {loaded for loaded in GRAPH[module] if layer_of(loaded) > layer_of(module)} == set()
+
+
+def test_imports_close_no_circle() -> None:
+    assert all(loaded in GRAPH[module] for module, loaded in BACK)
+    forward = {module: {one for one in loaded if (module, one) not in BACK} for module, loaded in GRAPH.items()}
+    TopologicalSorter(forward).prepare()  # raises CycleError, which names them
+
+
+def test_what_is_loaded_by_name_is_known() -> None:
+    """Public names, the kernels that not every build has, and packages of others; the tests above see all else."""
+    calling, found = {"import_module", "__import__"}, []
+    for path in PATHS:
+        nodes = ast.walk(ast.parse(path.read_text()))
+        if calling & {getattr(node, "attr", getattr(node, "id", None)) for node in nodes}:
+            found.append(name_of(path))
+    assert found == ["_gpu", "_names", "bench.command", "collators.frameworks"]
+
+
+def test_the_package_itself_imports_only_its_version_and_its_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    eager = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in eager} == {
+        "__future__", "typing", "quadrat._core", "quadrat._names",
+    }  # fmt: skip
+
+
+def test_the_oracles_need_numpy_only() -> None:
+    tree = ast.parse((PACKAGE / "reference.py").read_text())
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert found <= {"__future__", "collections.abc", "typing", "numpy", "numpy.typing"}
+    assert not [module for module in GRAPH if "reference" in GRAPH[module]], "an oracle is no part of what it tests"
