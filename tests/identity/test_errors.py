@@ -59,7 +59,7 @@ def test_widths_beyond_any_memory(name, multiple):
     collators = [samples.make(library, name) for library in (transformers, quadrat)]
     for collator in collators:
         collator.pad_to_multiple_of = multiple  # permutation language modelling pays no attention to it
-    expected, got = (outcome(collator, samples.SAMPLES[name][1]) for collator in collators)
+    expected, got = (outcome(collator, samples.batch(name)) for collator in collators)
     assert (got[0], type(got[1])) == (expected[0], type(expected[1]))
 
 
