@@ -12,12 +12,11 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import quadrat
 from support.compare import assert_identical, assert_same_value, generator_states, outcome, seed_everything
-from support.strategies import WRAPPERS
+from support.strategies import WRAPPERS, word_level
 
 NAME = "DataCollatorForPermutationLanguageModeling"
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "<extra>"]
@@ -51,19 +50,9 @@ class EosIsSpecial(PreTrainedTokenizerFast):
 def make_tokenizer(
     *, padding_side: str = "right", pad_token: Any = "[PAD]", mask_token: Any = "[MASK]", cls: Any = None
 ) -> Any:
-    tokenizer = (cls or PreTrainedTokenizerFast)(
-        tokenizer_object=Tokenizer(models.WordLevel(VOCABULARY, unk_token="[UNK]")),
-        unk_token="[UNK]",
-        eos_token="[EOS]",
-        cls_token="[CLS]",
-        pad_token=pad_token,
-        mask_token=mask_token,
-        pad_token_type_id=3,  # as XLNet's
-        padding_side="left",
-    )
-    tokenizer.padding_side = padding_side
-    tokenizer.verbose = False
-    return tokenizer
+    special = {"cls_token": "[CLS]", "pad_token": pad_token, "mask_token": mask_token}
+    cls = cls or PreTrainedTokenizerFast
+    return word_level(cls, VOCABULARY, padding_side=padding_side, pad_token_type_id=3, **special)  # 3 as XLNet's
 
 
 TOKENIZERS = st.builds(

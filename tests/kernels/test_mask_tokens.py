@@ -1,4 +1,4 @@
-"""mask_tokens, compiled, against its oracle, which is told what the generator's library draws from the same state."""
+"""mask_tokens, compiled, against its oracle, which gets what the generator's own library draws from the same state."""
 
 from __future__ import annotations
 

@@ -40,17 +40,7 @@ rows_of_ids = st.lists(st.lists(ids, min_size=1, max_size=40), min_size=1, max_s
     data=st.data(),
 )
 def test_each_row_is_masked_as_if_alone(
-    *,
-    rows: list[list[int]],
-    layout: str,
-    form: str,
-    framework: str,
-    multiple: int | None,
-    special: str,
-    row_key: str | None,
-    seed: int | None,
-    epoch: int,
-    data: Any,
+    *, rows, layout, form, framework, multiple, special, row_key, seed, epoch, data
 ) -> None:
     tokenizer = make_masking_tokenizer(padding_side="left" if layout == "left" else "right")
     collator = make(
@@ -78,15 +68,9 @@ def test_each_row_is_masked_as_if_alone(
     for _ in range(2):  # decided on, then by recipe
         batch = collator(features)
         got = split(batch, lengths) if layout == "flat" else unpadded(batch, lengths, side=layout)
+        how = {"seed": seed or 0, "epoch": epoch, "collator": collator}
         assert got == [
-            masked_row(
-                row,
-                np.where(flag, 2, 1),
-                key=key if row_key else None,
-                seed=seed or 0,
-                epoch=epoch,
-                collator=collator,
-            )
+            masked_row(row, np.where(flag, 2, 1), key=key if row_key else None, **how)
             for row, flag, key in zip(rows, flags, keys, strict=True)
         ]
         assert "idx" not in batch
@@ -193,17 +177,9 @@ def test_batches_that_take_no_fast_path(side: str, row_key: str | None) -> None:
         collator.set_epoch(5)
         for _ in range(2):
             batch = collator(features)
-            expected = [
-                masked_row(
-                    row,
-                    [2 if special(token) else 1 for token in row],
-                    key=i if row_key else None,
-                    seed=3,
-                    epoch=5,
-                    collator=collator,
-                )
-                for i, row in enumerate(rows)
-            ]
+            how = {"seed": 3, "epoch": 5, "collator": collator}
+            words = [[2 if special(token) else 1 for token in row] for row in rows]
+            expected = [masked_row(row, words[i], key=i if row_key else None, **how) for i, row in enumerate(rows)]
             assert (split(batch, lengths) if collator.padding_free else unpadded(batch, lengths, side=side)) == expected
             assert "idx" not in batch
         assert generator_states() == states

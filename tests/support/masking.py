@@ -9,11 +9,10 @@ import numpy as np
 import torch
 import transformers
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import quadrat
-from support.strategies import PadsInItsOwnWay, features
+from support.strategies import PadsInItsOwnWay, features, word_level
 
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "[SEP]", "[EXTRA]"]
 MASK_VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *(f"w{i}" for i in range(len(SPECIAL), 400))])}
@@ -35,22 +34,12 @@ def make_masking_tokenizer(
     mask_token: str = "[MASK]",
     extra: tuple[str, ...] = (),
     cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-) -> PreTrainedTokenizerFast:
-    tokenizer = cls(
-        tokenizer_object=Tokenizer(models.WordLevel(MASK_VOCABULARY, unk_token="[UNK]")),
-        unk_token="[UNK]",
-        eos_token="[EOS]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token=pad_token,
-        mask_token=mask_token,
-        additional_special_tokens=list(extra),
-        padding_side=padding_side,
-        model_input_names=list(model_input_names),
-    )
-    tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
-    tokenizer.verbose = False
-    return tokenizer
+) -> Any:
+    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": mask_token, "pad_token": pad_token}
+    return word_level(
+        cls, MASK_VOCABULARY, padding_side=padding_side, pad_token_type_id=pad_token_type_id, **special,
+        additional_special_tokens=list(extra), model_input_names=list(model_input_names),
+    )  # fmt: skip
 
 
 def masking_tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:

@@ -105,19 +105,8 @@ def run(file: str, site: Path) -> Result:
     output = REPORTS / f"{name}.log"
     # Without pytest's capture, and without its handler of signals, which would come before the sanitizers'. The last
     # line says which test a process ended in.
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        file,
-        "-v",
-        "-s",
-        "--color=no",
-        "-p",
-        "no:faulthandler",
-        "-p",
-        "no:cacheprovider",
-    ]
+    options = ["-v", "-s", "--color=no", "-p", "no:faulthandler", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", file, *options]
     for test in LEFT_OUT:
         if test.startswith(f"{file}::"):
             command += ["--deselect", test]

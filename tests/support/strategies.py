@@ -43,28 +43,36 @@ class PlainMapping(Mapping[str, Any]):
 WRAPPERS = {"dict": dict, "BatchEncoding": BatchEncoding, "UserDict": UserDict, "Mapping": PlainMapping}
 
 
-def make_tokenizer(
-    *,
-    padding_side: str = "right",
-    pad_token: str | None = "[PAD]",
-    pad_token_type_id: int = 0,
-    model_input_names: tuple[str, ...] = ("input_ids", "token_type_ids", "attention_mask"),
-    model_max_length: int = 12,
-    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-) -> PreTrainedTokenizerFast:
+def word_level(
+    cls: Any, vocabulary: dict[str, int], *, padding_side: str, pad_token_type_id: int = 0, **options: Any
+) -> Any:
+    """A tokenizer of words, on any side, even one that there is not."""
     tokenizer = cls(
-        tokenizer_object=Tokenizer(models.WordLevel(VOCABULARY, unk_token="[UNK]")),
+        tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]")),
         unk_token="[UNK]",
         eos_token="[EOS]",
-        pad_token=pad_token,
-        padding_side="left" if padding_side == "left" else "right",
-        model_input_names=list(model_input_names),
-        model_max_length=model_max_length,
+        **options,
     )
     tokenizer.padding_side = padding_side
     tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
     tokenizer.verbose = False
     return tokenizer
+
+
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
+def make_tokenizer(
+    *,
+    padding_side: str = "right",
+    pad_token: str | None = "[PAD]",
+    model_input_names: tuple[str, ...] = _INPUTS,
+    model_max_length: int = 12,
+    cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
+    **options: Any,
+) -> Any:
+    options |= {"model_input_names": list(model_input_names), "model_max_length": model_max_length}
+    return word_level(cls, VOCABULARY, padding_side=padding_side, pad_token=pad_token, **options)
 
 
 def tokenizers() -> st.SearchStrategy[PreTrainedTokenizerFast]:
@@ -88,18 +96,7 @@ _ELEMENTS = {
     "float": st.floats(allow_nan=True, width=32),
 }
 _ARRAY_DTYPES = [
-    "int64",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "uint16",
-    "uint64",
-    "bool",
-    "float32",
-    "float64",
-    "float16",
+    *("int64", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint64", "bool", "float32", "float64", "float16")
 ]
 
 
@@ -261,18 +258,9 @@ def make_word_piece_tokenizer(
     pad_token: str | None = "[PAD]",
     mask_token: str | None = "[MASK]",
     cls: type[PreTrainedTokenizerFast] = PreTrainedTokenizerFast,
-) -> PreTrainedTokenizerFast:
+) -> Any:
     """A tokenizer whose tokens look like BERT's: "##..." within words, and one of the added tokens too."""
-    tokenizer = cls(
-        tokenizer_object=Tokenizer(models.WordLevel(WORD_PIECES, unk_token="[UNK]")),
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token=mask_token,
-        eos_token="[EOS]",
-        pad_token=pad_token,
-    )
+    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": mask_token, "pad_token": pad_token}
+    tokenizer = word_level(cls, WORD_PIECES, padding_side=padding_side, **special)
     tokenizer.add_tokens(["##added", "whole"])
-    tokenizer.padding_side = padding_side
-    tokenizer.verbose = False
     return tokenizer
