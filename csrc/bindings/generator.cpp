@@ -30,7 +30,7 @@ static_assert(sizeof(TorchState) == 5056, "the state torch hands out");
 
 }  // namespace
 
-Engine Engine::of_torch(py::object generator) {
+Engine Engine::of_torch(const py::object& generator) {
     Engine engine(generator, generator.attr("get_state")());
     engine.of_torch_ = true;
     if (engine.state_.attr("numel")().cast<std::int64_t>() != static_cast<std::int64_t>(sizeof(TorchState))) {
@@ -50,7 +50,7 @@ Engine Engine::of_torch(py::object generator) {
     return engine;
 }
 
-Engine Engine::of_python(py::object generator) {
+Engine Engine::of_python(const py::object& generator) {
     Engine engine(generator, generator.attr("getstate")());
     PyObject* const state = engine.state_.ptr();
     if (!PyTuple_Check(state) || PyTuple_GET_SIZE(state) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(state, 1)) ||

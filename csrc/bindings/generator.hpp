@@ -24,8 +24,8 @@ enum class Source : std::uint8_t {
 // The words of an MT19937 whose owner is asked for them, and given them back by `keep`.
 class Engine {
 public:
-    static Engine of_torch(py::object generator);
-    static Engine of_python(py::object generator);
+    static Engine of_torch(const py::object& generator);
+    static Engine of_python(const py::object& generator);
 
     rng::Mt19937& words() { return *words_; }
     // Gives the advanced state back. Without it the generator stays as it was.
