@@ -16,6 +16,22 @@ namespace {
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
+constexpr std::pair<const char*, Action> actions[] = {
+    {"pad", Action::pad},
+    {"pad_own", Action::pad_own},
+    {"stack", Action::stack},
+    {"numbers", Action::numbers},
+    {"mask", Action::mask},
+    {"hold", Action::hold},
+    {"labels", Action::labels},
+    {"join", Action::join},
+    {"shift", Action::shift},
+    {"positions", Action::positions},
+    {"sequences", Action::sequences},
+    {"bounds", Action::bounds},
+    {"longest", Action::longest},
+};
+
 // Columns for Python to decide about, which takes code of the user's.
 py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
     columns->look(interop.cast<const Interop&>());
@@ -68,11 +84,11 @@ std::string Columns::signature(std::size_t main, std::int64_t width) const {
 }
 
 void register_columns(py::module_& m) {
-    py::tuple actions(std::size(action_names));
-    for (std::size_t i = 0; i < std::size(action_names); ++i) {
-        actions[i] = action_names[i];
+    py::dict numbers;
+    for (const auto& [name, action] : actions) {
+        numbers[name] = static_cast<int>(action);
     }
-    m.attr("actions") = std::move(actions);
+    m.attr("actions") = std::move(numbers);
     py::class_<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 __version__: str
 kinds: tuple[str, ...]
-actions: tuple[str, ...]
+actions: dict[str, int]  # by name, see csrc/bindings/plan.hpp
 
 def simd_level() -> str: ...
 def compiler() -> str: ...
@@ -98,8 +98,6 @@ class Guard:
     def __init__(self, facts: tuple[tuple[int, Any, Any, Any], ...]) -> None: ...
     def holds(self, collator: object) -> bool: ...
 
-def known_fallback(facts: tuple[tuple[int, Any, Any, Any], ...]) -> Callable[[Any, Any], Any]: ...
-
 class Recipe:
     def __init__(
         self,
@@ -117,6 +115,7 @@ class Recipe:
         absent: str | None = None,
         deferred: Callable[..., Any] | None = None,
         falls_back: bool = False,
+        always: bool = False,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def extended(

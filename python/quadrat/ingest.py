@@ -64,11 +64,11 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
 
 
 # What a step of `_core.Columns.run` does, see csrc/bindings/plan.hpp.
-_action = _core.actions.index
-PAD, PAD_OWN, STACK, NUMBERS = _action("pad"), _action("pad_own"), _action("stack"), _action("numbers")
-MASK, HOLD, LABELS = _action("mask"), _action("hold"), _action("labels")
-JOIN, SHIFT, POSITIONS, SEQUENCES = _action("join"), _action("shift"), _action("positions"), _action("sequences")
-BOUNDS, LONGEST = _action("bounds"), _action("longest")
+_ACTIONS = _core.actions
+PAD, PAD_OWN, STACK, NUMBERS = _ACTIONS["pad"], _ACTIONS["pad_own"], _ACTIONS["stack"], _ACTIONS["numbers"]
+MASK, HOLD, LABELS = _ACTIONS["mask"], _ACTIONS["hold"], _ACTIONS["labels"]
+JOIN, SHIFT, POSITIONS, SEQUENCES = (_ACTIONS[name] for name in ("join", "shift", "positions", "sequences"))
+BOUNDS, LONGEST = _ACTIONS["bounds"], _ACTIONS["longest"]
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:

@@ -278,11 +278,6 @@ def test_forms_and_codes_are_the_same_in_python():
         assert ingest.explain((code, 3, 7)).startswith("row 3, position 7 ")
 
 
-def test_actions_have_the_names_of_their_numbers():
-    assert _core.actions == tuple(enum(BINDINGS / "plan.hpp", "Action"))
-    assert [getattr(ingest, name.upper()) for name in _core.actions] == list(range(len(_core.actions)))
-
-
 def test_deferred_batches_are_laid_out_alike():
     source = (BINDINGS / "defer_buffer.hpp").read_text()
     assert int(re.search(r" alignment\s*=\s*(\d+);", source)[1]) == batch._ALIGNMENT
