@@ -11,6 +11,7 @@
 #include "../kernels/convert.hpp"
 #include "../kernels/copy_rows.hpp"
 #include "../kernels/fill_gaps.hpp"
+#include "../kernels/prefetch.hpp"
 #include "../kernels/stream.hpp"
 #include "decode.hpp"
 
@@ -31,25 +32,10 @@ Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool st
                                                 : Status{Code::changed};
 }
 
-// The next row's item pointers and place in the output, as copy_rows does for rows in memory.
-void prefetch_list(PyObject* owner, const Row& row, const char* target, std::size_t out_item) {
-#if defined(__GNUC__)
-    constexpr std::int64_t most = 4096;  // bytes
-    if (owner != nullptr && PyList_CheckExact(owner)) {
-        const auto* const items = reinterpret_cast<const char*>(reinterpret_cast<PyListObject*>(owner)->ob_item);
-        const std::int64_t in_bytes = std::min(most, row.length * static_cast<std::int64_t>(sizeof(PyObject*)));
-        for (std::int64_t at = 0; at < in_bytes; at += 64) {
-            __builtin_prefetch(items + at);
-        }
-    }
-    const std::int64_t out_bytes =
-        target == nullptr ? 0 : std::min(most, row.length * static_cast<std::int64_t>(out_item));
-    for (std::int64_t at = 0; at < out_bytes; at += 64) {
-        __builtin_prefetch(target + at, 1);
-    }
-#else
-    static_cast<void>(owner), static_cast<void>(row), static_cast<void>(target), static_cast<void>(out_item);
-#endif
+// The items of a list; null for what is none.
+const void* items_of(PyObject* owner) {
+    const bool list = owner != nullptr && PyList_CheckExact(owner);
+    return list ? reinterpret_cast<const PyListObject*>(owner)->ob_item : nullptr;
 }
 
 // One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
@@ -65,7 +51,9 @@ Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Ki
         if (i + 1 < start.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
             const char* const next =
                 static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
-            prefetch_list(column.owners[at + 1].ptr(), column.rows[at + 1], stream ? nullptr : next, item_size(kind));
+            const std::int64_t length = column.rows[at + 1].length;
+            prefetch_copy(items_of(column.owners[at + 1].ptr()), length * static_cast<std::int64_t>(sizeof(PyObject*)),
+                          stream ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
         }
         Status status;
         if (row.data != nullptr) {

@@ -16,6 +16,7 @@
 #include "generator.hpp"
 #include "guard.hpp"
 #include "labels.hpp"
+#include "plan.hpp"
 #include "register.hpp"
 #include "walk.hpp"
 
@@ -71,6 +72,19 @@ void register_constants(py::module_& m) {
                   {"FORM_OTHER", form_other},
                   {"FORM_SCALAR", form_scalar},
                   {"FORM_TENSOR_NUMBER", form_tensor_number}});
+    add<Action>(m, {{"ACTION_PAD", Action::pad},
+                    {"ACTION_PAD_OWN", Action::pad_own},
+                    {"ACTION_STACK", Action::stack},
+                    {"ACTION_NUMBERS", Action::numbers},
+                    {"ACTION_MASK", Action::mask},
+                    {"ACTION_HOLD", Action::hold},
+                    {"ACTION_LABELS", Action::labels},
+                    {"ACTION_JOIN", Action::join},
+                    {"ACTION_SHIFT", Action::shift},
+                    {"ACTION_POSITIONS", Action::positions},
+                    {"ACTION_SEQUENCES", Action::sequences},
+                    {"ACTION_BOUNDS", Action::bounds},
+                    {"ACTION_LONGEST", Action::longest}});
     add<Code>(m, {{"CODE_ROW_TOO_LONG", Code::row_too_long},
                   {"CODE_BAD_START", Code::bad_start},
                   {"CODE_NO_CONVERSION", Code::no_conversion},

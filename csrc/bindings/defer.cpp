@@ -7,14 +7,82 @@
 
 #include "decode.hpp"
 #include "defer_buffer.hpp"
-#include "defer_masking.hpp"
 #include "execute.hpp"
+#include "philox_labels.hpp"
 
 namespace quadrat {
 namespace {
 
 const Labels* labels_of(const Plan& plan, const Step* step) {
     return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
+}
+
+// Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp.
+class DeferredMasking {
+public:
+    // Nothing is left to do elsewhere (false) where draws come from a generator, for whole words, and for flat ids.
+    DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels);
+    explicit operator bool() const { return labels_ != nullptr; }
+
+    void reserve(Buffer* buffer);
+    // ids: where they are, which is written already.
+    Status write(const Buffer& buffer, const Place& ids) const;
+    py::object as_object() const;
+
+private:
+    const Columns& columns_;
+    std::size_t index_ = 0;  // of the ids
+    const PhiloxLabels* labels_ = nullptr;
+    std::int64_t keys_ = nowhere, words_ = nowhere, set_ = nowhere;
+};
+
+DeferredMasking::DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids,
+                                 const Labels* labels)
+    : columns_(columns) {
+    const auto* const philox = dynamic_cast<const PhiloxLabels*>(labels);
+    if (philox == nullptr || philox->has_words() || ids == nullptr) {
+        return;
+    }
+    index_ = ids->index;
+    const auto outputs = std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
+        return step.index == index_ && (step.action == Action::pad || step.action == Action::stack);
+    });
+    const std::int64_t special = philox->special_column();
+    if (outputs == 1 && (special < 0 || columns.first_difference(static_cast<std::size_t>(special), index_) < 0)) {
+        labels_ = philox;
+    }
+}
+
+void DeferredMasking::reserve(Buffer* buffer) {
+    keys_ = buffer->reserve(columns_.count(index_), Kind::uint64);
+    if (labels_->special_column() >= 0) {
+        words_ = buffer->reserve(columns_.at(index_).total, Kind::uint8);
+    } else {
+        set_ = buffer->reserve(static_cast<std::int64_t>(labels_->special_set().size()), Kind::uint64);
+    }
+}
+
+Status DeferredMasking::write(const Buffer& buffer, const Place& ids) const {
+    const Column& column = columns_.at(index_);
+    const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
+    const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
+                                              column.lengths.data(), buffer.at<std::uint64_t>(keys_));
+    if (!status) {
+        return status;
+    }
+    if (words_ != nowhere) {
+        return labels_->words_of_rows(columns_, column.total, buffer.at<std::uint8_t>(words_));
+    }
+    const std::vector<std::uint64_t>& set = labels_->special_set();
+    std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
+    return {};
+}
+
+py::object DeferredMasking::as_object() const {
+    if (labels_ == nullptr) {
+        return py::none();
+    }
+    return py::make_tuple(labels_->options(), keys_, words_, set_, labels_->special_set().size());
 }
 
 class Deferral {
@@ -92,14 +160,14 @@ private:
     bool draws() const { return labels_ != nullptr && causal_ == nullptr && !masking_; }
     std::size_t number_of(const Step* step) const { return static_cast<std::size_t>(step - plan_.steps.data()); }
 
-    void reserve_output(const Step& step, Place* place) {
+    void reserve_int64(Place* place) {
         place->total = std::accumulate(place->shape.begin(), place->shape.end(), std::int64_t{1}, std::multiplies<>());
-        place->values = buffer_.reserve(place->total, step.kind);
+        place->values = buffer_.reserve(place->total, Kind::int64);
     }
 
     Status place_labels(Place* place) {
-        const Step& step = *execution_.labels();
-        if (execution_.ids() == nullptr || place != &places_[number_of(&step)]) {
+        const Step* const step = execution_.labels();
+        if (step == nullptr || execution_.ids() == nullptr || place != &places_[number_of(step)]) {
             return {Code::bad_argument};
         }
         if (masking_) {
@@ -107,7 +175,7 @@ private:
         } else if (causal_ != nullptr) {
             place->total = causal_->pad_id();
         } else {
-            reserve_output(step, place);
+            reserve_int64(place);
         }
         return {};
     }
@@ -135,13 +203,13 @@ private:
         }
         const bool is_ids = labels_ != nullptr && &step == execution_.ids();
         if (is_ids && draws()) {
-            reserve_output(step, place);
+            reserve_int64(place);
             return {};
         }
         place->total = column.total;
         place->values = buffer_.values(step.index, step.kind, i);
         place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
-        place->start = shifts ? buffer_.starts(step.index) : nowhere;
+        place->start = shifts ? buffer_.offsets(step.index, 1) : nowhere;
         return {};
     }
 

@@ -43,15 +43,17 @@ public:
         return at;
     }
 
-    // Columns whose rows are equally long share their offsets.
-    std::int64_t offsets(std::size_t index) {
-        const std::vector<std::int64_t>& lengths = columns_.at(index).lengths;
-        for (const Piece& piece : offsets_) {
-            if (piece.index == index || columns_.at(piece.index).lengths == lengths) {
-                return piece.at;
+    // Where rows begin that take `least` places at least, and where the last one ends. Columns whose rows are equally
+    // long share them.
+    std::int64_t offsets(std::size_t index, std::int64_t least = 0) {
+        const Column& column = columns_.at(index);
+        least = column.min_length < least ? least : 0;
+        for (const Offsets& known : offsets_) {
+            if (known.least == least && columns_.at(known.index).lengths == column.lengths) {
+                return known.at;
             }
         }
-        offsets_.push_back({index, reserve(static_cast<std::int64_t>(lengths.size()) + 1, Kind::int64), Kind::int64});
+        offsets_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64), least});
         return offsets_.back().at;
     }
 
@@ -68,15 +70,6 @@ public:
         return values_.back().at;
     }
 
-    // Where the rows start once an empty one takes a place too; `offsets` where there is none.
-    std::int64_t starts(std::size_t index) {
-        if (columns_.at(index).min_length > 0) {
-            return offsets(index);
-        }
-        starts_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64), Kind::int64});
-        return starts_.back().at;
-    }
-
     void allocate_on(const Interop& interop) {
         Allocation made = size_ <= most_in_message ? allocate(interop, Framework::torch, {size_}, Kind::uint8)
                                                    : allocate_to_send(interop);
@@ -90,11 +83,8 @@ public:
     }
 
     Status write(std::size_t* failed) const {
-        for (const Piece& piece : offsets_) {
-            row_offsets(columns_.at(piece.index).all_lengths(), 0, at<std::int64_t>(piece.at));
-        }
-        for (const Piece& piece : starts_) {
-            row_offsets(columns_.at(piece.index).all_lengths(), 1, at<std::int64_t>(piece.at));
+        for (const Offsets& piece : offsets_) {
+            row_offsets(columns_.at(piece.index).all_lengths(), piece.least, at<std::int64_t>(piece.at));
         }
         for (const Piece& piece : values_) {
             *failed = piece.step;
@@ -120,16 +110,21 @@ private:
         return memory.take({{size_}, Kind::uint8});
     }
 
+    struct Offsets {
+        std::size_t index;
+        std::int64_t at, least;
+    };
     struct Piece {
         std::size_t index;
         std::int64_t at;
         Kind kind;
-        std::size_t step = 0;  // the first that needs it
-        bool numbers = false;
+        std::size_t step;  // the first that needs it
+        bool numbers;
     };
 
     const Columns& columns_;
-    std::vector<Piece> offsets_, values_, starts_;
+    std::vector<Offsets> offsets_;
+    std::vector<Piece> values_;
     std::int64_t size_ = 0;
     char* data_ = nullptr;
 };

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "prefetch.hpp"
+#include "../kernels/prefetch.hpp"
 
 namespace quadrat {
 namespace {
@@ -158,10 +158,7 @@ bool FlatColumn::row(const Place& place, Row* out) const {
     *out = row_at(type_.item->kind, items.data, first, length);
     // What the processor's own prefetcher needs to see before it goes on by itself.
     constexpr std::int64_t ahead = 256;
-    const std::int64_t bytes = length * out->stride;
-    for (std::int64_t at = 0; at < bytes && at < ahead; at += 64) {
-        quadrat::prefetch(static_cast<const char*>(out->data) + at);
-    }
+    prefetch_lines(out->data, std::min(ahead, length * out->stride));
     return true;
 }
 

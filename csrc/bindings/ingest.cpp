@@ -155,13 +155,7 @@ bool collect_columns(const py::object& features, const py::object& names, const 
         columns->columns[c].hold(std::move(value));
         return true;
     };
-    Walk walk(features, interop);
-    for (Py_ssize_t first = 0; first < count; first += Walk::block) {
-        if (!walk.gather(first, std::min(Walk::block, count - first), *keys, hold)) {
-            return false;
-        }
-    }
-    return true;
+    return Walk(features, interop).gather(*keys, hold);
 }
 
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
@@ -190,16 +184,7 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
         columns->columns[c].hold(std::move(value));
         return true;
     };
-    if (table != nullptr) {
-        return table->gather(names, hold);
-    }
-    Walk walk(features, interop);
-    for (Py_ssize_t first = 0; first < count; first += Walk::block) {
-        if (!walk.gather(first, std::min(Walk::block, count - first), names, hold)) {
-            return false;
-        }
-    }
-    return true;
+    return table != nullptr ? table->gather(names, hold) : Walk(features, interop).gather(names, hold);
 }
 
 }  // namespace quadrat

@@ -63,6 +63,19 @@ std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
     return set;
 }
 
+std::vector<std::int64_t> BatchIds::starts(const std::int64_t* lengths) const {
+    std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1);
+    if (form == Form::flat) {
+        row_offsets({lengths, rows}, 0, start.data());
+        return start;
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const Side side = form == Form::left ? Side::left : Side::right;
+        start[static_cast<std::size_t>(i)] = padded_start(i, lengths[i], width, side);
+    }
+    return start;
+}
+
 Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
     causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
     return {};
@@ -112,16 +125,13 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
     const auto numbers = scratch<std::int64_t>(2 * batch.width);
     const Column& rows = columns.at(static_cast<std::size_t>(words_));
     const auto classify_row = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
-    std::int64_t row_start = 0;
-    for (std::int64_t i = 0; i < batch.rows; ++i) {
-        const std::int64_t length = columns.at(batch.column).lengths[static_cast<std::size_t>(i)];
-        if (batch.form != BatchIds::Form::flat) {
-            const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
-            row_start = padded_start(i, length, batch.width, side);
-        }
-        status = read_row_of_words(rows, static_cast<std::size_t>(i), word_source_, length, numbers.get());
+    const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
+    const std::vector<std::int64_t> start = batch.starts(lengths.data());
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        const std::int64_t length = lengths[i], row_start = start[i];
+        status = read_row_of_words(rows, i, word_source_, length, numbers.get());
         if (!status) {
-            status.row = i;
+            status.row = static_cast<std::int64_t>(i);
             return status;
         }
         classify_row(numbers.get(), special.get() + row_start, length, words.get() + row_start);
@@ -129,7 +139,6 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
         for (std::int64_t at = row_start; at < row_start + length && words[at] != word_begins; ++at) {
             words[at] = word_none;
         }
-        row_start += length;
     }
     return mask(columns, words.get(), batch);
 }
@@ -165,10 +174,8 @@ MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word,
 
 Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
     const auto words = scratch<std::uint8_t>(batch.count());
-    std::vector<std::int64_t> start, lengths(static_cast<std::size_t>(batch.rows), batch.width);
-    for (std::int64_t i = 0; i < batch.rows; ++i) {
-        start.push_back(i * batch.width);
-    }
+    const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
+    const std::vector<std::int64_t> start = batch.starts(lengths.data());
     classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
     return mask({}, words.get(), batch);
 }

@@ -1,4 +1,5 @@
-// Labels that come from the padded ids of a batch: what language modelling adds to padding. A step of Columns::run.
+// Labels that come from the padded ids of a batch: what language modelling adds to padding. The step `labels` of a
+// plan.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -27,6 +28,8 @@ struct BatchIds {
     std::int64_t* labels;
 
     std::int64_t count() const { return form == Form::flat ? width : rows * width; }
+    // Where rows of these lengths begin, and one number more.
+    std::vector<std::int64_t> starts(const std::int64_t* lengths) const;
 };
 
 // Special tokens as kernels/special_tokens.hpp takes them. Throws ValueError for an id that is not in 0 ... 2^28 - 1.

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "../kernels/copy_rows.hpp"
+#include "../kernels/prefetch.hpp"
 #include "columns.hpp"
-#include "prefetch.hpp"
 #include "tensor_parts.hpp"
 #include "view.hpp"
 #include "walk.hpp"
@@ -16,15 +16,9 @@ namespace quadrat {
 namespace {
 
 // What the processor's own prefetcher needs to see before it goes on by itself.
-constexpr int lines_ahead = 4;
+constexpr std::int64_t bytes_ahead = 256;
 
 constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
-
-void prefetch_lines(const char* first, int lines) {
-    for (int line = 0; first != nullptr && line < lines; ++line) {
-        prefetch(first + std::ptrdiff_t{64} * line);
-    }
-}
 
 // torch asks its function modes, which are the user's code, even about an attribute; not while one of these lives.
 class WithoutModes {
@@ -66,16 +60,16 @@ public:
                 tensors |= look_at(column.owners[i].ptr());
             }
         }
-        constexpr int implementation_lines = 4, storage_lines = 2;
+        constexpr std::int64_t implementation_bytes = 256, storage_bytes = 128;
         for (const char* const part : parts_) {
-            prefetch_lines(part, implementation_lines);
+            prefetch_lines(part, implementation_bytes);
         }
         for (const char*& part : parts_) {
             part = part == nullptr ? nullptr : next_part(part);  // null for tensors without a storage
-            prefetch_lines(part, storage_lines);
+            prefetch_lines(part, storage_bytes);
         }
         for (const char* const part : parts_) {
-            prefetch_lines(part == nullptr ? nullptr : next_part(part), lines_ahead);
+            prefetch_lines(part == nullptr ? nullptr : next_part(part), bytes_ahead);
         }
         return tensors;
     }
@@ -87,7 +81,7 @@ private:
         } else if (interop_.is_ndarray(value)) {
             const auto* const array = py::detail::array_proxy(value);
             prefetch(array->dimensions);
-            prefetch_lines(array->data, lines_ahead);
+            prefetch_lines(array->data, bytes_ahead);
         } else if (interop_.is_tensor(value)) {
             if (interop_.knows_tensors()) {
                 parts_.push_back(next_part(value));

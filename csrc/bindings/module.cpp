@@ -12,7 +12,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     quadrat::register_columns(m);
     quadrat::register_concat_padded(m);
     quadrat::register_flatten(m);
-    quadrat::register_fallback(m);
     quadrat::register_gathered(m);
     quadrat::register_generator(m);
     quadrat::register_guard(m);

@@ -19,18 +19,6 @@ T* pointer(std::uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-std::vector<std::int64_t> starts_of(const BatchIds& batch, const std::int64_t* lengths) {
-    std::vector<std::int64_t> start(static_cast<std::size_t>(batch.rows));
-    const Side side = batch.form == BatchIds::Form::left ? Side::left : Side::right;
-    std::int64_t flat = 0;
-    for (std::int64_t i = 0; i < batch.rows; ++i) {
-        const bool padded = batch.form != BatchIds::Form::flat;
-        start[static_cast<std::size_t>(i)] = padded ? padded_start(i, lengths[i], batch.width, side) : flat;
-        flat += lengths[i];
-    }
-    return start;
-}
-
 }  // namespace
 
 PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
@@ -80,7 +68,7 @@ Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, 
 
 Status PhiloxLabels::mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const {
     const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
-    const std::vector<std::int64_t> start = starts_of(batch, lengths.data());
+    const std::vector<std::int64_t> start = batch.starts(lengths.data());
     const Span<const std::int64_t> starts{start.data(), batch.rows};
     std::vector<std::uint64_t> keys(lengths.size());
     const Status status = write_keys(columns, {batch.ids, batch.count()}, starts, lengths.data(), keys.data());
@@ -99,7 +87,7 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
         }
         left -= lengths[i];
     }
-    const std::vector<std::int64_t> start = starts_of(batch, lengths);
+    const std::vector<std::int64_t> start = batch.starts(lengths);
     const Span<const std::int64_t> starts{start.data(), batch.rows};
     const std::unique_ptr<std::uint8_t[]> words(new std::uint8_t[static_cast<std::size_t>(batch.count())]);
     classify(special, offsets, batch.ids, batch.count(), starts, lengths, words.get());

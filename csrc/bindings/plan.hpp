@@ -29,11 +29,6 @@ enum class Action : std::uint8_t {
     longest,    // the length of its longest row, an int
 };
 
-// Their names, by number: `_core.actions`.
-inline constexpr const char* action_names[] = {"pad",       "pad_own", "stack",  "numbers", "mask",
-                                               "hold",      "labels",  "join",   "shift",   "positions",
-                                               "sequences", "bounds",  "longest"};
-
 struct Step {
     py::object name;
     std::size_t index;

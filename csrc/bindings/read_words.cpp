@@ -1,10 +1,10 @@
 // Offsets and word ids as tokenizers give them: lists of pairs, or of ints and None.
 #include <pybind11/numpy.h>
 
+#include "../kernels/prefetch.hpp"
 #include "decode.hpp"
 #include "errors.hpp"
 #include "labels.hpp"
-#include "prefetch.hpp"
 #include "python_number.hpp"
 
 namespace quadrat {

@@ -1,12 +1,13 @@
 #include "recipe.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <memory>
 #include <utility>
 
 #include "defer.hpp"
 #include "execute.hpp"
 #include "register.hpp"
-#include "runner.hpp"
 #include "table.hpp"
 #include "view.hpp"
 #include "walk.hpp"
@@ -46,6 +47,30 @@ bool first_lacks(const py::object& features, const py::object& name, const Inter
     return first && !Walk::lookup(first, name.ptr());
 }
 
+// What a runner returns in place of a batch that the reference is to make.
+py::object to_the_reference() { return py::reinterpret_borrow<py::object>(Py_NotImplemented); }
+
+constexpr const char* capsule_name = "quadrat.recipe";
+
+PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
+    const auto* const recipe = static_cast<const Recipe*>(PyCapsule_GetPointer(capsule, capsule_name));
+    if (recipe == nullptr) {
+        return nullptr;
+    }
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
+        return nullptr;
+    }
+    try {
+        return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const std::exception&) {
+        py::detail::try_translate_exceptions();  // to what a function made by pybind11 raises
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result)
@@ -58,6 +83,7 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, Layout
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
                         bool failed) const {
+    names = source_.names.is_none() ? names : py::tuple(source_.names);  // the same object is compared at once
     std::size_t main = 0;
     while (!source_.main.is_none() && main < names.size() && !py::object(names[main]).equal(source_.main)) {
         ++main;
@@ -120,7 +146,14 @@ py::object Recipe::wrapped(py::object data) const {
 }
 
 py::object Recipe::run(const py::handle& subject, const py::object& features) const {
-    if (!holds(subject) || (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_))) {
+    if (!holds(subject)) {
+        return py::none();
+    }
+    if (result_.always) {
+        const bool rows = PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
+        return rows ? to_the_reference() : py::none();
+    }
+    if (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_)) {
         return py::none();
     }
     py::tuple names;
@@ -158,7 +191,23 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     return to_the_reference();
 }
 
-py::object Recipe::runner() const { return runner_of(*this); }
+py::object Recipe::runner() const {
+    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_of_capsule)),
+                                 METH_FASTCALL, "run(collator, features): the batch, None or NotImplemented."};
+    auto copy = std::make_unique<Recipe>(*this);
+    const auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(copy.get(), capsule_name, [](PyObject* self) {
+        delete static_cast<Recipe*>(PyCapsule_GetPointer(self, capsule_name));
+    }));
+    if (!capsule) {
+        throw py::error_already_set();
+    }
+    static_cast<void>(copy.release());  // the capsule's now
+    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, capsule.ptr()));
+    if (!function) {
+        throw py::error_already_set();
+    }
+    return function;
+}
 
 void register_recipe(py::module_& m) {
     // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
@@ -166,17 +215,17 @@ void register_recipe(py::module_& m) {
         .def(
             py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
                         py::object main, std::int64_t multiple_of, bool left, py::object separator, std::int64_t start,
-                        py::object names, py::object absent, py::object deferred, bool falls_back) {
+                        py::object names, py::object absent, py::object deferred, bool falls_back, bool always) {
                 return Recipe(facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
                               checked({1, multiple_of, left, std::move(separator), start}),
                               {torch ? Framework::torch : Framework::numpy, std::move(wrapper), std::move(attributes),
-                               std::move(deferred), falls_back});
+                               std::move(deferred), falls_back, always});
             }),
             py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper") = py::none(),
             py::arg("attributes") = py::dict(), py::arg("main") = py::none(), py::arg("multiple_of") = 1,
             py::arg("left") = false, py::arg("separator") = py::none(), py::arg("start") = 0,
             py::arg("names") = py::none(), py::arg("absent") = py::none(), py::arg("deferred") = py::none(),
-            py::arg("falls_back") = false)
+            py::arg("falls_back") = false, py::arg("always") = false)
         .def(
             "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
             py::arg("subject"))

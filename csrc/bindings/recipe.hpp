@@ -7,21 +7,35 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "allocate.hpp"
 #include "columns.hpp"
-#include "fallback.hpp"
 #include "guard.hpp"
 #include "plan.hpp"
 
 namespace quadrat {
 
+// How often a decision that failed is tried again. Batches of one kind may fail by what their rows hold: a float among
+// ints. After a failure the next batch of this kind goes to the reference at once, after the second failure the next
+// three, and so on; a batch that succeeds forgives all.
+class Retries {
+public:
+    // Whether this batch is left to the reference.
+    bool skips() { return left_ > 0 && left_-- > 0; }
+    void failed() { left_ = next_ = static_cast<std::uint8_t>(std::min(2 * next_ + 1, most)); }
+    void succeeded() { next_ = 0; }
+
+private:
+    static constexpr int most = 63;
+    std::uint8_t next_ = 0, left_ = 0;  // written with the GIL held
+};
+
 class Recipe {
 public:
-    static constexpr const char* runner_name = "quadrat.recipe";
-
     // What a batch is read from.
     struct Source {
         py::object names;   // the columns that are read; None: all that the first feature has
@@ -35,6 +49,7 @@ public:
         py::dict attributes;  // that a batch has besides `data`
         py::object deferred;  // what makes a deferred batch, or None
         bool falls_back;      // whether batches that are known to fall back are left to the reference at once
+        bool always;          // whether all do that come as a list or tuple, whatever they hold
     };
 
     // facts: what the decisions depend on besides the batch, see Guard.
@@ -50,7 +65,8 @@ public:
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
     // NotImplemented where it is known to fall back.
     py::object run(const py::handle& subject, const py::object& features) const;
-    // `run` as a function, see runner.hpp.
+    // A function run(collator, features); it owns a copy of the recipe. A plain C function, which is called without a
+    // look at argument types and overloads.
     py::object runner() const;
 
 private:

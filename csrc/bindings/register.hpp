@@ -13,7 +13,6 @@ void register_columns(py::module_& m);
 void register_concat_padded(py::module_& m);
 void register_config(py::module_& m);
 void register_constants(py::module_& m);
-void register_fallback(py::module_& m);
 void register_flatten(py::module_& m);
 void register_gathered(py::module_& m);
 void register_generator(py::module_& m);

@@ -68,11 +68,6 @@ std::string Columns::signature(std::size_t main, std::int64_t width) const {
 }
 
 void register_columns(py::module_& m) {
-    py::tuple actions(std::size(action_names));
-    for (std::size_t i = 0; i < std::size(action_names); ++i) {
-        actions[i] = action_names[i];
-    }
-    m.attr("actions") = std::move(actions);
     py::class_<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })

@@ -37,9 +37,9 @@ bool kind_of_bits(char letter, int bits, Kind* out) {
 bool kind_of_number(int type_number, Kind* out) {
     constexpr Kind long_kind = sizeof(long) == 8 ? Kind::int64 : Kind::int32;
     constexpr Kind unsigned_long_kind = sizeof(long) == 8 ? Kind::uint64 : Kind::uint32;
-    constexpr Kind kinds[] = {Kind::bool_,  Kind::int8,    Kind::uint8,  Kind::int16,        Kind::uint16,
-                              Kind::int32,  Kind::uint32,  long_kind,    unsigned_long_kind, Kind::int64,
-                              Kind::uint64, Kind::float32, Kind::float64};
+    static constexpr Kind kinds[] = {Kind::bool_,  Kind::int8,    Kind::uint8,  Kind::int16,        Kind::uint16,
+                                     Kind::int32,  Kind::uint32,  long_kind,    unsigned_long_kind, Kind::int64,
+                                     Kind::uint64, Kind::float32, Kind::float64};
     if (type_number < 0 || type_number >= static_cast<int>(std::size(kinds))) {
         return false;
     }
@@ -147,13 +147,12 @@ std::uint32_t view(PyObject* object, const Interop& interop, Row* row) {
         }
         return list ? form_list : form_tuple;
     }
-    if (number_kind(object, &row->kind)) {
-        row->length = 1;
-        return form_number;
-    }
     std::uint32_t form = form_other;
     if (interop.is_ndarray(object)) {
         form = view_array(object, row) ? form_array : form_other;
+    } else if (number_kind(object, &row->kind)) {
+        row->length = 1;
+        return form_number;
     } else if (interop.is_tensor(object)) {
         form = view_tensor(object, interop, row);
     } else if (view_scalar(object, interop, row)) {

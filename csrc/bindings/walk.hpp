@@ -3,11 +3,13 @@
 
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "../kernels/prefetch.hpp"
 #include "interop.hpp"
-#include "prefetch.hpp"
 
 namespace quadrat {
 
@@ -42,21 +44,24 @@ public:
     // name, the batch has shrunk, or `take` says so. Comparing keys may run code of the user's, so nothing is to be
     // looked into yet.
     template <typename Take>
-    bool gather(Py_ssize_t first, Py_ssize_t count, const py::tuple& names, Take take) {
-        if (!fetch(first, count)) {
-            return false;
-        }
-        for (const py::object& row : rows_) {
-            for (std::size_t c = 0; c < names.size(); ++c) {
-                auto value = lookup(row, PyTuple_GET_ITEM(names.ptr(), static_cast<Py_ssize_t>(c)));
-                if (!value) {
-                    return false;
-                }
-                const char* const object = reinterpret_cast<const char*>(value.ptr());
-                prefetch(object);
-                prefetch(object + 63);  // an object of more than a line, or across two
-                if (!take(c, std::move(value))) {
-                    return false;
+    bool gather(const py::tuple& names, Take take) {
+        const Py_ssize_t count = PySequence_Size(features_.ptr());
+        for (Py_ssize_t first = 0; first < count; first += block) {
+            if (!fetch(first, std::min(block, count - first))) {
+                return false;
+            }
+            for (const py::object& row : rows_) {
+                for (std::size_t c = 0; c < names.size(); ++c) {
+                    auto value = lookup(row, PyTuple_GET_ITEM(names.ptr(), static_cast<Py_ssize_t>(c)));
+                    if (!value) {
+                        return false;
+                    }
+                    const char* const object = reinterpret_cast<const char*>(value.ptr());
+                    prefetch(object);
+                    prefetch(object + 63);  // an object of more than a line, or across two
+                    if (!take(c, std::move(value))) {
+                        return false;
+                    }
                 }
             }
         }

@@ -18,10 +18,7 @@ struct JoinedColumn {
     Status read(const Columns& columns) {
         const Column& column = columns.at(1);
         values.resize(static_cast<std::size_t>(column.total));
-        offsets.push_back(0);
-        for (const std::int64_t length : column.lengths) {
-            offsets.push_back(offsets.back() + length);
-        }
+        offsets = column.offsets();
         return columns.flatten(1, values.data(), Kind::int64, column.total);
     }
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "convert.hpp"
+#include "prefetch.hpp"
 #include "stream.hpp"
 
 namespace quadrat {
@@ -12,27 +13,6 @@ namespace {
 // Strided or misaligned rows are gathered into a small buffer first, so that only contiguous, aligned runs convert.
 // Rows that convert into a streamed output do so by way of a buffer too, which then is streamed.
 constexpr std::int64_t block = 256;
-
-// Rows lie anywhere, so each begins with misses that no hardware prefetcher foresees; the next row's first lines are
-// asked for while this one is copied.
-constexpr std::int64_t most_ahead = 4096;  // bytes
-
-void prefetch_row(const Row& row, const char* target, std::size_t out_item) {
-#if defined(__GNUC__)
-    const char* const source = static_cast<const char*>(row.data);
-    const std::int64_t in_bytes = std::min(most_ahead, row.length * static_cast<std::int64_t>(item_size(row.kind)));
-    const std::int64_t out_bytes =
-        target == nullptr ? 0 : std::min(most_ahead, row.length * static_cast<std::int64_t>(out_item));
-    for (std::int64_t at = 0; at < in_bytes; at += 64) {
-        __builtin_prefetch(source + at);
-    }
-    for (std::int64_t at = 0; at < out_bytes; at += 64) {
-        __builtin_prefetch(target + at, 1);
-    }
-#else
-    static_cast<void>(row), static_cast<void>(target), static_cast<void>(out_item);
-#endif
-}
 
 bool gather(const Row& row, Convert convert, std::size_t out_item, char* out) {
     alignas(64) char buffer[block * 8];
@@ -88,7 +68,9 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
         if (i + 1 < rows.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
             // A streamed output is not to be fetched at all.
             const char* const next = static_cast<char*>(out) + static_cast<std::size_t>(start[i + 1]) * out_item;
-            prefetch_row(rows[i + 1], stream ? nullptr : next, out_item);
+            const Row& after = rows[i + 1];
+            prefetch_copy(after.data, after.length * static_cast<std::int64_t>(item_size(after.kind)),
+                          stream ? nullptr : next, after.length * static_cast<std::int64_t>(out_item));
         }
         char* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * out_item;
         const std::size_t item = item_size(row.kind);

@@ -7,7 +7,19 @@ from numpy.typing import NDArray
 
 __version__: str
 kinds: tuple[str, ...]
-actions: tuple[str, ...]
+ACTION_PAD: int
+ACTION_PAD_OWN: int
+ACTION_STACK: int
+ACTION_NUMBERS: int
+ACTION_MASK: int
+ACTION_HOLD: int
+ACTION_LABELS: int
+ACTION_JOIN: int
+ACTION_SHIFT: int
+ACTION_POSITIONS: int
+ACTION_SEQUENCES: int
+ACTION_BOUNDS: int
+ACTION_LONGEST: int
 
 # Numbers that are defined in C++, see csrc/bindings/constants.cpp.
 FORM_LIST: int
@@ -151,8 +163,6 @@ class Guard:
     def __init__(self, facts: tuple[tuple[int, Any, Any, Any], ...]) -> None: ...
     def holds(self, collator: object) -> bool: ...
 
-def known_fallback(facts: tuple[tuple[int, Any, Any, Any], ...]) -> Callable[[Any, Any], Any]: ...
-
 class Recipe:
     def __init__(
         self,
@@ -170,6 +180,7 @@ class Recipe:
         absent: str | None = None,
         deferred: Callable[..., Any] | None = None,
         falls_back: bool = False,
+        always: bool = False,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def extended(

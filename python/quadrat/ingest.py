@@ -55,12 +55,11 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     ]
 
 
-# What a step of `_core.Columns.run` does, see csrc/bindings/plan.hpp.
-_action = _core.actions.index
-PAD, PAD_OWN, STACK, NUMBERS = _action("pad"), _action("pad_own"), _action("stack"), _action("numbers")
-MASK, HOLD, LABELS = _action("mask"), _action("hold"), _action("labels")
-JOIN, SHIFT, POSITIONS, SEQUENCES = _action("join"), _action("shift"), _action("positions"), _action("sequences")
-BOUNDS, LONGEST = _action("bounds"), _action("longest")
+# What a step of a plan does, see csrc/bindings/plan.hpp.
+PAD, PAD_OWN, STACK, NUMBERS = _core.ACTION_PAD, _core.ACTION_PAD_OWN, _core.ACTION_STACK, _core.ACTION_NUMBERS
+MASK, HOLD, LABELS = _core.ACTION_MASK, _core.ACTION_HOLD, _core.ACTION_LABELS
+JOIN, SHIFT, BOUNDS, LONGEST = _core.ACTION_JOIN, _core.ACTION_SHIFT, _core.ACTION_BOUNDS, _core.ACTION_LONGEST
+POSITIONS, SEQUENCES = _core.ACTION_POSITIONS, _core.ACTION_SEQUENCES
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import quadrat
-from quadrat import _core
+from quadrat import _core, _memory
 from support import samples
 from support.compare import assert_identical, outcome
 from support.strategies import PadsInItsOwnWay, make_tokenizer
@@ -181,6 +181,6 @@ def test_collators_are_freed():
 
 
 def test_known_fallback_takes_lists_and_tuples_only():
-    run = _core.known_fallback(())
+    run = _core.Recipe((), _memory.interop(), False, always=True).runner()
     assert run(None, []) is run(None, ()) is NotImplemented
     assert run(None, {}) is run(None, None) is None

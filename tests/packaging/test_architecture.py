@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from quadrat import _core, ingest
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
@@ -198,19 +196,3 @@ def test_only_these_modules_handle(names, modules):
 def test_only_the_launcher_imports_the_cuda_kernels():
     named = [str(path) for path in MODULES if re.search(r"\b_cuda\b", (PACKAGE / path).read_text())]
     assert named == ["_gpu.py"]
-
-
-def enum(path, name):
-    """The members of a C++ enum and their numbers."""
-    body = re.search(rf"enum (?:class )?{name}[^{{;]*{{(.*?)}};", path.read_text(), re.DOTALL)[1]
-    members, number = {}, -1
-    for entry in filter(None, map(str.strip, re.sub(r"//[^\n]*", "", body).split(","))):
-        member, _, value = entry.partition("=")
-        number = int(value, 0) if value else number + 1
-        members[member.strip()] = number
-    return members
-
-
-def test_actions_have_the_names_of_their_numbers():
-    assert _core.actions == tuple(enum(BINDINGS / "plan.hpp", "Action"))
-    assert [getattr(ingest, name.upper()) for name in _core.actions] == list(range(len(_core.actions)))

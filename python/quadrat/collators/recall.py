@@ -119,7 +119,8 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = _core.known_fallback(facts)
+    run = _core.Recipe(facts, interop(), framework == "pt", always=True).runner()
+    collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
 
 
 def noted(collator: Any, framework: Framework, reason: HandOver) -> str:
@@ -187,21 +188,19 @@ def remember_padded(
 
     def make() -> _core.Recipe | None:
         facts = _facts(collator, framework, options)
-        return (
-            None
-            if facts is None
-            else _core.Recipe(
-                (*facts, *further),
-                interop(),
-                framework == "pt",
-                wrapper=BatchEncoding,
-                attributes=_EMPTY,
-                main=collator.tokenizer.model_input_names[0],
-                multiple_of=options.pad_to_multiple_of or 1,
-                left=collator.tokenizer.padding_side == "left",
-                deferred=deferred_batch if collator.deferred else None,
-                falls_back=falls_back,
-            )
+        if facts is None:
+            return None
+        return _core.Recipe(
+            (*facts, *further),
+            interop(),
+            framework == "pt",
+            wrapper=BatchEncoding,
+            attributes=_EMPTY,
+            main=collator.tokenizer.model_input_names[0],
+            multiple_of=options.pad_to_multiple_of or 1,
+            left=collator.tokenizer.padding_side == "left",
+            deferred=deferred_batch if collator.deferred else None,
+            falls_back=falls_back,
         )
 
     remember(collator, framework, decided, make, failed=failed)

@@ -1,0 +1,44 @@
+// Asks for cache lines without waiting for them: hints, for any address.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace quadrat {
+
+inline void prefetch(const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    static_cast<void>(address);
+#endif
+}
+
+inline void prefetch_to_write(const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address, 1);
+#else
+    static_cast<void>(address);
+#endif
+}
+
+// Every line of `bytes` bytes.
+inline void prefetch_lines(const void* first, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) {
+        prefetch(static_cast<const char*>(first) + at);
+    }
+}
+
+// What the next copy reads and writes (null: nothing), at most a page of each. Rows lie anywhere, so each begins with
+// misses that no hardware prefetcher foresees.
+inline void prefetch_copy(const void* source, std::int64_t source_bytes, const void* target,
+                          std::int64_t target_bytes) {
+    constexpr std::int64_t most = 4096;
+    prefetch_lines(source, std::min(most, source == nullptr ? 0 : source_bytes));
+    const std::int64_t written = std::min(most, target == nullptr ? 0 : target_bytes);
+    for (std::int64_t at = 0; at < written; at += 64) {
+        prefetch_to_write(static_cast<const char*>(target) + at);
+    }
+}
+
+}  // namespace quadrat
