@@ -122,21 +122,6 @@ class Columns:
     def first_difference(self, a: int, b: int) -> int: ...
     def steps_forward(self, index: int) -> bool: ...
     def signature(self, main: int, width: int) -> bytes: ...
-    @overload
-    def run(
-        self,
-        steps: tuple[tuple[str, int, int, int], ...],
-        values: dict[str, Any],
-        interop: Interop,
-        torch: bool,
-        width: int,
-        multiple_of: int = 1,
-        left: bool = False,
-        separator: object = None,
-        start: int = 0,
-        deferred: None = None,
-    ) -> dict[str, Any] | tuple[int, int, int, int]: ...
-    @overload
     def run(
         self,
         steps: tuple[tuple[str, int, int, int], ...],
@@ -170,7 +155,7 @@ class Recipe:
         interop: Interop,
         torch: bool,
         wrapper: type | None = None,
-        attributes: dict[str, Any] = ...,
+        attributes: dict[str, Any] = {},
         main: str | None = None,
         multiple_of: int = 1,
         left: bool = False,

@@ -62,7 +62,7 @@ class Collator(Remembering):
         if batch is None:
             return self._collate_anew(features, framework)
         if batch is NotImplemented:
-            return fall_back(self, self._reference(framework), features)
+            return Collator._emit(self, fall_back(self, self._reference(framework), features))
         return self._emit(batch)
 
     def _memory_of(self, framework: Any) -> str:
@@ -88,7 +88,7 @@ class Collator(Remembering):
             if rows is not features and (run := self.__dict__.get(self._memory_of(framework))) is not None:
                 batch = run(self, rows)
                 if batch is NotImplemented:
-                    return fall_back(self, self._reference(framework), rows)
+                    return Collator._emit(self, fall_back(self, self._reference(framework), rows))
                 if batch is not None:
                     return self._emit(batch)
             if framework not in ("pt", "np"):

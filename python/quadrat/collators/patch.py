@@ -76,6 +76,9 @@ def _loaded() -> list[ModuleType]:
     # transformers runs its __init__ a second time when Trainer is loaded: the lazy module that a first
     # `import transformers` led to is in use, but no longer in sys.modules.
     lazy = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
+    # The collector knows nothing of what `gc.freeze` has put aside.
+    names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
+    lazy += [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
     named = [*sys.modules.items(), *((one.__name__, one) for one in lazy)]
     ours = (one for name, one in named if name.partition(".")[0] == "transformers" and isinstance(one, ModuleType))
     return list(dict.fromkeys(ours))
