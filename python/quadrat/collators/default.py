@@ -141,7 +141,7 @@ def _stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framew
     except HandOver:
         _remember(collator, framework, (names, signature, None, {}))
         raise
-    batch = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
+    batch: dict[str, Any] | tuple[int, ...] = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
         raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
     for name, column in held.items():

@@ -101,7 +101,7 @@ def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = columns.run(_STEPS, values, interop(), framework == "pt", width, 1, left)
+    batch: dict[str, Any] | tuple[int, ...] = columns.run(_STEPS, values, interop(), framework == "pt", width, 1, left)
     if isinstance(batch, tuple):
         raise HandOver(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
