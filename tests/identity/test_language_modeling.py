@@ -142,7 +142,7 @@ def test_mask_tokens_methods(framework, data):
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
-def test_a_special_token_far_outside_the_vocabulary(framework):
+def test_a_special_token_far_outside_the_vocabulary(framework, capfd):
     vocabulary = {"[PAD]": 0, "[UNK]": 1, "[MASK]": 2, "w3": 3, "[FAR]": 2**28 + 3}
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]")),
@@ -150,6 +150,7 @@ def test_a_special_token_far_outside_the_vocabulary(framework):
     )
     batch = [{"input_ids": [3, 2**28 + 3, 3, 3]}, {"input_ids": [3, 2**28 + 3]}]
     assert_identical(*make_pair(tokenizer, {"mlm_probability": 1, "return_tensors": framework}), batch)
+    capfd.readouterr()  # the tokenizer of 4.57 has named every number that is no token: gigabytes, not to be reported
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
