@@ -117,13 +117,17 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _plan(self, features: Any, framework: Any) -> Any:
         first = first_feature(features)
-        if any(getattr(self, name) != keys for name, keys in _KEYS.items()):
+        if self._has_other_keys():
             raise HandOver("the reference's sets of keys were changed")
         with or_hand_over("an option is neither true nor false"):
             plan = self._flattening(first, framework)
         defers = self.deferred and not self.scalar_labels
         batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
+
+    def _has_other_keys(self) -> bool:
+        """Whether the reference's sets of keys were changed."""
+        return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
     def _is_extended(self) -> bool:
         """Whether options ask for what the reference does not do."""
@@ -161,7 +165,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         start = self.position_ids_start
         if self.return_position_ids and (type(start) is not int or start != 0) and not flattening_takes_a_start():
             return True
-        if flattening_takes_arrays() or not isinstance(features, (list, tuple)):
+        if flattening_takes_arrays() or self._has_other_keys() or not isinstance(features, (list, tuple)):
             return False
         if not all(isinstance(feature, Mapping) for feature in features):
             return False  # the reference says so

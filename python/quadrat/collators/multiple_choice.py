@@ -92,11 +92,13 @@ def _spared(examples: Any) -> Any:
     """What the reference may take the labels out of."""
     if not multiple_choice_takes_labels() or not isinstance(examples, (list, tuple)):
         return examples
-    return [
-        copy.copy(example)
-        if isinstance(example, (dict, UserDict))
-        else copy.deepcopy(example)
-        if isinstance(example, MutableMapping)
-        else example
-        for example in examples
-    ]
+    return [_copied(example) for example in examples]
+
+
+def _copied(example: Any) -> Any:
+    if not isinstance(example, MutableMapping):
+        return example
+    try:
+        return copy.copy(example) if isinstance(example, (dict, UserDict)) else copy.deepcopy(example)
+    except Exception:  # one that Python cannot copy loses its labels, as it does without quadrat
+        return example
