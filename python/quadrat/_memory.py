@@ -43,7 +43,7 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-class NotOnCpu(RuntimeError):  # noqa: N818 - says what is, and is handed over, not raised to users
+class NotOnCpu(RuntimeError):  # noqa: N818 - a reason to fall back, not raised to users
     """An allocation landed on a device the CPU kernels cannot write to."""
 
 

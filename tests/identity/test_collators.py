@@ -114,17 +114,17 @@ def test_pad_values_errors(pad_values, error, said, own_way):
     assert all(words in str(caught.value) for words in said), caught.value
 
 
-def test_hand_over_is_logged_once_per_reason(caplog):
+def test_falling_back_is_logged_once_per_reason(caplog):
     collator = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
     with caplog.at_level(logging.DEBUG, "quadrat"):
         for _ in range(3):
             collator([{"input_ids": [1]}])
     assert [record.getMessage() for record in caplog.records] == [
-        "DataCollatorWithPadding: handed over to transformers: PadsInItsOwnWay pads in its own way"
+        "DataCollatorWithPadding: fell back to transformers: PadsInItsOwnWay pads in its own way"
     ]
 
 
-def test_the_usual_inputs_are_not_handed_over(caplog):
+def test_the_usual_inputs_do_not_fall_back(caplog):
     tokenizer = make_tokenizer()
     row = {"input_ids": [1, 2, 300], "attention_mask": [1, 1, 1], "labels": [0, 1, 2]}
     arrays = {name: np.array(value) for name, value in row.items()}

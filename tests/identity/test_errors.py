@@ -281,7 +281,7 @@ def test_reasons_are_logged_by_kind(caplog):
             features = [{"input_ids": [5] * 60} for _ in range(60)]
             features[place] = {"input_ids": [5] * place + [2**40] + [5]}
             outcome(collator, features)
-    assert len(collator._quadrat_handed_over) == len(caplog.records) == 1
+    assert len(collator._quadrat_fell_back) == len(caplog.records) == 1
     assert "row 0, position 0" in caplog.messages[0]
 
 
@@ -292,4 +292,4 @@ def test_kinds_of_reasons_are_bounded(caplog):
         for i in range(200):
             collator.return_tensors = type(f"Framework{'x' * i}", (), {})()
             outcome(collator, [GOOD])
-    assert len(collator._quadrat_handed_over) == len(caplog.records) <= 64
+    assert len(collator._quadrat_fell_back) == len(caplog.records) <= 64

@@ -207,7 +207,7 @@ def test_knows_its_rows(form, framework):
     options = {"return_seq_idx": True, "return_flash_attn_kwargs": True, "return_tensors": framework}
     reference, collator = both(options)
     assert_same_batch(reference(listed(features)), collator(features))
-    assert bool(vars(collator).get("_quadrat_handed_over")) == (form in ("float tensor", "numbers of numpy"))
+    assert bool(vars(collator).get("_quadrat_fell_back")) == (form in ("float tensor", "numbers of numpy"))
 
 
 def test_cumulative_lengths_are_two_tensors():

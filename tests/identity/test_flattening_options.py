@@ -101,7 +101,7 @@ def test_further_columns_and_a_multiple(*, batch, form, wrapper, framework, mult
         assert_same_batch(expected, collator(features))
     assert frozen(features) == before
     falls_back = form == "numbers of numpy" or wrapper == "Mapping"  # which may run code of its own when it is read
-    assert bool(vars(collator).get("_quadrat_handed_over")) == falls_back
+    assert bool(vars(collator).get("_quadrat_fell_back")) == falls_back
 
 
 @pytest.mark.parametrize("form", ["list", "array", "tensor", "numbers of numpy"])

@@ -11,7 +11,7 @@ import pytest
 import transformers
 
 import quadrat
-from quadrat.collators.base import HandOver, or_hand_over
+from quadrat.collators._fallback import FallBack, or_fall_back
 from support import samples
 from support.acting import Lazy, Lookalike
 from support.strategies import make_tokenizer
@@ -98,7 +98,7 @@ def test_by_a_tokenizer(error, framework):
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_by_what_is_tried_before_the_reference(error):
-    with pytest.raises(error if error in PASS else HandOver), or_hand_over("why"):
+    with pytest.raises(error if error in PASS else FallBack), or_fall_back("why"):
         raise error
 
 

@@ -265,7 +265,7 @@ def test_default_dtype_and_device():
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("cls", [PreTrainedTokenizerFast, EvenIsSpecial, EosIsSpecial])
 @pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
-def test_usual_batches_are_not_handed_over(framework, cls, form, caplog):
+def test_usual_batches_do_not_fall_back(framework, cls, form, caplog):
     if (framework, form) == ("np", torch.tensor):
         form = list
     collator = pair(make_tokenizer(cls=cls))[1]

@@ -154,7 +154,7 @@ def test_usual_batches(cls, framework, seed, data):
     }  # fmt: skip
     reference, collator = make(Reference, tokenizer, options), make(cls, tokenizer, options)
     assert_identical(reference, collator, batch)
-    assert not getattr(collator, "_quadrat_handed_over", None)
+    assert not getattr(collator, "_quadrat_fell_back", None)
 
 
 CHANGES: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.batch import DeferredBatch
-from quadrat.collators.base import AlwaysHandOver, HandOver, fall_back, hand_over
+from quadrat.collators._fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.collators.diagnosis.options import unknown_framework
 from quadrat.collators.frameworks import collate_further, further_framework
 from quadrat.collators.further import check_pad_values, pad_further_columns
@@ -27,7 +27,7 @@ class Collator(Remembering):
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        """The batch, by a plan. Raises HandOver where none can be proven to give the reference's batch."""
+        """The batch, by a plan. Raises FallBack where none can be proven to give the reference's batch."""
         raise NotImplementedError
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
@@ -94,14 +94,14 @@ class Collator(Remembering):
             if framework not in ("pt", "np"):
                 if (further := further_framework(framework)) is not None:
                     return self._collate_further(rows, further)
-                raise (AlwaysHandOver if framework is self.return_tensors else HandOver)(
+                raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                     f"return_tensors={framework!r}"
                 )
             self._check_options()
             return self._emit(self._plan(rows, framework))
-        except HandOver as reason:
+        except FallBack as reason:
             why = noted(self, framework, reason)
-        batch = hand_over(self, why, self._fallback(rows, framework), rows)
+        batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return Collator._emit(self, batch)
 
     def _collate_further(self, features: Any, framework: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from transformers.utils.generic import to_py_obj
 
 from quadrat._memory import BOOL, INT64, Framework
-from quadrat.collators.base import HandOver
+from quadrat.collators._fallback import FallBack
 from quadrat.collators.further import further_kind
 from quadrat.ingest import (
     HOLD,
@@ -67,7 +67,7 @@ class Situation(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What to do: steps for `_core.Columns.run`, or the reason to hand over."""
+    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
 
     steps: tuple[tuple[str, int, int, int], ...]
     held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
@@ -87,7 +87,7 @@ def decision_on(situation: Situation) -> Decision:
         _decisions.clear()
     try:
         decision = _decide(situation)
-    except HandOver as reason:
+    except FallBack as reason:
         decision = Decision((), {}, str(reason))
     _decisions[situation] = decision
     return decision
@@ -100,11 +100,11 @@ def _decide(situation: Situation) -> Decision:
     # In lists the reference looks at the first number; arrays it turns into lists first.
     arrays = bool(first_form & MEMORY_ROWS)
     if not arrays and (forms & ~PYTHON_ROWS or kinds != PYTHON_INTS):
-        raise HandOver(f"column '{situation.main}' is not made of lists of ints, arrays or tensors")
+        raise FallBack(f"column '{situation.main}' is not made of lists of ints, arrays or tensors")
     if _is_padded(situation.main, True):
-        raise HandOver(f"column '{situation.main}' is the one to pad by")
+        raise FallBack(f"column '{situation.main}' is the one to pad by")
     if not situation.pads and not equal:
-        raise HandOver("rows of different lengths without padding")
+        raise FallBack("rows of different lengths without padding")
     further, label = dict(situation.further), situation.label
     steps: list[tuple[str, int, int, int]] = []
     for index, (name, shape) in enumerate(zip(situation.names, shapes, strict=True)):
@@ -134,19 +134,19 @@ def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnS
     shape = shapes[index]
     if label.action == NUMBERS:
         if shape.forms & ~SINGLE_NUMBERS or shape.kinds != PYTHON_INTS:
-            raise HandOver(f"column '{label.name}' is not made of ints")
+            raise FallBack(f"column '{label.name}' is not made of ints")
         return label.output, index, NUMBERS, INT64
     known = LIST if label.lists and shape.first_form == LIST else ROWS
     if shape.forms & ~known or not shape.kinds or shape.kinds & ~INTS:
-        raise HandOver(f"column '{label.name}' is not made of rows of ints")
+        raise FallBack(f"column '{label.name}' is not made of rows of ints")
     if label.action == STACK and (shape.forms != LIST or not shape.equal):
-        raise HandOver(f"column '{label.name}' is not made of lists of one length")
+        raise FallBack(f"column '{label.name}' is not made of lists of one length")
     return label.output, index, label.action, INT64
 
 
 def _derived_step(situation: Situation, steps: list[tuple[str, int, int, int]]) -> tuple[str, int, int, int]:
     if any(step[0] == "labels" and step[2] == HOLD for step in steps):
-        raise HandOver("the labels that are there stack in the reference's own way, if at all")
+        raise FallBack("the labels that are there stack in the reference's own way, if at all")
     main = situation.names.index(situation.main)
     return "labels", main, PAD if situation.derives == "fill" else LABELS, INT64
 
@@ -155,7 +155,7 @@ def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> De
     names = [step[0] for step in steps]
     for name in situation.renames:
         if name in names and "labels" in names:  # one overwrites the other, but may fail first
-            raise HandOver(f"both '{name}' and 'labels' are there")
+            raise FallBack(f"both '{name}' and 'labels' are there")
         if name in names:
             at = names.index(name)
             steps.append(("labels", *steps.pop(at)[1:]))
@@ -176,11 +176,11 @@ def _is_padded(name: str, makes_mask: bool) -> bool:
 
 def _padded_kind(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> int:
     if not shape.aligned:
-        raise HandOver(f"column '{name}' differs in length from the tokens")
+        raise FallBack(f"column '{name}' differs in length from the tokens")
     allowed = ROWS if arrays else PYTHON_ROWS if shape.full else LIST  # the reference cannot add a list to a tuple
     kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, situation.float_kind)
     if kind is None:
-        raise HandOver(f"column '{name}' holds rows or numbers the kernels do not know")
+        raise FallBack(f"column '{name}' holds rows or numbers the kernels do not know")
     return INT64 if kind == BOOL and not shape.full else kind
 
 
@@ -196,7 +196,7 @@ def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) 
     if kind is not None and shape.equal and not shape.forms & ~(ROWS if arrays else PYTHON_ROWS):
         return STACK, kind
     if name == "attention_mask" and shape.forms & OTHER:
-        raise HandOver("an attention mask of more dimensions")
+        raise FallBack("an attention mask of more dimensions")
     return HOLD, 0
 
 

@@ -25,8 +25,8 @@ from quadrat._memory import (
     require_plain_tensors,
 )
 from quadrat.batch import deferred_batch
+from quadrat.collators._fallback import FallBack, fall_back
 from quadrat.collators._labelling import Labelling, refuse_words
-from quadrat.collators.base import HandOver, hand_over
 from quadrat.collators.further import further_kind
 from quadrat.collators.recall import Decided, own_facts, remember, torch_facts
 from quadrat.ingest import (
@@ -103,9 +103,9 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     """
     try:
         return flatten_features(features, plan, deferred=collator.deferred)
-    except HandOver as reason:
+    except FallBack as reason:
         why = str(reason)
-    return hand_over(collator, why, lambda rows: flatten_plainly(rows, plan), features)
+    return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
 
 
 def check_pad_to_multiple_of(multiple: Any) -> None:
@@ -115,18 +115,18 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
 
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
-    """As `flatten`, for batches whose result the kernels can prove. Raises HandOver for others.
+    """As `flatten`, for batches whose result the kernels can prove. Raises FallBack for others.
 
     collator: one for which batches like this may take a recipe from now on, see `_remember`.
     deferred: whether to make a `DeferredBatch`.
     """
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
-        raise HandOver("position_ids_start is no int64")
+        raise FallBack("position_ids_start is no int64")
     shared = interop()
     collected = _core.collect(features, plan.names, shared)
     if collected is None:
-        raise HandOver("features are not a list of plain mappings with the columns to flatten")
+        raise FallBack("features are not a list of plain mappings with the columns to flatten")
     columns = collected[1]
     signature = columns.signature(0, 1)
     situation = _Situation(
@@ -147,7 +147,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     layout = (0, plan.pad_to_multiple_of or 1, False, plan.separator_id, start)
     try:
         steps = _decide(situation)
-    except HandOver:
+    except FallBack:
         if collator is not None and collator._falls_back_plainly():
             _remember(collator, plan, layout, (plan.names, signature, None, {}))
         raise
@@ -155,7 +155,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         try:
             require_plain_tensors()
         except NotOnCpu as error:
-            raise HandOver(str(error)) from error
+            raise FallBack(str(error)) from error
     if plan.labelling is not None:
         values["labels"] = plan.labelling.make(plan.names)
     factory = deferred_batch if deferred else None
@@ -164,7 +164,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         step, code, row, position = batch
         if steps[step][2] == LABELS:
             refuse_words(plan.names, (code, row, position))
-        raise HandOver(f"'{steps[step][0]}': {explain((code, -1, -1))}")
+        raise FallBack(f"'{steps[step][0]}': {explain((code, -1, -1))}")
     if collator is not None:
         _remember(collator, plan, layout, (plan.names, signature, steps, values))
     return batch
@@ -213,7 +213,7 @@ class _Situation(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
-    """The steps for `_core.Columns.run`. Raises HandOver."""
+    """The steps for `_core.Columns.run`. Raises FallBack."""
     main, *others = column_shapes(situation.signature)
     _require_ints(MAIN, main)
     steps = [(MAIN, 0, JOIN, INT64)]
@@ -221,9 +221,9 @@ def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
         shape = others.pop(0)
         _require_ints(situation.label, shape)
         if not shape.aligned and (situation.padded or situation.labels == "as they are"):
-            raise HandOver(f"column '{situation.label}' differs in length from the tokens")
+            raise FallBack(f"column '{situation.label}' differs in length from the tokens")
     if situation.labels == "shifted" and situation.padded and not main.full:
-        raise HandOver("a row is empty")  # its separator makes the labels longer than the tokens
+        raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
     if situation.labels != "none":
         action = SHIFT if situation.labels == "shifted" else JOIN
         steps.append((situation.label or "labels", 0 if situation.label is None else 1, action, INT64))
@@ -240,18 +240,18 @@ def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
     for index, ((name, value_type), shape) in enumerate(zip(situation.further, others, strict=False), first):
         kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
         if kind is None or not shape.aligned:
-            raise HandOver(f"column '{name}' is not made of rows of numbers as long as the tokens")
+            raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
         steps.append((name, index, JOIN, kind))
     for name, shape in zip(situation.omits, others[len(situation.further) :], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
-            raise HandOver(f"column '{name}' is not made of rows of numbers as long as the tokens")
+            raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
     return tuple(steps)
 
 
 def _require_ints(name: str, shape: ColumnShape) -> None:
     # The reference calls tolist() where there is one, and joins lists to lists.
     if shape.forms & ~(LIST | ARRAY | TENSOR) or shape.kinds & ~(INTS | 1 << BOOL):
-        raise HandOver(f"column '{name}' is not made of lists, arrays or tensors of ints")
+        raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints")
 
 
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:

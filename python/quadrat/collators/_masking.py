@@ -12,7 +12,7 @@ from quadrat import _core
 from quadrat._generators import Origin, numpy_origin, torch_origin
 from quadrat._memory import Framework, NotOnCpu, is_plain, require_cpu_default
 from quadrat.collators import _philox as philox
-from quadrat.collators.base import HandOver
+from quadrat.collators._fallback import FallBack
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
 from quadrat.collators.vocabulary import length_facts, length_of
 from quadrat.ops._philox import PhiloxOptions, seed_of
@@ -46,7 +46,7 @@ def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
     if by_length or pad_token_id is None:
         return -100
     if type(pad_token_id) is not int:
-        raise HandOver("the padding token's id is no int")
+        raise FallBack("the padding token's id is no int")
     return _core.CausalLabels(pad_token_id)
 
 
@@ -60,7 +60,7 @@ def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -
         elif "offset_mapping" in names:
             words, source = names.index("offset_mapping"), _core.WORDS_FROM_OFFSETS
         else:
-            raise HandOver("whole-word masking without offsets")
+            raise FallBack("whole-word masking without offsets")
     if collator.rng == "philox":
         keys = philox.key_column(collator, names)
         return _philox_labels(collator, framework, special=special, words=words, source=source, keys=keys)
@@ -82,7 +82,7 @@ def _philox_labels(
 def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
     where = origin(collator, framework)
     if where is None:
-        raise HandOver("the generator's draws are not known")
+        raise FallBack("the generator's draws are not known")
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
     mask, random = collator.mask_replace_prob, collator.random_replace_prob
     has_random = not (mask == 1 or random == 0)
@@ -104,24 +104,24 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
 
 
 def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:
-    """(mask id, size of the vocabulary, ids that are special unless column `special` says). Raises HandOver."""
+    """(mask id, size of the vocabulary, ids that are special unless column `special` says). Raises FallBack."""
     tokenizer = collator.tokenizer
     mask, random = collator.mask_replace_prob, collator.random_replace_prob
     has_random = not (mask == 1 or random == 0)
     probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
     mask_id = _mask_id(tokenizer, framework)
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
-        raise HandOver("probabilities or a mask token that are the reference's business")
+        raise FallBack("probabilities or a mask token that are the reference's business")
     vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _core.MOST_TOKENS:
-        raise HandOver("a vocabulary of that size is drawn from in another way")
+        raise FallBack("a vocabulary of that size is drawn from in another way")
     special_ids: list[int] = []
     if special < 0:
         if not has_plain_special_tokens(tokenizer):
-            raise HandOver(f"{type(tokenizer).__name__} tells special tokens in its own way")
+            raise FallBack(f"{type(tokenizer).__name__} tells special tokens in its own way")
         special_ids = [token for token in tokenizer.all_special_ids if token is not None]
         if not all(0 <= token < _core.MOST_TOKENS for token in special_ids):
-            raise HandOver("special tokens far outside the vocabulary")
+            raise FallBack("special tokens far outside the vocabulary")
     return mask_id, vocab_size, special_ids
 
 
@@ -172,7 +172,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
         offsets = offsets if collator.whole_word_mask else None
         return write_labels(labeller, inputs, special, offsets, of_batch=True)
-    except (HandOver, NotOnCpu, TypeError, ValueError):
+    except (FallBack, NotOnCpu, TypeError, ValueError):
         return None
 
 

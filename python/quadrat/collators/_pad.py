@@ -18,8 +18,8 @@ from quadrat._memory import Framework, NotOnCpu, default_float_kind, interop, re
 from quadrat.batch import deferred_batch
 from quadrat.collators import recall
 from quadrat.collators._decision import Decision, LabelColumn, Situation, decision_on
+from quadrat.collators._fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.collators._labelling import Labelling, refuse_words
-from quadrat.collators.base import AlwaysHandOver, HandOver, or_hand_over, rounded_up
 from quadrat.collators.recall import Fact, PadOptions, remember_padded
 from quadrat.ingest import (
     LABELS,
@@ -57,13 +57,13 @@ def pad_features(
         deferred: whether a `DeferredBatch` may be the result; recipes make one where the collator's option says so.
 
     Raises:
-        HandOver: when the result cannot be proven to be the reference's.
+        FallBack: when the result cannot be proven to be the reference's.
         ValueError: for a column of `pad_values` that does not pad.
     """
     check_tokenizer(collator.tokenizer)
     collected = collect(features)
     if collected is None:
-        raise HandOver("features are not a list of plain mappings with the same keys")
+        raise FallBack("features are not a list of plain mappings with the same keys")
     return pad_columns(
         collator,
         features,
@@ -93,7 +93,7 @@ def pad_columns(
 ) -> Any:
     """`pad_features` for names and columns already there.
 
-    features: the mappings that hold these rows, or None; columns that the kernels do not know are handed over then.
+    features: the mappings that hold these rows, or None; columns that the kernels do not know make it fall back then.
     """
     names, columns = collected
     column, label_value = (None, None) if label is None else label
@@ -101,11 +101,11 @@ def pad_columns(
     side = tokenizer.padding_side
     left = side == "left"
     if not left and side != "right":
-        raise HandOver("unknown padding_side")
+        raise FallBack("unknown padding_side")
     inputs = tokenizer.model_input_names
     main = inputs[0]
     if main not in names:
-        raise HandOver(f"no column '{main}' to pad by")
+        raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
     pads, width = _width(tokenizer, options, columns.longest(index))
     made = None if labelling is None else labelling.make(names)
@@ -128,7 +128,7 @@ def pad_columns(
     if decision.refusal is not None:
         if remembers and facts is not None:
             remember_padded(collator, framework, options, (names, situation.signature, None, {}), facts)
-        raise HandOver(decision.refusal)
+        raise FallBack(decision.refusal)
     if framework == "pt":
         check_device()
     values = _fills(tokenizer, names, main, pads)
@@ -137,11 +137,11 @@ def pad_columns(
     if column is not None:
         values[column.output] = label_value if type(label_value) is int else None
         if column.action == PAD_OWN and not pads and options.pad_to_multiple_of is not None:
-            raise HandOver("the labels are padded where the tokens are not")
+            raise FallBack("the labels are padded where the tokens are not")
     if made is not None:
         values["labels"] = made
     if decision.held and features is None:
-        raise HandOver(f"columns {list(decision.held.values())} are not ones the kernels know")
+        raise FallBack(f"columns {list(decision.held.values())} are not ones the kernels know")
     held = {  # before the steps: what they draw must be kept
         name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
         for name, source in decision.held.items()
@@ -177,31 +177,31 @@ def run_steps(
 
 
 def require_tokenizer(tokenizer: Any) -> None:
-    """Raises HandOver for what is not a tokenizer."""
+    """Raises FallBack for what is not a tokenizer."""
     names = ("pad", "padding_side", "model_input_names")
     if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
-        raise HandOver(f"a {type(tokenizer).__name__} is not a tokenizer")
+        raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer")
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Raises HandOver for a tokenizer that pads in its own way."""
+    """Raises FallBack for a tokenizer that pads in its own way."""
     cls = type(tokenizer)
     if (
         getattr(cls, "pad", None) is not recall.PAD
         or cls._pad is not recall.PAD_ONE
         or cls._get_padding_truncation_strategies is not recall.STRATEGIES
     ):
-        raise AlwaysHandOver(f"{cls.__name__} pads in its own way")
+        raise AlwaysFallBack(f"{cls.__name__} pads in its own way")
     if not recall.METHODS.isdisjoint(tokenizer.__dict__):
-        raise HandOver(f"{cls.__name__} pads in its own way")
+        raise FallBack(f"{cls.__name__} pads in its own way")
 
 
 def check_device() -> None:
-    """Raises HandOver where torch would not make plain CPU tensors."""
+    """Raises FallBack where torch would not make plain CPU tensors."""
     try:
         require_cpu_default()
     except NotOnCpu as error:
-        raise HandOver(str(error)) from error
+        raise FallBack(str(error)) from error
 
 
 def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
@@ -210,18 +210,18 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
     rounded_up(0, multiple)  # of which the tokenizer is not asked
     width: Any = longest
     if max_length is not None or not (padding is True or padding == "longest"):
-        with or_hand_over("the padding options are refused"):  # warns, and fails, just as the reference does
+        with or_fall_back("the padding options are refused"):  # warns, and fails, just as the reference does
             strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
                 padding=padding, max_length=max_length, verbose=True
             )
         if type(limit) is not int and limit is not None:
-            raise HandOver("max_length is no int")
+            raise FallBack("max_length is no int")
         if strategy == "do_not_pad":
             return False, longest
         width = longest if strategy == "longest" else limit
     width = rounded_up(width, multiple)
     if width < longest:
-        raise HandOver("max_length is below the longest row")
+        raise FallBack("max_length is below the longest row")
     return True, width
 
 
@@ -231,7 +231,7 @@ def _fills(tokenizer: Any, names: tuple[str, ...], main: str, pads: bool) -> dic
     if pads:
         pad_token_id = tokenizer.pad_token_id
         if pad_token_id is None or pad_token_id < 0:
-            raise HandOver("the tokenizer has no pad token")
+            raise FallBack("the tokenizer has no pad token")
         values[main] = pad_token_id
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
@@ -252,11 +252,11 @@ def _refuse(
         )
     if decision.steps[step][2] == LABELS:
         refuse_words(omits, (code, row, position))
-    raise HandOver(f"column '{name}': {explain((code, -1, -1))}")
+    raise FallBack(f"column '{name}': {explain((code, -1, -1))}")
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
     values = [feature[name] for feature in each_of(features)]
-    with or_hand_over(f"column '{name}' does not stack"):
+    with or_fall_back(f"column '{name}' does not stack"):
         return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]

@@ -7,8 +7,8 @@ from typing import Any
 
 from quadrat import _core
 from quadrat._memory import BOOL, INT64, Framework
+from quadrat.collators._fallback import FallBack, rounded_up
 from quadrat.collators._pad import check_device, require_tokenizer, run_steps
-from quadrat.collators.base import HandOver, rounded_up
 from quadrat.ingest import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.ragged import Ragged
 from quadrat.rows import SEQUENCES, bare_column
@@ -26,10 +26,10 @@ def stack_rows(
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
     Raises:
-        HandOver: when the result cannot be proven to be the reference's.
+        FallBack: when the result cannot be proven to be the reference's.
     """
     if type(rows) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
-        raise HandOver("rows are not in a plain list or tuple")
+        raise FallBack("rows are not in a plain list or tuple")
     return stack_column(tokenizer, bare_column(rows), framework, multiple, labels, deferred=deferred)
 
 
@@ -49,18 +49,18 @@ def stack_column(
     if framework == "pt":
         check_device()
     if forms & MEMORY_ROWS and shortest == 0:
-        raise HandOver("an empty array or tensor, whose dtype may be another")
+        raise FallBack("an empty array or tensor, whose dtype may be another")
     if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):
-        raise HandOver("an array that torch does not take")
+        raise FallBack("an array that torch does not take")
     width = rounded_up(longest, multiple)
     pads = shortest < longest or width > longest
     left = tokenizer.padding_side != "right"
     values: dict[str, Any] = {}
     if pads:
         if tokenizer.pad_token is None or type(tokenizer.pad_token_id) is not int:
-            raise HandOver("the tokenizer has no pad token")
+            raise FallBack("the tokenizer has no pad token")
         if left and shortest == 0:
-            raise HandOver("an empty row on the left")
+            raise FallBack("an empty row on the left")
         values["input_ids"] = tokenizer.pad_token_id
     steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
     if labels is not None:
@@ -68,7 +68,7 @@ def stack_column(
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
     batch = run_steps(columns, tuple(steps), values, framework, (width, 1, left), deferred=deferred)
     if isinstance(batch, tuple):
-        raise HandOver(f"rows: {explain((batch[1], -1, -1))}")
+        raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
     return batch
 
 
@@ -81,4 +81,4 @@ def _check_forms(forms: int, first_form: int, kinds: int, framework: Framework) 
         return
     if forms == first_form == (TENSOR if framework == "pt" else ARRAY) and kinds == 1 << INT64:
         return
-    raise HandOver("rows are not lists of ints, or arrays or tensors of int64")
+    raise FallBack("rows are not lists of ints, or arrays or tensors of int64")

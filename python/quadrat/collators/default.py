@@ -17,9 +17,9 @@ from quadrat._memory import (
 )
 from quadrat.collators import originals
 from quadrat.collators._base import Collator
+from quadrat.collators._fallback import FallBack, or_fall_back
 from quadrat.collators._installed import numpy_ints_are_labels
 from quadrat.collators._pad import check_device
-from quadrat.collators.base import HandOver, or_hand_over
 from quadrat.collators.recall import Decided, remember, torch_facts
 from quadrat.ingest import (
     ARRAY,
@@ -129,7 +129,7 @@ _Decision = tuple[_Steps, dict[str, str]]
 def _stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
     collected = collect(features)
     if collected is None:
-        raise HandOver("features are not a list of plain mappings with the same keys")
+        raise FallBack("features are not a list of plain mappings with the same keys")
     if framework == "pt":
         check_device()
     names, columns = collected
@@ -138,12 +138,12 @@ def _stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framew
     situation = _Situation(names, signature, missing, strings, framework, default_float_kind(framework))
     try:
         steps, held = _decide(situation)
-    except HandOver:
+    except FallBack:
         _remember(collator, framework, (names, signature, None, {}))
         raise
     batch: dict[str, Any] | tuple[int, ...] = columns.run(steps, {}, interop(), framework == "pt", 0, 1, False)
     if isinstance(batch, tuple):
-        raise HandOver(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
+        raise FallBack(f"column '{steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
     for name, column in held.items():
         batch[name] = _reference_column(column, features, framework)
     if not held and OTHER not in signature[1::5]:  # None and str look alike in a signature
@@ -166,7 +166,7 @@ def _decide(situation: _Situation) -> _Decision:
     label = next((name for name in _LABELS if name in situation.names and name not in situation.missing), None)
     if label is not None:
         if "labels" in situation.names:
-            raise HandOver(f"both '{label}' and 'labels' are there")  # one overwrites the other, errors included
+            raise FallBack(f"both '{label}' and 'labels' are there")  # one overwrites the other, errors included
         index = situation.names.index(label)
         outputs["labels"] = index, _label_kind(shapes[index], label, situation)
     for index, name in enumerate(situation.names):
@@ -181,7 +181,7 @@ def _decide(situation: _Situation) -> _Decision:
         else:
             steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
     if held and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
-        raise HandOver(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
+        raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
     return tuple(steps), held
 
 
@@ -216,7 +216,7 @@ def _only_kind(kinds: int) -> int | None:
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
-    with or_hand_over(f"column '{name}' does not stack"):
+    with or_fall_back(f"column '{name}' does not stack"):
         column = [{name: feature[name]} for feature in each_of(features)]
         (tensor,) = _reference(column, framework).values()
     return tensor

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from quadrat._mappings import is_plain
 from quadrat.collators import originals
 from quadrat.collators._base import Collator
+from quadrat.collators._fallback import FallBack, first_feature, or_fall_back
 from quadrat.collators._flatten import (
     MAIN,
     Flattening,
@@ -19,7 +20,6 @@ from quadrat.collators._flatten import (
     flatten_plainly,
 )
 from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
-from quadrat.collators.base import HandOver, first_feature, or_hand_over
 from quadrat.collators.default import default_data_collator
 from quadrat.collators.recall import CALL, Fact
 from quadrat.rows import each_of, first_of
@@ -118,8 +118,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def _plan(self, features: Any, framework: Any) -> Any:
         first = first_feature(features)
         if self._has_other_keys():
-            raise HandOver("the reference's sets of keys were changed")
-        with or_hand_over("an option is neither true nor false"):
+            raise FallBack("the reference's sets of keys were changed")
+        with or_fall_back("an option is neither true nor false"):
             plan = self._flattening(first, framework)
         defers = self.deferred and not self.scalar_labels
         batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)

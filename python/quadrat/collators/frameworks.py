@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from quadrat._extras import needs
+from quadrat.collators._fallback import fall_back
 from quadrat.collators._installed import HAS_TENSORFLOW
-from quadrat.collators.base import hand_over
 
 # return_tensors -> module, its function that takes an array
 _FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
@@ -51,7 +51,7 @@ def collate_further(
     """
     convert = _converter(framework)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
-        return hand_over(collator, "return_tensors='tf'", reference, features)
+        return fall_back(collator, reference, features, "return_tensors='tf'")
     batch = _numpy_batch(collator, framework, features, numpy_call)
     if isinstance(batch, MutableMapping):
         for name, value in batch.items():

@@ -13,13 +13,13 @@ from quadrat.collators import _philox as philox
 from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
+from quadrat.collators._fallback import FallBack, first_feature, raise_clearer
 from quadrat.collators._flatten import flatten, flatten_features
 from quadrat.collators._installed import zero_is_a_seed
 from quadrat.collators._labelling import Labelling
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
 from quadrat.collators._rows import stack_rows
-from quadrat.collators.base import HandOver, first_feature, raise_clearer
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.frameworks import collate_further
 from quadrat.collators.recall import Fact, PadOptions, as_encoding
@@ -188,9 +188,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             return self._flatten(examples, framework)
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
-            raise HandOver("labels are made from 'input_ids'")
+            raise FallBack("labels are made from 'input_ids'")
         if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
-            raise HandOver("features are not a list")
+            raise FallBack("features are not a list")
         first = first_mapping(examples)
         if first is None:
             return self._decide_rows(examples, framework)
@@ -240,9 +240,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             return batch
         try:
             if self._masks_apart(framework, names):
-                raise HandOver("masking is left to the collator's methods")
+                raise FallBack("masking is left to the collator's methods")
             return flatten_features(examples, plan, deferred=self.deferred)
-        except HandOver as reason:
+        except FallBack as reason:
             if self.whole_word_mask:
                 raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
         masker = self
@@ -259,9 +259,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return masking.causal_labels(self.tokenizer.pad_token_id, by_length=self.mask_padding == "length")
 
     def _require_own_masking(self, framework: Framework, names: tuple[str, ...]) -> None:
-        """Raises HandOver where counter-based masking is left to a method that must be told where the rows are."""
+        """Raises FallBack where counter-based masking is left to a method that must be told where the rows are."""
         if self.mlm and self.rng == "philox" and self._masks_apart(framework, names):
-            raise HandOver("masking is left to the collator's methods")
+            raise FallBack("masking is left to the collator's methods")
 
     def _masks_apart(self, framework: Framework, names: tuple[str, ...]) -> bool:
         """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._decision import LabelColumn
+from quadrat.collators._fallback import FallBack, first_feature
 from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.collators._pad import check_tokenizer, pad_columns
-from quadrat.collators.base import HandOver, first_feature
 from quadrat.collators.recall import PadOptions
 from quadrat.ingest import NUMBERS, collect_nested
 
@@ -58,17 +58,17 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         tokenizer, first = self.tokenizer, first_feature(examples)
         check_tokenizer(tokenizer)
         if _warns(tokenizer):
-            raise HandOver("transformers 4.x warns about padding with a fast tokenizer first")
+            raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
-            raise HandOver("one of 'label' and 'labels' must be there")
+            raise FallBack("one of 'label' and 'labels' must be there")
         rows = first.get("input_ids")
         if not isinstance(rows, (list, tuple)):
-            raise HandOver("column 'input_ids' is not made of lists of choices")
+            raise FallBack("column 'input_ids' is not made of lists of choices")
         choices = len(rows)
         collected = collect_nested(examples, label, choices)
         if collected is None:
-            raise HandOver("examples differ in their keys or in their number of choices")
+            raise FallBack("examples differ in their keys or in their number of choices")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         column = LabelColumn(label, "labels", NUMBERS)
         batch = pad_columns(self, None, collected, framework, options, label=(column, None), remembers=False)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from quadrat.collators import originals
 from quadrat.collators._base import Collator
+from quadrat.collators._fallback import FallBack
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.rows import UnevenColumns
 
@@ -49,7 +49,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         try:
             return super()._normalise(features)
         except UnevenColumns as error:  # the reference takes mappings too, and says this in its own way
-            raise HandOver(str(error)) from error
+            raise FallBack(str(error)) from error
 
     def _plan(self, features: Any, framework: Any) -> Any:
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)

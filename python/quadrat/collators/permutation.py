@@ -14,10 +14,10 @@ from quadrat._generators import numpy_origin, python_origin, torch_origin
 from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
 from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
+from quadrat.collators._fallback import FallBack, fall_back, or_fall_back, raise_clearer, refuse_philox
 from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
 from quadrat.collators._pad import check_device
 from quadrat.collators._rows import stack_column, stack_rows
-from quadrat.collators.base import HandOver, hand_over, or_hand_over, raise_clearer, refuse_philox
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.ingest import explain
 from quadrat.ragged import Ragged
@@ -86,33 +86,33 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> _Masked:
         try:
             return _mask(self, inputs, framework)
-        except HandOver as reason:
+        except FallBack as reason:
             why = str(reason)
         # A padded matrix says nothing of the features it was made of: whoever has them explains the error.
-        masked: _Masked = hand_over(self, why, lambda _: reference(inputs), NO_FEATURES)
+        masked: _Masked = fall_back(self, lambda _: reference(inputs), NO_FEATURES, why)
         return masked
 
 
 def _padded_ids(tokenizer: Any, examples: Any, framework: Framework) -> Any:
     if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
-        raise HandOver("features are not a list")
+        raise FallBack("features are not a list")
     if first_mapping(examples) is None:
         return stack_rows(tokenizer, examples, framework, None)["input_ids"]
     collected = _core.collect(examples, ("input_ids",), interop())
     if collected is None:
-        raise HandOver("features are not a list of plain mappings with 'input_ids'")
+        raise FallBack("features are not a list of plain mappings with 'input_ids'")
     return stack_column(tokenizer, collected[1], framework, None)["input_ids"]
 
 
 def _mask(collator: Any, inputs: Any, framework: Framework) -> _Masked:
     if not is_plain_ids(inputs, framework) or inputs.ndim != 2:
-        raise HandOver("the batch is not a contiguous matrix of int64")
+        raise FallBack("the batch is not a contiguous matrix of int64")
     rows, width = inputs.shape
     if rows == 0 or width == 0 or width % 2 != 0:
-        raise HandOver("the batch is empty, or its width is odd")
+        raise FallBack("the batch is empty, or its width is odd")
     tokenizer = collator.tokenizer
     if tokenizer.mask_token is None or tokenizer.pad_token is None:
-        raise HandOver("the tokenizer has no mask token or no pad token")
+        raise FallBack("the tokenizer has no mask token or no pad token")
     mask_id, pad_id = _token_id(tokenizer.mask_token_id), _token_id(tokenizer.pad_token_id)
     slack = 1 if framework == "np" else 0  # Python's randint includes its upper bound, torch's does not
     contexts = _contexts(collator.max_span_length, collator.plm_probability, slack)
@@ -122,7 +122,7 @@ def _mask(collator: Any, inputs: Any, framework: Framework) -> _Masked:
         square = ((rows, width, width), FLOAT32)
         outputs = empty_batch(framework, (((rows, width), INT64), square, square))
     except (MemoryError, ValueError) as error:
-        raise HandOver(str(error)) from error
+        raise FallBack(str(error)) from error
     (labels, labels_at), (perm_mask, perm_mask_at), (target_mapping, target_mapping_at) = outputs
     failure = _core.permutation_mask(
         generator,
@@ -139,19 +139,19 @@ def _mask(collator: Any, inputs: Any, framework: Framework) -> _Masked:
         target_mapping_at,
     )
     if failure is not None:
-        raise HandOver(explain(failure))
+        raise FallBack(explain(failure))
     return inputs if framework == "pt" else inputs.copy(), perm_mask, target_mapping, labels
 
 
 def _token_id(token_id: Any) -> int:
     if type(token_id) is not int or not 0 <= token_id < _MOST_TOKENS:
-        raise HandOver("a special token without an id, or with one far outside the vocabulary")
+        raise FallBack("a special token without an id, or with one far outside the vocabulary")
     return token_id
 
 
 def _contexts(max_span_length: Any, probability: Any, slack: int) -> tuple[int, ...]:
     if type(max_span_length) is not int or type(probability) not in (int, float):
-        raise HandOver("max_span_length is no int, or plm_probability no number")
+        raise FallBack("max_span_length is no int, or plm_probability no number")
     return _contexts_of(max_span_length + slack, probability, slack)
 
 
@@ -159,15 +159,15 @@ def _contexts(max_span_length: Any, probability: Any, slack: int) -> tuple[int, 
 def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...]:
     """How many tokens a span of 1, 2, ... `longest` tokens reserves."""
     if not 1 <= longest <= _MOST_SPANS:
-        raise HandOver("max_span_length is out of range")
+        raise FallBack("max_span_length is out of range")
     try:
         contexts = tuple(int(span / probability) for span in range(1, longest + 1))
     except (ArithmeticError, ValueError) as error:
-        raise HandOver("plm_probability is no probability") from error
+        raise FallBack("plm_probability is no probability") from error
     if any(context < max(1, span - slack) for span, context in enumerate(contexts, 1)):
-        raise HandOver("a span does not fit what is reserved for it")
+        raise FallBack("a span does not fit what is reserved for it")
     if contexts[-1] >= _MOST_STARTS:
-        raise HandOver("plm_probability is too small")
+        raise FallBack("plm_probability is too small")
     return contexts
 
 
@@ -179,7 +179,7 @@ def _generators(framework: Framework) -> tuple[Any, Any]:
     else:
         spans, orders = python_origin(), numpy_origin(None)
     if spans is None or (framework == "np" and orders is None):
-        raise HandOver("the generator's draws are not known")
+        raise FallBack("the generator's draws are not known")
     return spans.generator, None if orders is None else orders.generator
 
 
@@ -187,11 +187,11 @@ def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) 
     """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
     if has_plain_special_tokens(tokenizer):
         return [pad_id, *(_token_id(token) for token in tokenizer.all_special_ids if token is not None)], None
-    with or_hand_over(f"{type(tokenizer).__name__} cannot say which tokens are special"):
+    with or_fall_back(f"{type(tokenizer).__name__} cannot say which tokens are special"):
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
         special = _bools(masks, framework)
     if special.shape != inputs.shape:
-        raise HandOver(f"{type(tokenizer).__name__} says of other tokens whether they are special")
+        raise FallBack(f"{type(tokenizer).__name__} says of other tokens whether they are special")
     return [], special | (inputs == pad_id)
 
 

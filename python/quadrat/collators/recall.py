@@ -17,7 +17,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from quadrat import _core
 from quadrat._memory import Framework, interop, torch_facts_of_plain_tensors
 from quadrat.batch import DeferredBatch, deferred_batch
-from quadrat.collators.base import AlwaysHandOver, HandOver
+from quadrat.collators._fallback import AlwaysFallBack, FallBack
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
 PAD = PreTrainedTokenizerBase.pad
@@ -123,9 +123,9 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
     collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
 
 
-def noted(collator: Any, framework: Framework, reason: HandOver) -> str:
+def noted(collator: Any, framework: Framework, reason: FallBack) -> str:
     """Why a batch falls back, in words; remembered where no batch will do otherwise."""
-    if isinstance(reason, AlwaysHandOver):
+    if isinstance(reason, AlwaysFallBack):
         remember_fallback(collator, framework)
     return str(reason)
 

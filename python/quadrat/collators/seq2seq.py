@@ -10,8 +10,8 @@ from quadrat._memory import Framework
 from quadrat.collators import originals
 from quadrat.collators._base import Collator
 from quadrat.collators._decision import LabelColumn
+from quadrat.collators._fallback import FallBack, first_feature, or_fall_back
 from quadrat.collators._pad import pad_features
-from quadrat.collators.base import HandOver, first_feature, or_hand_over
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
 from quadrat.rows import each_of
@@ -55,9 +55,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         first = first_feature(features)
         name = "label" if "label" in first else "labels"
         if name == "label" and "labels" in first:
-            raise HandOver("both 'label' and 'labels' are there")
+            raise FallBack("both 'label' and 'labels' are there")
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
-            raise HandOver("label_pad_token_id is beyond the ints that floats hold")
+            raise FallBack("label_pad_token_id is beyond the ints that floats hold")
         column = LabelColumn(None, "labels", HOLD, lists=True)
         if name in first and first[name] is None:
             features = _without(features, name)
@@ -85,9 +85,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
     """The features without a column that is None in every row."""
-    with or_hand_over(f"column '{name}' is not in every row"):
+    with or_fall_back(f"column '{name}' is not in every row"):
         labels = [feature[name] for feature in each_of(features)]
         rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]
     if any(label is not None for label in labels):
-        raise HandOver(f"column '{name}' is None in some rows")
+        raise FallBack(f"column '{name}' is None in some rows")
     return rest

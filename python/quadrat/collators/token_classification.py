@@ -10,11 +10,11 @@ from quadrat._memory import Framework
 from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._decision import LabelColumn
+from quadrat.collators._fallback import FallBack, first_feature
 from quadrat.collators._flatten import flatten
 from quadrat.collators._installed import numpy_token_labels_are_like_torch
 from quadrat.collators._pad import pad_features, require_tokenizer
 from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators.base import HandOver, first_feature
 from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.ingest import PAD
 from quadrat.rows import first_mapping
@@ -79,9 +79,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
-            raise HandOver("the length of the labels is that of 'input_ids'")
+            raise FallBack("the length of the labels is that of 'input_ids'")
         if framework == "np" and not numpy_token_labels_are_like_torch():
-            raise HandOver("the installed transformers makes NumPy batches with labels in its own way")
+            raise FallBack("the installed transformers makes NumPy batches with labels in its own way")
         column = LabelColumn(label, label, PAD)
         labels = column, self.label_pad_token_id
         return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))

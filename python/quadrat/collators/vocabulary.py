@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
+from quadrat.collators._fallback import FallBack
 from quadrat.collators._installed import counting_copies_the_vocabulary
-from quadrat.collators.base import HandOver
 from quadrat.collators.recall import CALL, ENTRY, Fact
 
 # What a token is to the words of its row: bits.
@@ -78,13 +78,13 @@ def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
     """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding.
 
     Raises:
-        HandOver: for tokenizers whose tokens or special tokens are not those of the fast base class.
+        FallBack: for tokenizers whose tokens or special tokens are not those of the fast base class.
     """
     tokenizer = collator.tokenizer
     cls = type(tokenizer)
     for name, method in _METHODS.items():
         if getattr(cls, name, None) is not method or name in tokenizer.__dict__:
-            raise HandOver(f"{cls.__name__} has its own {name}")
+            raise FallBack(f"{cls.__name__} has its own {name}")
     backend = tokenizer._tokenizer
     base_size, added = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
     special = (tuple(tokenizer.all_special_ids), pad_id)

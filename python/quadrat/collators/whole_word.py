@@ -14,9 +14,9 @@ from quadrat._memory import INT64, KINDS, Framework, interop
 from quadrat.collators import originals
 from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._base import MixinCollator
+from quadrat.collators._fallback import FallBack, raise_clearer, refuse_philox, rounded_up
 from quadrat.collators._masking import facts as masking_facts
 from quadrat.collators._pad import check_device, require_tokenizer
-from quadrat.collators.base import HandOver, raise_clearer, refuse_philox, rounded_up
 from quadrat.collators.diagnosis import NO_FEATURES
 from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.collators.vocabulary import vocabulary_of
@@ -103,7 +103,7 @@ def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
     batch: dict[str, Any] | tuple[int, ...] = columns.run(_STEPS, values, interop(), framework == "pt", width, 1, left)
     if isinstance(batch, tuple):
-        raise HandOver(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
+        raise FallBack(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
 
 
@@ -157,15 +157,15 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     shuffle, origin = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
-        raise HandOver("a probability is no float from 0 to 1")
+        raise FallBack("a probability is no float from 0 to 1")
     has_random = mask != 1 and random_words != 0
     of_rest = random_words / (1 - mask) if has_random else 0.0
     if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
-        raise HandOver("mask_replace_prob and random_replace_prob are more than 1 together")
+        raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
     mask_token = collator.tokenizer.mask_token
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
     if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocabulary.length < _MOST_TOKENS:
-        raise HandOver("the tokenizer has no mask token with an id")
+        raise FallBack("the tokenizer has no mask token with an id")
     return _core.WordLabels(
         shuffle=shuffle,
         source=origin.source,
@@ -187,11 +187,11 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
     origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
     shuffle = python_origin()
     if origin is None or shuffle is None:
-        raise HandOver("the generator's draws are not known")
+        raise FallBack("the generator's draws are not known")
     if collator.seed is None:
         return shuffle.generator, origin
     if collator.return_tensors != framework or origin.source == NUMPY_LEGACY:
-        raise HandOver(f"seed={collator.seed!r} made no generator for return_tensors={framework!r}")
+        raise FallBack(f"seed={collator.seed!r} made no generator for return_tensors={framework!r}")
     return None, origin
 
 
@@ -199,18 +199,18 @@ def _require_own_methods(collator: Any) -> None:
     cls = type(collator)
     for name, method in _METHODS.items():
         if getattr(cls, name) is not method or name in collator.__dict__:
-            raise HandOver(f"{cls.__name__} has its own {name}")
+            raise FallBack(f"{cls.__name__} has its own {name}")
 
 
 def _columns(features: Any) -> _core.Columns:
     """Column 0: the ids; column 1, if any feature has them: positions that continue the word before."""
     if type(features) not in (*SEQUENCES, Ragged) or not features:
-        raise HandOver("features are not a list of mappings or rows")
+        raise FallBack("features are not a list of mappings or rows")
     if first_mapping(features) is None:
         return bare_column(features)
     collected = _core.collect(features, ("input_ids",), interop())
     if collected is None or collected[1].add_optional(features, "chinese_ref", interop()) < 0:
-        raise HandOver("features are not a list of plain mappings with 'input_ids'")
+        raise FallBack("features are not a list of plain mappings with 'input_ids'")
     return collected[1]
 
 
@@ -224,11 +224,11 @@ def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bo
     else:
         whole = shortest > 0 and forms == TENSOR and framework == "pt" and kinds == PYTHON_INTS
     if not whole:
-        raise HandOver("'input_ids' are not rows of whole numbers, all in one form")
+        raise FallBack("'input_ids' are not rows of whole numbers, all in one form")
     if len(columns) > 1:
         forms, _, kinds, *_ = columns.describe(1)
         if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
-            raise HandOver("'chinese_ref' are not rows of whole numbers")
+            raise FallBack("'chinese_ref' are not rows of whole numbers")
     width = rounded_up(longest, multiple)
     return width, shortest < width
 
@@ -238,5 +238,5 @@ def _pad_id(tokenizer: Any, padded: bool) -> int | None:
         return None
     pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
     if type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS:
-        raise HandOver("the tokenizer has no pad token with an id")
+        raise FallBack("the tokenizer has no pad token with an id")
     return pad_id

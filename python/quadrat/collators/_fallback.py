@@ -1,4 +1,4 @@
-"""What the collators share: handing over to the reference, and its errors said more clearly."""
+"""What the collators share: falling back to the reference, and its errors said more clearly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
 
-class HandOver(Exception):  # noqa: N818 - a decision, not an error
+class FallBack(Exception):  # noqa: N818 - a decision, not an error
     """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
 
 
@@ -44,56 +44,52 @@ def rounded_up(length: int, multiple: Any) -> int:
     """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`.
 
     Raises:
-        HandOver: unless that is None or a positive int, and memory may hold rows of that width.
+        FallBack: unless that is None or a positive int, and memory may hold rows of that width.
     """
     if multiple is not None:
         if type(multiple) is not int or multiple <= 0:
-            raise HandOver("pad_to_multiple_of is no positive int")
+            raise FallBack("pad_to_multiple_of is no positive int")
         if multiple > WIDEST:
-            raise HandOver("pad_to_multiple_of is beyond any memory")
+            raise FallBack("pad_to_multiple_of is beyond any memory")
         length = -(-length // multiple) * multiple
     if length > WIDEST:
-        raise HandOver("the rows of the batch are beyond any memory")
+        raise FallBack("the rows of the batch are beyond any memory")
     return length
 
 
-class AlwaysHandOver(HandOver):
+class AlwaysFallBack(FallBack):
     """The same, whatever the batch holds: by the collator's options or its tokenizer."""
 
 
 @contextlib.contextmanager
-def or_hand_over(reason: str) -> Iterator[None]:
-    """Makes a HandOver of an error, so that the reference meets it again and raises it in its own words.
+def or_fall_back(reason: str) -> Iterator[None]:
+    """Makes a FallBack of an error, so that the reference meets it again and raises it in its own words.
 
     A MemoryError, and what is no Exception (KeyboardInterrupt, SystemExit), passes: nothing is tried a second time.
     """
     try:
         yield
-    except (HandOver, MemoryError):
+    except (FallBack, MemoryError):
         raise
     except Exception as error:
-        raise HandOver(reason) from error
+        raise FallBack(reason) from error
 
 
 def first_feature(features: Any) -> Mapping[str, Any]:
-    """The first of a list of features, to read. Raises HandOver unless there is one, and reading it does no more."""
+    """The first of a list of features, to read. Raises FallBack unless there is one, and reading it does no more."""
     first = first_mapping(features) if type(features) in SEQUENCES else None
     if first is None or not (type(features) is Rows or is_plain(first)):
-        raise HandOver("features are not a list of plain mappings")
+        raise FallBack("features are not a list of plain mappings")
     return first
 
 
-def hand_over(collator: Any, reason: str, reference: Callable[[Any], Any], features: Any) -> Any:
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, reason: str | None = None) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
-    Logs the reason at debug level, once per collator and kind of reason.
+    Logs the reason at debug level, once per collator and kind of reason; None: it has been logged.
     """
-    _log_once(collator, reason)
-    return fall_back(collator, reference, features)
-
-
-def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any) -> Any:
-    """As `hand_over`, for a reason that has been logged."""
+    if reason is not None:
+        _log_once(collator, reason)
     if type(features) is not list:
         features = plain(features)
     try:
@@ -133,8 +129,8 @@ def _kind_of(reason: str) -> str:
 
 def _log_once(collator: Any, reason: str) -> None:
     name = type(collator).__name__
-    said = collator.__dict__.setdefault("_quadrat_handed_over", set())
+    said = collator.__dict__.setdefault("_quadrat_fell_back", set())
     kind = name, _kind_of(reason)
     if kind not in said and len(said) < _MOST_KINDS:
         said.add(kind)
-        logger.debug("%s: handed over to transformers: %s", name, reason)
+        logger.debug("%s: fell back to transformers: %s", name, reason)
