@@ -25,7 +25,13 @@ namespace quadrat {
 class Retries {
 public:
     // Whether this batch is left to the reference.
-    bool skips() { return left_ > 0 && left_-- > 0; }
+    bool skips() {
+        if (left_ == 0) {
+            return false;
+        }
+        --left_;
+        return true;
+    }
     void failed() { left_ = next_ = static_cast<std::uint8_t>(std::min(2 * next_ + 1, most)); }
     void succeeded() { next_ = 0; }
 
