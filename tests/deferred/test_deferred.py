@@ -377,3 +377,15 @@ def test_seeds_are_not_shared():
     state = torch.get_rng_state()
     assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
+@pytest.mark.parametrize("name", [name for name, framework in samples.BATCHES if framework == "np"])
+def test_of_arrays_there_are_none_even_of_a_known_kind(name):
+    """The option is set after batches of arrays have become known."""
+    collator = samples.make(quadrat, name, return_tensors="np")
+    for _ in range(2):
+        collator(samples.batch(name))
+    collator.deferred = True
+    with pytest.raises(ValueError, match="return_tensors must be 'pt', not 'np'"):
+        collator(samples.batch(name))

@@ -207,7 +207,7 @@ def check_device() -> None:
 def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
     """Whether the reference pads, and to which length in tokens."""
     padding, max_length, multiple = options
-    rounded_up(0, multiple)  # of which the tokenizer is not asked
+    rounded_up(0, multiple)  # raises before the tokenizer is asked, which may warn
     width: Any = longest
     if max_length is not None or not (padding is True or padding == "longest"):
         with or_fall_back("the padding options are refused"):  # warns, and fails, just as the reference does

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from quadrat import _core
 from quadrat._memory import (
@@ -20,7 +20,7 @@ from quadrat.collators._base import Collator
 from quadrat.collators._fallback import FallBack, or_fall_back
 from quadrat.collators._installed import numpy_ints_are_labels
 from quadrat.collators._pad import check_device
-from quadrat.collators.recall import Decided, remember, torch_facts
+from quadrat.collators.recall import Decided, own_facts, remember, torch_facts
 from quadrat.ingest import (
     ARRAY,
     BOOLS,
@@ -81,6 +81,8 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     deferred: bool = False
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("deferred",)
+
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
@@ -104,8 +106,10 @@ def _remember(collator: Any, framework: Framework, decided: Decided) -> None:
     """Keep a decision, or None to fall back."""
 
     def make() -> _core.Recipe | None:
-        facts = torch_facts(framework)
-        return None if facts is None else _core.Recipe(facts, interop(), framework == "pt", falls_back=True)
+        own, torch = own_facts(collator), torch_facts(framework)
+        if own is None or torch is None:
+            return None
+        return _core.Recipe((*own, *torch), interop(), framework == "pt", falls_back=True)
 
     if decided[0]:
         remember(collator, framework, decided, make)
