@@ -1,0 +1,246 @@
+#include "defer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+
+#include "../input/decode.hpp"
+#include "../labels/philox_labels.hpp"
+#include "../plan/execute.hpp"
+#include "defer_buffer.hpp"
+
+namespace quadrat {
+namespace {
+
+const Labels* labels_of(const Plan& plan, const Step* step) {
+    return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
+}
+
+// Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp.
+class DeferredMasking {
+public:
+    // Nothing is left to do elsewhere (false) where draws come from a generator, for whole words, and for flat ids.
+    DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels);
+    explicit operator bool() const { return labels_ != nullptr; }
+
+    void reserve(Buffer* buffer);
+    // ids: where they are, which is written already.
+    Status write(const Buffer& buffer, const Place& ids) const;
+    py::object as_object() const;
+
+private:
+    const Columns& columns_;
+    std::size_t index_ = 0;  // of the ids
+    const PhiloxLabels* labels_ = nullptr;
+    std::int64_t keys_ = nowhere, words_ = nowhere, set_ = nowhere;
+};
+
+DeferredMasking::DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids,
+                                 const Labels* labels)
+    : columns_(columns) {
+    const auto* const philox = dynamic_cast<const PhiloxLabels*>(labels);
+    if (philox == nullptr || philox->has_words() || ids == nullptr) {
+        return;
+    }
+    index_ = ids->index;
+    const auto outputs = std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
+        return step.index == index_ && (step.action == Action::pad || step.action == Action::stack);
+    });
+    const std::int64_t special = philox->special_column();
+    if (outputs == 1 && (special < 0 || columns.first_difference(static_cast<std::size_t>(special), index_) < 0)) {
+        labels_ = philox;
+    }
+}
+
+void DeferredMasking::reserve(Buffer* buffer) {
+    keys_ = buffer->reserve(columns_.count(index_), Kind::uint64);
+    if (labels_->special_column() >= 0) {
+        words_ = buffer->reserve(columns_.at(index_).total, Kind::uint8);
+    } else {
+        set_ = buffer->reserve(static_cast<std::int64_t>(labels_->special_set().size()), Kind::uint64);
+    }
+}
+
+Status DeferredMasking::write(const Buffer& buffer, const Place& ids) const {
+    const Column& column = columns_.at(index_);
+    const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
+    const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
+                                              column.lengths.data(), buffer.at<std::uint64_t>(keys_));
+    if (!status) {
+        return status;
+    }
+    if (words_ != nowhere) {
+        return labels_->words_of_rows(columns_, column.total, buffer.at<std::uint8_t>(words_));
+    }
+    const std::vector<std::uint64_t>& set = labels_->special_set();
+    std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
+    return {};
+}
+
+py::object DeferredMasking::as_object() const {
+    if (labels_ == nullptr) {
+        return py::none();
+    }
+    return py::make_tuple(labels_->options(), keys_, words_, set_, labels_->special_set().size());
+}
+
+class Deferral {
+public:
+    Deferral(const Columns& columns, const Plan& plan, const Layout& layout)
+        : columns_(columns),
+          plan_(plan),
+          layout_(layout),
+          execution_(columns, plan, layout),
+          labels_(labels_of(plan, execution_.labels())),
+          causal_(dynamic_cast<const CausalLabels*>(labels_)),
+          masking_(columns, plan.steps, execution_.ids(), labels_),
+          buffer_(columns),
+          places_(plan.steps.size()) {}
+
+    Status place(std::size_t i) {
+        const Step& step = plan_.steps[i];
+        Place& place = places_[i];
+        if (step.action == Action::hold) {
+            return {};
+        }
+        if (step.action == Action::longest) {
+            place.total = columns_.at(step.index).max_length;
+            return {};
+        }
+        place.shape = execution_.output(step).shape;
+        switch (step.action) {
+            case Action::mask:
+            case Action::positions:
+            case Action::sequences:
+            case Action::bounds:
+                place.offsets = buffer_.offsets(step.index);
+                return {};
+            case Action::numbers:
+                place.values = buffer_.values(step.index, step.kind, i, true);
+                place.total = place.shape[0];
+                return {};
+            case Action::labels:
+                return place_labels(&place);
+            default:
+                return place_rows(step, i, &place);
+        }
+    }
+
+    Status write(const Interop& interop, std::size_t* failed) {
+        buffer_.allocate_on(interop);
+        Status status = buffer_.write(failed);
+        if (status && masking_) {
+            *failed = number_of(execution_.labels());
+            status = masking_.write(buffer_, places_[number_of(execution_.ids())]);
+        }
+        for (const Step* const step : {execution_.ids(), execution_.labels()}) {
+            if (status && draws()) {
+                *failed = number_of(step);
+                const Place& place = places_[*failed];
+                status = execution_.write(*step, place.shape.back(), buffer_.at<void>(place.values));
+            }
+        }
+        return status;
+    }
+
+    py::object made(const DeferredFactory& factory) const {
+        const std::int64_t rows = columns_.columns.empty() ? 0 : columns_.count(0);
+        py::tuple places(places_.size());
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            places[i] = places_[i].as_tuple();
+        }
+        columns_.disturb();
+        return factory.make(buffer_.tensor, plan_.given, places, rows, layout_.as_tuple(), masking_.as_object(),
+                            factory.wrapped);
+    }
+
+private:
+    // Draws from a generator are the host's business: then ids and labels are written here, as they come out.
+    bool draws() const { return labels_ != nullptr && causal_ == nullptr && !masking_; }
+    std::size_t number_of(const Step* step) const { return static_cast<std::size_t>(step - plan_.steps.data()); }
+
+    void reserve_int64(Place* place) {
+        place->total = std::accumulate(place->shape.begin(), place->shape.end(), std::int64_t{1}, std::multiplies<>());
+        place->values = buffer_.reserve(place->total, Kind::int64);
+    }
+
+    Status place_labels(Place* place) {
+        const Step* const step = execution_.labels();
+        if (step == nullptr || execution_.ids() == nullptr || place != &places_[number_of(step)]) {
+            return {Code::bad_argument};
+        }
+        if (masking_) {
+            masking_.reserve(&buffer_);
+        } else if (causal_ != nullptr) {
+            place->total = causal_->pad_id();
+        } else {
+            reserve_int64(place);
+        }
+        return {};
+    }
+
+    Status place_rows(const Step& step, std::size_t i, Place* place) {
+        const Column& column = columns_.at(step.index);
+        const std::int64_t extent = place->shape.back();
+        const bool shifts = step.action == Action::shift, flat = shifts || step.action == Action::join;
+        const auto longer = std::find_if(column.lengths.begin(), column.lengths.end(),
+                                         [&](std::int64_t length) { return !flat && length > extent; });
+        if (longer != column.lengths.end()) {
+            return {Code::row_too_long, longer - column.lengths.begin()};
+        }
+        const bool gaps = flat ? execution_.filled(step) < extent : column.min_length < extent;
+        std::uint64_t element = 0;
+        if (gaps) {
+            PyObject* const value = PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr());
+            if (!decode_number(value, step.kind, &element)) {
+                return {Code::out_of_range};
+            }
+            place->fill = py::reinterpret_borrow<py::object>(value);
+        }
+        if (shifts && !decode_number(layout_.separator.ptr(), step.kind, &element)) {
+            return {Code::out_of_range};
+        }
+        const bool is_ids = labels_ != nullptr && &step == execution_.ids();
+        if (is_ids && draws()) {
+            reserve_int64(place);
+            return {};
+        }
+        place->total = column.total;
+        place->values = buffer_.values(step.index, step.kind, i);
+        place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
+        place->start = shifts ? buffer_.offsets(step.index, 1) : nowhere;
+        return {};
+    }
+
+    const Columns& columns_;
+    const Plan& plan_;
+    const Layout& layout_;
+    Execution execution_;
+    const Labels* labels_;
+    const CausalLabels* causal_;
+    DeferredMasking masking_;
+    Buffer buffer_;
+    std::vector<Place> places_;
+};
+
+}  // namespace
+
+Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+             const DeferredFactory& factory, py::object* batch, std::size_t* failed) {
+    Deferral deferral(columns, plan, layout);
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const Status status = deferral.place(i);
+        if (!status) {
+            *failed = i;
+            return status;
+        }
+    }
+    const Status status = deferral.write(interop, failed);
+    if (status) {
+        *batch = deferral.made(factory);
+    }
+    return status;
+}
+
+}  // namespace quadrat

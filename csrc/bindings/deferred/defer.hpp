@@ -1,0 +1,37 @@
+// A deferred batch: what its outputs are made of, in one buffer, and where; they are made on the device it goes to.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "../input/columns.hpp"
+#include "../plan/plan.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// Makes the object: factory(buffer, steps, places, rows, layout, masking, wrapped).
+//
+// buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape, start):
+//   offsets, values, start: where in the buffer the offsets of the rows lie, int64 [rows + 1], their values, and where
+//     the rows of `shift` start in the output, int64 [rows]; -1 where there is no such thing. Values without offsets
+//     are the output as it is.
+//   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
+//     is ignored.
+//   fill: what fills the gaps, or None where there are none.
+//   shape: of the output; none for what is no array.
+// layout: as Layout::as_tuple has it.
+// masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
+//   options: see PhiloxOptions in masking_options.hpp.
+//   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
+//     and the ids that are special, as a bit each, uint64 [set_size]; -1 where there is no such thing.
+struct DeferredFactory {
+    py::object make;
+    bool wrapped;  // whether the batch is a BatchEncoding
+};
+
+// As `execute`, to a buffer.
+Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+             const DeferredFactory& factory, py::object* batch, std::size_t* failed);
+
+}  // namespace quadrat

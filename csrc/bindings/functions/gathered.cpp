@@ -1,0 +1,233 @@
+#include "gathered.hpp"
+
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "../../kernels/bytes.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+using memory::Growing;
+
+// The product of a few sizes; throws where no memory is as large.
+std::size_t product(std::int64_t rows, std::int64_t width, std::size_t token) {
+    constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+    if (rows < 0 || width < 0) {
+        throw std::invalid_argument("a piece has no negative number of rows or tokens");
+    }
+    const auto count = static_cast<std::size_t>(rows);
+    const auto tokens = static_cast<std::size_t>(width);
+    if (count == 0 || tokens == 0 || token == 0) {
+        return 0;
+    }
+    if (tokens > most / token || count > most / (tokens * token)) {
+        throw std::bad_alloc();
+    }
+    return count * tokens * token;
+}
+
+void extend(Growing& memory, std::size_t bytes) {
+    if (!memory.extend(bytes)) {
+        throw std::bad_alloc();
+    }
+}
+
+}  // namespace
+
+Gathered::Piece Gathered::next(std::size_t count, std::int64_t rows, std::int64_t width) const {
+    const std::size_t size = product(rows, width, token_);
+    if (size > std::numeric_limits<std::size_t>::max() - bytes(count)) {
+        throw std::bad_alloc();
+    }
+    return {rows, width, count == 0 ? width : std::max(width, pieces_[count - 1].widest), bytes(count) + size};
+}
+
+bool Gathered::is_shared() const {
+    const bool shared = memory_.use_count() > 1;
+    std::atomic_thread_fence(std::memory_order_acquire);  // what the last other owner read, it has read
+    return shared;
+}
+
+char* Gathered::own(std::size_t count, std::size_t more) {
+    const std::size_t kept = bytes(count);
+    if (is_shared()) {
+        auto fresh = std::make_shared<Growing>();
+        extend(*fresh, kept);
+        copy_bytes(fresh->data(), memory_->data(), kept);
+        memory_ = std::move(fresh);
+    }
+    memory_->truncate(kept);
+    extend(*memory_, more);
+    return memory_->data() + kept;
+}
+
+void Gathered::append(std::size_t count, const void* data, std::int64_t rows, std::int64_t width) {
+    const Piece piece = next(count, rows, width);
+    const std::size_t size = piece.end - bytes(count);
+    copy_bytes(own(count, size), data, size);
+    pieces_.resize(count);
+    pieces_.push_back(piece);
+}
+
+void Gathered::append_rows(std::size_t count, const void* data, Span<const std::int64_t> widths) {
+    const std::size_t kept = bytes(count);
+    pieces_.resize(count);
+    try {
+        for (std::int64_t row = 0; row < widths.size; ++row) {
+            pieces_.push_back(next(pieces_.size(), 1, widths[row]));
+        }
+        const std::size_t size = bytes(pieces_.size()) - kept;
+        copy_bytes(own(count, size), data, size);
+    } catch (...) {
+        pieces_.resize(count);
+        throw;
+    }
+}
+
+void Gathered::pad(std::size_t count, std::string_view fill) {
+    const std::int64_t widest = width(count);
+    std::int64_t rows = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (pieces_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
+            throw std::bad_alloc();
+        }
+        rows += pieces_[i].rows;
+    }
+    const std::size_t size = product(rows, widest, token_);
+    const std::size_t kept = bytes(count);
+    if (size != kept) {
+        const auto fresh = is_shared() ? std::make_shared<Growing>() : memory_;
+        fresh->truncate(fresh == memory_ ? kept : 0);
+        extend(*fresh, size - fresh->size());
+        const std::vector<Block> all = blocks(count);
+        Status status;
+        {
+            const py::gil_scoped_release release;  // a long copy between raw pointers
+            status = concat_padded({all.data(), static_cast<std::int64_t>(all.size())}, widest, token_, fill.data(),
+                                   fill.size(), fresh->data(), rows);
+        }
+        if (!status) {
+            throw std::invalid_argument("a token consists of whole items of padding");
+        }
+        memory_ = fresh;
+    }
+    pieces_.resize(count);
+    std::size_t end = 0;
+    for (Piece& piece : pieces_) {
+        end += product(piece.rows, widest, token_);
+        piece = {piece.rows, widest, widest, end};
+    }
+}
+
+Gathered Gathered::retyped(std::size_t count, const void* data, std::size_t token) const {
+    Gathered other(token);
+    other.pieces_.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        other.pieces_.push_back(other.next(i, pieces_[i].rows, pieces_[i].width));
+    }
+    const std::size_t size = other.bytes(count);
+    extend(*other.memory_, size);
+    copy_bytes(other.memory_->data(), data, size);
+    return other;
+}
+
+std::vector<Block> Gathered::blocks(std::size_t count) const {
+    std::vector<Block> all;
+    all.reserve(count);
+    std::size_t start = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        all.push_back({memory_->data() + start, pieces_[i].rows, pieces_[i].width});
+        start = pieces_[i].end;
+    }
+    return all;
+}
+
+const std::shared_ptr<Growing>& Gathered::share(std::size_t count) {
+    if (!is_shared()) {
+        memory_->truncate(bytes(count));
+        memory_->fit();
+    }
+    return memory_;
+}
+
+namespace {
+
+// Pieces that somebody counted, but that are not here, would be read from beyond the memory.
+std::size_t checked(const Gathered& self, std::size_t count) {
+    if (count > self.size()) {
+        throw py::index_error("there are not as many pieces");
+    }
+    return count;
+}
+
+// [pieces, 3]: address, rows and width of each.
+py::array blocks(const Gathered& self, std::size_t count) {
+    const std::vector<Block> all = self.blocks(checked(self, count));
+    py::array_t<std::int64_t> table({static_cast<py::ssize_t>(all.size()), py::ssize_t{3}});
+    auto cells = table.mutable_unchecked<2>();
+    for (py::ssize_t i = 0; i < cells.shape(0); ++i) {
+        const Block& block = all[static_cast<std::size_t>(i)];
+        cells(i, 0) = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(block.data));
+        cells(i, 1) = block.rows;
+        cells(i, 2) = block.width;
+    }
+    return std::move(table);
+}
+
+// The numbers as an array of bytes, which shares the memory.
+py::array values(Gathered& self, std::size_t count) {
+    const auto size = static_cast<py::ssize_t>(self.bytes(checked(self, count)));
+    auto owner = std::make_unique<std::shared_ptr<Growing>>(self.share(count));
+    void* const data = (*owner)->data();
+    const py::capsule base(owner.get(), [](void* held) { delete static_cast<std::shared_ptr<Growing>*>(held); });
+    static_cast<void>(owner.release());
+    return py::array(py::dtype::of<std::uint8_t>(), size, data, base);
+}
+
+}  // namespace
+
+void register_gathered(py::module_& m) {
+    py::class_<Gathered>(m, "Gathered")
+        .def(py::init<std::size_t>(), py::arg("token"))
+        .def("__len__", &Gathered::size)
+        .def(
+            "append",
+            [](Gathered& self, std::size_t count, std::uintptr_t address, std::int64_t rows, std::int64_t width) {
+                self.append(checked(self, count), reinterpret_cast<const void*>(address), rows, width);
+            },
+            py::arg("count"), py::arg("address"), py::arg("rows"), py::arg("width"))
+        .def(
+            "append_rows",
+            [](Gathered& self, std::size_t count, std::uintptr_t address, std::uintptr_t widths, std::int64_t rows) {
+                self.append_rows(checked(self, count), reinterpret_cast<const void*>(address),
+                                 {reinterpret_cast<const std::int64_t*>(widths), rows});
+            },
+            py::arg("count"), py::arg("address"), py::arg("widths"), py::arg("rows"))
+        .def(
+            "pad",
+            [](Gathered& self, std::size_t count, const py::bytes& fill) {
+                self.pad(checked(self, count), std::string_view(fill));
+            },
+            py::arg("count"), py::arg("fill"))
+        .def(
+            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked(self, count)); },
+            py::arg("count"))
+        .def(
+            "retyped",
+            [](const Gathered& self, std::size_t count, std::uintptr_t address, std::size_t token) {
+                return self.retyped(checked(self, count), reinterpret_cast<const void*>(address), token);
+            },
+            py::arg("count"), py::arg("address"), py::arg("token"))
+        .def("blocks", &blocks, py::arg("count"))
+        .def("values", &values, py::arg("count"));
+}
+
+}  // namespace quadrat

@@ -1,0 +1,208 @@
+// Columns from whoever speaks the Arrow PyCapsule interface (pyarrow, polars, DuckDB, ...), by pointer.
+#include <pybind11/pybind11.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../kind_caster.hpp"
+#include "../register.hpp"
+#include "arrow_abi.hpp"
+#include "arrow_layout.hpp"
+#include "flat_column.hpp"
+
+namespace quadrat {
+namespace {
+
+using Layout = FlatType::Layout;
+
+// Everything a stream or array gave, released when the last column of it is gone.
+struct Imported {
+    arrow::Schema schema{};
+    std::vector<std::unique_ptr<arrow::Array>> arrays;
+
+    Imported() = default;
+    Imported(const Imported&) = delete;
+    Imported& operator=(const Imported&) = delete;
+    ~Imported() {
+        for (const auto& array : arrays) {
+            if (array->release != nullptr) {
+                array->release(array.get());
+            }
+        }
+        if (schema.release != nullptr) {
+            schema.release(&schema);
+        }
+    }
+};
+
+bool is_struct(const arrow::Schema& schema) {
+    return schema.format != nullptr && std::strcmp(schema.format, "+s") == 0;
+}
+
+// The rows of a table are there as a whole; what is null is a value in a column.
+bool has_null_rows(const arrow::Array& array, const arrow::Where& where) {
+    const void* const bits = array.n_buffers > 0 && array.buffers != nullptr ? array.buffers[0] : nullptr;
+    if (bits == nullptr && array.null_count > 0) {
+        arrow::refuse(where, std::to_string(array.null_count) + " rows are null, and no buffer says which");
+    }
+    return bits != nullptr && array.null_count != 0 &&
+           !all_set(static_cast<const std::uint8_t*>(bits), array.offset, array.length);
+}
+
+void add_array(const arrow::Schema& schema, const arrow::Array& array, const arrow::Where& where,
+               std::vector<FlatColumn>* columns) {
+    if (!is_struct(schema)) {
+        FlatColumn& column = columns->front();
+        column.add_chunk(flat_array(column.type(), array, 0, array.length, where));
+        return;
+    }
+    arrow::check(array, where);
+    arrow::check_children(array, schema.n_children, where);
+    if (has_null_rows(array, where)) {
+        throw py::value_error("rows that are null as a whole are no rows of a table: drop them first");
+    }
+    for (std::size_t i = 0; i < columns->size(); ++i) {
+        FlatColumn& column = (*columns)[i];
+        const arrow::Where child{schema.children[i]->name};
+        column.add_chunk(flat_array(column.type(), *array.children[i], array.offset, array.length, child));
+    }
+}
+
+template <typename T>
+T* unpack(const py::object& capsule, const char* name) {
+    void* const pointer = PyCapsule_GetPointer(capsule.ptr(), name);
+    if (pointer == nullptr) {
+        throw py::error_already_set();
+    }
+    return static_cast<T*>(pointer);
+}
+
+// Takes over what a capsule holds; the capsule is left empty, as the protocol wants.
+template <typename T>
+void take(T* from, T* to) {
+    if (from->release == nullptr) {
+        throw py::value_error("the Arrow capsule was used before: ask for a new one");
+    }
+    *to = *from;
+    from->release = nullptr;
+}
+
+void read_stream(arrow::ArrayStream* stream, Imported* out) {
+    const auto check = [&](int error) {
+        if (error != 0) {
+            const char* const why = stream->get_last_error == nullptr ? nullptr : stream->get_last_error(stream);
+            throw py::value_error(why == nullptr ? "the Arrow stream failed" : why);
+        }
+    };
+    if (stream->release == nullptr) {
+        throw py::value_error("the Arrow capsule was used before: ask for a new one");
+    }
+    if (stream->get_schema == nullptr || stream->get_next == nullptr) {
+        throw py::value_error("the Arrow stream has no functions to read it with");
+    }
+    check(stream->get_schema(stream, &out->schema));
+    do {
+        out->arrays.push_back(std::make_unique<arrow::Array>());
+        check(stream->get_next(stream, out->arrays.back().get()));
+    } while (out->arrays.back()->release != nullptr);
+    out->arrays.pop_back();
+}
+
+std::shared_ptr<Imported> import(const py::object& source) {
+    auto imported = std::make_shared<Imported>();
+    if (py::hasattr(source, "__arrow_c_stream__")) {
+        const py::object capsule = source.attr("__arrow_c_stream__")();
+        read_stream(unpack<arrow::ArrayStream>(capsule, arrow::stream_capsule), imported.get());
+        return imported;
+    }
+    const py::tuple capsules = source.attr("__arrow_c_array__")();
+    if (capsules.size() != 2) {
+        throw py::value_error("__arrow_c_array__ gives two capsules, not " + std::to_string(capsules.size()));
+    }
+    take(unpack<arrow::Schema>(capsules[0], arrow::schema_capsule), &imported->schema);
+    imported->arrays.push_back(std::make_unique<arrow::Array>());
+    take(unpack<arrow::Array>(capsules[1], arrow::array_capsule), imported->arrays.back().get());
+    return imported;
+}
+
+// (names, columns) of a table or record batch; (None, [column]) of a single array, which errors call by `name`.
+py::tuple columns_of(const py::object& source, const std::string& name) {
+    const std::shared_ptr<Imported> imported = import(source);
+    const arrow::Schema& schema = imported->schema;
+    const arrow::Where where{name.c_str()};
+    const bool is_table = is_struct(schema);
+    std::vector<FlatColumn> columns;
+    py::list names;
+    if (is_table) {
+        arrow::check(schema, where);
+        arrow::check_children(schema, schema.n_children, where);
+        for (std::int64_t i = 0; i < schema.n_children; ++i) {
+            const arrow::Schema& column = *schema.children[i];
+            columns.emplace_back(type_of(column, {column.name}), imported);
+            names.append(py::str(column.name == nullptr ? "" : column.name));
+        }
+    } else {
+        columns.emplace_back(type_of(schema, where), imported);
+    }
+    for (const auto& array : imported->arrays) {
+        add_array(schema, *array, where, &columns);
+    }
+    py::list result;
+    for (FlatColumn& column : columns) {
+        result.append(std::make_shared<FlatColumn>(std::move(column)));
+    }
+    return py::make_tuple(is_table ? py::object(py::tuple(names)) : py::none(), result);
+}
+
+// Memory of an array library as a column; `keep` owns it. offsets: [rows + 1] int64, or 0 for single numbers.
+std::shared_ptr<FlatColumn> column_of_memory(std::uintptr_t values, Kind kind, std::int64_t values_size,
+                                             std::uintptr_t offsets, std::int64_t rows, py::object keep) {
+    if (values_size < 0 || rows < 0 || (offsets == 0 && rows > values_size)) {
+        throw py::value_error("a size is negative, or there are fewer values than rows");
+    }
+    FlatType number;
+    number.layout = Layout::number;
+    number.kind = kind;
+    number.format = kind_names[static_cast<int>(kind)];
+    FlatArray values_array;
+    values_array.length = values_size;
+    values_array.data = reinterpret_cast<const void*>(values);
+    auto owner = std::shared_ptr<const void>(new py::object(std::move(keep)), [](const void* held) {
+        const py::gil_scoped_acquire gil;
+        delete static_cast<const py::object*>(held);
+    });
+    if (offsets == 0) {
+        auto column = std::make_shared<FlatColumn>(std::move(number), std::move(owner));
+        values_array.length = rows;
+        column->add_chunk(std::move(values_array));
+        return column;
+    }
+    FlatType list;
+    list.layout = Layout::list;
+    list.offset_bytes = 8;
+    list.format = "list of " + number.format;
+    list.item = std::make_shared<const FlatType>(std::move(number));
+    auto column = std::make_shared<FlatColumn>(std::move(list), std::move(owner));
+    FlatArray array;
+    array.length = rows;
+    array.offsets = reinterpret_cast<const void*>(offsets);
+    array.items = std::make_shared<const FlatArray>(std::move(values_array));
+    column->add_chunk(std::move(array));
+    return column;
+}
+
+}  // namespace
+
+void register_arrow(py::module_& m) {
+    py::class_<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
+        .def("__len__", &FlatColumn::size)
+        .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
+    m.def("arrow_columns", &columns_of, py::arg("source"), py::arg("name") = "");
+    m.def("memory_column", &column_of_memory, py::arg("values"), py::arg("kind"), py::arg("values_size"),
+          py::arg("offsets"), py::arg("rows"), py::arg("keep"));
+}
+
+}  // namespace quadrat

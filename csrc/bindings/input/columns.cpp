@@ -1,0 +1,216 @@
+// Columns to memory: which kernel writes a column, and what is said when it does not go.
+#include "columns.hpp"
+
+#include <pybind11/critical_section.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "../../kernels/attention_mask.hpp"
+#include "../../kernels/convert.hpp"
+#include "../../kernels/copy_rows.hpp"
+#include "../../kernels/fill_gaps.hpp"
+#include "../../kernels/prefetch.hpp"
+#include "../../kernels/stream.hpp"
+#include "decode.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr std::int64_t worth_releasing = 1 << 16;  // tokens: below this, giving up the GIL costs more than the copy
+
+// copy_rows for Python lists and tuples; the GIL is held, and on builds without one the list's own lock.
+Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool stream) {
+    if (PyTuple_CheckExact(owner)) {
+        return decode_numbers(reinterpret_cast<PyTupleObject*>(owner)->ob_item, row.length, row.kind, kind, out,
+                              stream);
+    }
+    const py::scoped_critical_section lock{py::handle(owner)};
+    return PyList_GET_SIZE(owner) == row.length ? decode_numbers(reinterpret_cast<PyListObject*>(owner)->ob_item,
+                                                                 row.length, row.kind, kind, out, stream)
+                                                : Status{Code::changed};
+}
+
+// The items of a list; null for what is none.
+const void* items_of(PyObject* owner) {
+    const bool list = owner != nullptr && PyList_CheckExact(owner);
+    return list ? reinterpret_cast<const PyListObject*>(owner)->ob_item : nullptr;
+}
+
+// One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.
+Status copy_python_rows(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                        std::int64_t out_size) {
+    const bool stream = streams(out_size, item_size(kind));
+    for (std::int64_t i = 0; i < start.size; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const Row& row = column.rows[at];
+        if (row.length == 0) {
+            continue;
+        }
+        if (i + 1 < start.size && start[i + 1] >= 0 && start[i + 1] < out_size) {
+            const char* const next =
+                static_cast<const char*>(out) + static_cast<std::size_t>(start[i + 1]) * item_size(kind);
+            const std::int64_t length = column.rows[at + 1].length;
+            prefetch_copy(items_of(column.owners[at + 1].ptr()), length * static_cast<std::int64_t>(sizeof(PyObject*)),
+                          stream ? nullptr : next, length * static_cast<std::int64_t>(item_size(kind)));
+        }
+        Status status;
+        if (row.data != nullptr) {
+            status = copy_rows({&row, 1}, {&start[i], 1}, kind, out, out_size);
+        } else if (start[i] < 0 || row.length > out_size - start[i]) {
+            status = {Code::row_too_long};
+        } else {
+            void* const target = static_cast<char*>(out) + static_cast<std::size_t>(start[i]) * item_size(kind);
+            status = decode_row(column.owners[at].ptr(), row, kind, target, stream);
+        }
+        if (!status) {
+            status.row = i;
+            return status;
+        }
+    }
+    if (stream) {
+        stream_fence();
+    }
+    return {};
+}
+
+Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
+    if (row.data == nullptr) {
+        return decode_numbers(&owner, 1, row.kind, kind, out);
+    }
+    if (kind == Kind::float32 && (row.kind == Kind::int64 || row.kind == Kind::uint64)) {
+        // Whether by way of float64 or not, the same comes out: of those that float64 holds.
+        constexpr std::int64_t most = std::int64_t{1} << 53;
+        const std::int64_t value = *static_cast<const std::int64_t*>(row.data);
+        if (value < -most || value > most) {
+            return {Code::out_of_range};
+        }
+    }
+    constexpr std::int64_t first = 0;
+    return copy_rows({&row, 1}, {&first, 1}, kind, out, 1);
+}
+
+bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
+
+}  // namespace
+
+std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
+    std::vector<std::int64_t> result(lengths.size() + 1);
+    row_offsets(all_lengths(), least, result.data());
+    return result;
+}
+
+Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                     std::int64_t out_size) const {
+    std::optional<Undisturbed> meanwhile;
+    const Status found = see_again(column, &meanwhile);
+    if (!found) {
+        return found;
+    }
+    if (column.objects) {
+        return copy_python_rows(column, start, kind, out, out_size);
+    }
+    const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
+    if (column.total < worth_releasing) {
+        return copy_rows(rows, start, kind, out, out_size);
+    }
+    meanwhile.reset();
+    disturb();
+    const py::gil_scoped_release release;  // a long copy between raw pointers
+    return copy_rows(rows, start, kind, out, out_size);
+}
+
+std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
+    const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
+    for (std::size_t i = 0; i < one.size() && i < two.size(); ++i) {
+        if (one[i] != two[i]) {
+            return static_cast<std::int64_t>(i);
+        }
+    }
+    return -1;
+}
+
+bool Columns::steps_forward(std::size_t index) const {
+    const std::vector<Row>& rows = at(index).rows;
+    return std::all_of(rows.begin(), rows.end(), [](const Row& row) {
+        return row.stride >= 0 && row.stride % static_cast<std::int64_t>(item_size(row.kind)) == 0;
+    });
+}
+
+Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left,
+                    const py::handle& value) const {
+    const Column& column = at(index);
+    const auto count = static_cast<std::int64_t>(column.rows.size());
+    const Side side = left ? Side::left : Side::right;
+    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+        return {Code::wrong_type};
+    }
+    if (width < 0 || (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count)) {
+        return {Code::bad_argument};
+    }
+    std::vector<std::int64_t> start(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t length = column.lengths[static_cast<std::size_t>(i)];
+        if (length > width) {
+            return {Code::row_too_long, i};
+        }
+        start[static_cast<std::size_t>(i)] = padded_start(i, length, width, side);
+    }
+    std::uint64_t fill = 0;
+    const bool gaps = column.min_length < width;
+    if (gaps && !decode_number(value.ptr(), kind, &fill)) {
+        return {Code::out_of_range};
+    }
+    Status status = copy(column, {start.data(), count}, kind, out, count * width);
+    if (status && gaps) {
+        status = fill_gaps(column.all_lengths(), width, side, kind, &fill, out);
+    }
+    return status;
+}
+
+Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
+    const std::vector<std::int64_t> offsets = at(index).offsets();
+    return place(index, {offsets.data(), count(index)}, out, kind, out_size);
+}
+
+Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind,
+                      std::int64_t out_size) const {
+    const Column& column = at(index);
+    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+        return {Code::wrong_type};
+    }
+    return copy(column, start, kind, out, out_size);
+}
+
+Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
+    const Column& column = at(index);
+    if (!only(column, form_number | form_scalar | form_tensor_number)) {
+        return {Code::wrong_type};
+    }
+    std::optional<Undisturbed> meanwhile;
+    const Status found = see_again(column, &meanwhile);
+    if (!found) {
+        return found;
+    }
+    for (std::size_t i = 0; i < column.rows.size(); ++i) {
+        char* const target = static_cast<char*>(out) + i * item_size(kind);
+        Status status = write_number(column.owners[i].ptr(), column.rows[i], kind, target);
+        if (!status) {
+            status.row = static_cast<std::int64_t>(i);
+            return status;
+        }
+    }
+    return {};
+}
+
+Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const {
+    return quadrat::attention_mask(at(index).all_lengths(), width, left ? Side::left : Side::right, kind, out);
+}
+
+void Columns::lengths(std::size_t index, std::uintptr_t out) const {
+    const Column& column = at(index);
+    std::copy(column.lengths.begin(), column.lengths.end(), reinterpret_cast<std::int64_t*>(out));
+}
+
+}  // namespace quadrat

@@ -1,0 +1,135 @@
+// Columns: the ragged columns of a batch as rows (pointer, length, kind) that keep what they point into alive.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../kernels/row.hpp"
+#include "../../kernels/span.hpp"
+#include "../../kernels/status.hpp"
+#include "../kind_caster.hpp"
+#include "../output/allocate.hpp"
+#include "interop.hpp"
+#include "undisturbed.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// What one value of a feature is; a column's `forms` is the union over its rows.
+enum Form : std::uint32_t {
+    form_list = 1,
+    form_tuple = 2,
+    form_array = 4,    // numpy.ndarray of one dimension
+    form_tensor = 8,   // torch.Tensor of one dimension in host memory
+    form_number = 16,  // of Python
+    form_other = 32,
+    form_scalar = 64,          // a number of NumPy's
+    form_tensor_number = 128,  // torch.Tensor of no dimension
+};
+
+struct Column {
+    std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
+    // data is null where the owner is to be read: Python lists, tuples and numbers. Elsewhere it is where the row was
+    // when it was looked at last.
+    mutable std::vector<Row> rows;
+    std::vector<std::int64_t> lengths;
+    std::uint32_t forms = 0;
+    std::uint32_t first_form = 0;
+    std::uint32_t kinds = 0;  // one bit per Kind seen among the rows that are not empty
+    std::int64_t min_length = 0;
+    std::int64_t max_length = 0;
+    std::int64_t total = 0;
+    bool objects = false;  // whether any owner is to be read
+    bool movable = false;  // whether any row points into memory that its owner, an array or tensor, may exchange
+    std::vector<std::unique_ptr<char[]>> kept;  // numbers of rows whose owner is not asked again
+
+    explicit Column(std::int64_t rows_expected);
+    // Takes in what a feature has, whatever it is: its row comes with Columns::look.
+    void hold(py::object value) { owners.push_back(std::move(value)); }
+    bool holds_more_than_seen() const { return owners.size() > rows.size(); }
+    // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
+    void add(const Row& row, std::uint32_t form);
+    // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
+    void add_as_python(const Row& row, std::uint32_t form);
+    // The facts about the next row.
+    void see(const Row& row, std::uint32_t form);
+    Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
+    // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
+    // at least.
+    std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
+};
+
+// Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
+// they are copied: that is a known kind of batch. Where that cannot be had, see `disturb`, rows are looked at once more
+// before they are copied. Of lists it is always the list that is read, with the length it has.
+class Columns {
+public:
+    std::vector<Column> columns;
+
+    const Column& at(std::size_t index) const { return columns.at(index); }
+
+    // Looks at all that is held. Interop must outlive the columns.
+    void look(const Interop& interop);
+    // To be called before anything of the user's may run, and before the GIL is given up.
+    void disturb() const { undisturbed_.reset(); }
+
+    // One value per row, each a list, tuple, array, tensor or number.
+    void add_values(const py::object& values, const Interop& interop);
+    // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
+    // column is added for 0, nor for -1, which says that a feature failed to tell.
+    std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);
+    // Rows that are slices of flat values: offsets has count + 1 entries, `inner` elements make one token.
+    void add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
+                    std::int64_t count, std::int64_t inner);
+
+    // (forms, first form, kinds, shortest, longest, total) of a column.
+    py::tuple describe(std::size_t index) const;
+    // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
+    // whether all rows are equally long, as long as those of column `main`, and as long as `width`.
+    std::string signature(std::size_t main, std::int64_t width) const;
+    std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
+    // The first row in which two columns differ in length, or -1.
+    std::int64_t first_difference(std::size_t a, std::size_t b) const;
+    // Whether the rows step forward by whole elements, as torch wants of arrays.
+    bool steps_forward(std::size_t index) const;
+
+    // The writers write to memory of the caller.
+    Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left, const py::handle& value) const;
+    Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
+    // Row i goes to out[start[i]].
+    Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;
+    Status numbers(std::size_t index, void* out, Kind kind) const;
+    Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const;
+    void lengths(std::size_t index, std::uintptr_t out) const;
+
+private:
+    // Looks at what other columns hold, and takes them in.
+    void take_over(Columns* others, const Interop& interop);
+    // Sees where the rows are, which is so for as long as `meanwhile` lives. Not ok where one is another row now.
+    Status see_again(const Column& column, std::optional<Undisturbed>* meanwhile) const;
+    Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
+                std::int64_t out_size) const;
+
+    const Interop* interop_ = nullptr;
+    mutable std::optional<Undisturbed> undisturbed_;  // since the rows were seen
+};
+
+// One column per name from a list of features or TableRows, held for a look; false when a feature lacks a name or is no
+// plain mapping, see PlainDicts. `names`: None to take the keys of the first feature.
+bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
+                     Columns* columns);
+
+// The same from features whose values are lists or tuples of rows, one per choice: columns of the first `choices` rows
+// of each feature, feature by feature. The values of the column `plain` (None: there is none) are taken as they are.
+// false when a feature has other names too, or a value has not that many rows.
+bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+                    const Interop& interop, Columns* columns);
+
+}  // namespace quadrat

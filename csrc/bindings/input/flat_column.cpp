@@ -1,0 +1,198 @@
+#include "flat_column.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "../../kernels/prefetch.hpp"
+
+namespace quadrat {
+namespace {
+
+using Layout = FlatType::Layout;
+
+bool bit(const std::uint8_t* bits, std::int64_t at) { return ((bits[at / 8] >> (at % 8)) & 1) != 0; }
+
+bool is_null(const FlatArray& array, std::int64_t at) {
+    return array.validity != nullptr && !bit(array.validity, array.first + at);
+}
+
+struct Bounds {
+    std::int64_t begin, end;
+};
+
+std::int64_t read_offset(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    return type.offset_bytes == 4 ? static_cast<const std::int32_t*>(array.offsets)[at]
+                                  : static_cast<const std::int64_t*>(array.offsets)[at];
+}
+
+// Which of `size` items make up an element of a list or text. The offsets are another library's word: each pair is
+// looked at before it is used.
+Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std::int64_t size) {
+    const std::int64_t physical = array.first + at;
+    if (type.offset_bytes == 0) {
+        return {physical * type.fixed, (physical + 1) * type.fixed};
+    }
+    const Bounds found{read_offset(type, array, physical), read_offset(type, array, physical + 1)};
+    if (found.begin < 0 || found.end < found.begin || found.end > size) {
+        throw py::value_error("its offsets run from " + std::to_string(found.begin) + " to " +
+                              std::to_string(found.end) + " of " + std::to_string(size) +
+                              " values: the data is damaged");
+    }
+    return found;
+}
+
+Bounds item_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    return bounds(type, array, at, array.items->length);
+}
+
+// Of the size of a text's buffer the last offset is all there is.
+Bounds text_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    return bounds(type, array, at, array.data == nullptr ? 0 : read_offset(type, array, array.first + array.length));
+}
+
+template <typename T>
+T read(const FlatArray& array, std::int64_t at) {
+    return static_cast<const T*>(array.data)[array.first + at];
+}
+
+py::object number(Kind kind, const FlatArray& array, std::int64_t at) {
+    switch (kind) {
+        case Kind::bool_:
+            return py::bool_(read<std::uint8_t>(array, at) != 0);
+        case Kind::int8:
+            return py::int_(read<std::int8_t>(array, at));
+        case Kind::uint8:
+            return py::int_(read<std::uint8_t>(array, at));
+        case Kind::int16:
+            return py::int_(read<std::int16_t>(array, at));
+        case Kind::uint16:
+            return py::int_(read<std::uint16_t>(array, at));
+        case Kind::int32:
+            return py::int_(read<std::int32_t>(array, at));
+        case Kind::uint32:
+            return py::int_(read<std::uint32_t>(array, at));
+        case Kind::int64:
+            return py::int_(read<std::int64_t>(array, at));
+        case Kind::uint64:
+            return py::int_(read<std::uint64_t>(array, at));
+        case Kind::float32:
+            return py::float_(static_cast<double>(read<float>(array, at)));
+        case Kind::float64:
+            return py::float_(read<double>(array, at));
+    }
+    return py::none();
+}
+
+// Numbers that a Python list of them would hold alike; uint64 may hold more than an int64, and bools are bits.
+bool is_plain(const FlatType& type) { return type.layout == Layout::number && type.kind != Kind::uint64; }
+
+Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length) {
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    return {static_cast<const char*>(data) + first * item, length, item, kind};
+}
+
+}  // namespace
+
+bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count) {
+    for (std::int64_t at = first; at < first + count;) {
+        if (at % 8 == 0 && first + count - at >= 8) {
+            if (bits[at / 8] != 0xFF) {
+                return false;
+            }
+            at += 8;
+        } else if (!bit(bits, at++)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void FlatColumn::add_chunk(FlatArray chunk) {
+    if (chunk.length > 0) {
+        starts_.push_back(starts_.back() + chunk.length);
+        chunks_.push_back(std::move(chunk));
+    }
+}
+
+FlatColumn::Place FlatColumn::place(std::int64_t i) const {
+    if (chunks_.size() == 1) {
+        return {&chunks_.front(), i};
+    }
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), i);
+    const auto chunk = static_cast<std::size_t>(after - starts_.begin()) - 1;
+    return {&chunks_[chunk], i - starts_[chunk]};
+}
+
+void FlatColumn::prefetch(const Place& place) const {
+    const FlatArray& array = *place.array;
+    if (type_.layout == Layout::number) {
+        quadrat::prefetch(static_cast<const char*>(array.data) +
+                          (array.first + place.at) * static_cast<std::int64_t>(item_size(type_.kind)));
+    } else if (type_.layout == Layout::list && type_.offset_bytes != 0) {
+        quadrat::prefetch(static_cast<const char*>(array.offsets) + (array.first + place.at) * type_.offset_bytes);
+    }
+    if (array.validity != nullptr) {
+        quadrat::prefetch(array.validity + (array.first + place.at) / 8);
+    }
+}
+
+bool FlatColumn::row(const Place& place, Row* out) const {
+    const FlatArray& array = *place.array;
+    if (type_.layout == Layout::null || is_null(array, place.at)) {
+        return false;
+    }
+    if (is_plain(type_)) {
+        *out = row_at(type_.kind, array.data, array.first + place.at, 1);
+        return true;
+    }
+    if (type_.layout != Layout::list || !is_plain(*type_.item)) {
+        return false;
+    }
+    const Bounds found = item_bounds(type_, array, place.at);
+    const FlatArray& items = *array.items;
+    const std::int64_t first = items.first + found.begin, length = found.end - found.begin;
+    if (items.validity != nullptr && !all_set(items.validity, first, length)) {
+        return false;
+    }
+    *out = row_at(type_.item->kind, items.data, first, length);
+    // What the processor's own prefetcher needs to see before it goes on by itself.
+    constexpr std::int64_t ahead = 256;
+    prefetch_lines(out->data, std::min(ahead, length * out->stride));
+    return true;
+}
+
+py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    if (type.layout == Layout::null || is_null(array, at)) {
+        return py::none();
+    }
+    switch (type.layout) {
+        case Layout::number:
+            return number(type.kind, array, at);
+        case Layout::boolean:
+            return py::bool_(bit(static_cast<const std::uint8_t*>(array.data), array.first + at));
+        case Layout::text:
+        case Layout::binary: {
+            const Bounds found = text_bounds(type, array, at);
+            const char* const begin = static_cast<const char*>(array.data) + found.begin;
+            const auto size = static_cast<std::size_t>(found.end - found.begin);
+            return type.layout == Layout::text ? py::object(py::str(begin, size)) : py::object(py::bytes(begin, size));
+        }
+        case Layout::list: {
+            const Bounds found = item_bounds(type, array, at);
+            py::list result;
+            for (std::int64_t i = found.begin; i < found.end; ++i) {
+                const py::object item = value(*type.item, *array.items, i);
+                if (!item) {
+                    return item;
+                }
+                result.append(item);
+            }
+            return std::move(result);
+        }
+        default:
+            return {};
+    }
+}
+
+}  // namespace quadrat

@@ -1,0 +1,80 @@
+// A column that lies in flat memory: numbers, or lists of numbers, in chunks, as Arrow keeps them. Its rows are
+// pointers into it; what is no row of numbers (text, nulls, lists of lists) becomes the Python object that stands for
+// it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../../kernels/row.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// What the memory of a column means.
+struct FlatType {
+    enum class Layout : std::uint8_t { number, boolean, text, binary, list, null, other };
+
+    Layout layout = Layout::other;
+    Kind kind = Kind::int64;  // of numbers
+    int offset_bytes = 0;     // of lists and text: 4, 8, or 0 for lists of `fixed` elements each
+    std::int64_t fixed = 0;
+    std::string format;  // Arrow's name of the type, for messages
+    std::shared_ptr<const FlatType> item;
+};
+
+// A chunk: elements [first, first + length) of these buffers. Owns nothing.
+struct FlatArray {
+    std::int64_t first = 0;
+    std::int64_t length = 0;
+    const std::uint8_t* validity = nullptr;  // a bit per element, or null where all are there
+    const void* offsets = nullptr;           // of lists and text
+    const void* data = nullptr;              // numbers, bits or text
+    std::shared_ptr<const FlatArray> items;  // of lists
+};
+
+// Whether `count` bits from the first on are all 1.
+bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count);
+
+class FlatColumn {
+public:
+    // owner: keeps the memory of the chunks alive.
+    FlatColumn(FlatType type, std::shared_ptr<const void> owner) : type_(std::move(type)), owner_(std::move(owner)) {}
+
+    void add_chunk(FlatArray chunk);
+    std::int64_t size() const { return starts_.back(); }
+    const FlatType& type() const { return type_; }
+
+    // An element to look at: its chunk, and its place there.
+    struct Place {
+        const FlatArray* array;
+        std::int64_t at;
+    };
+    // i: from 0 to size() - 1.
+    Place place(std::int64_t i) const;
+    // Asks for what `row` will read.
+    void prefetch(const Place& place) const;
+    // The numbers at a place: one for a column of numbers, else a row of them; false when they are no plain numbers.
+    // Throws ValueError when the memory contradicts itself.
+    bool row(const Place& place, Row* out) const;
+    // Whether each element is a single number.
+    bool is_numbers() const { return type_.layout == FlatType::Layout::number; }
+    // An element as Python knows it: an int, float, bool, str, bytes, a list of these, None; null where the type has no
+    // such form here.
+    py::object value(const Place& place) const { return value(type_, *place.array, place.at); }
+
+private:
+    static py::object value(const FlatType& type, const FlatArray& array, std::int64_t at);
+
+    FlatType type_;
+    std::shared_ptr<const void> owner_;
+    std::vector<FlatArray> chunks_;
+    std::vector<std::int64_t> starts_{0};
+};
+
+}  // namespace quadrat

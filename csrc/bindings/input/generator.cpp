@@ -1,0 +1,152 @@
+#include "generator.hpp"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "../errors.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr int size = rng::Mt19937::size;
+
+// torch's `Generator.get_state()`: uint64 seed, int32 left, int32 seeded, uint64 next, the words in slots of 64 bits,
+// then what `normal` keeps. `left` counts down from 624 with each word, and is 1 when a new state is due.
+struct TorchState {
+    std::uint64_t seed;
+    std::int32_t left;
+    std::int32_t seeded;
+    std::uint64_t next;
+    std::uint64_t words[size];
+    unsigned char normals[40];
+};
+static_assert(sizeof(TorchState) == 5056, "the state torch hands out");
+
+[[noreturn]] void refuse_layout(const char* owner) {
+    throw py::value_error("the state of this " + std::string(owner) + " has another layout");
+}
+
+}  // namespace
+
+Engine Engine::of_torch(const py::object& generator) {
+    Engine engine(generator, generator.attr("get_state")());
+    engine.of_torch_ = true;
+    if (engine.state_.attr("numel")().cast<std::int64_t>() != static_cast<std::int64_t>(sizeof(TorchState))) {
+        refuse_layout("torch generator");
+    }
+    const auto* const state =
+        reinterpret_cast<const TorchState*>(engine.state_.attr("data_ptr")().cast<std::uintptr_t>());
+    for (int i = 0; i < size; ++i) {
+        engine.words_->state[i] = static_cast<std::uint32_t>(state->words[i]);
+    }
+    const std::int64_t used = std::int64_t{size} + 1 - state->left;
+    const bool seeded_just_now = state->next == 0 && used == size;
+    if (used < 0 || used > size || (state->next != static_cast<std::uint64_t>(used) && !seeded_just_now)) {
+        refuse_layout("torch generator");
+    }
+    engine.words_->used = static_cast<int>(used);
+    return engine;
+}
+
+Engine Engine::of_python(const py::object& generator) {
+    Engine engine(generator, generator.attr("getstate")());
+    PyObject* const state = engine.state_.ptr();
+    if (!PyTuple_Check(state) || PyTuple_GET_SIZE(state) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(state, 1)) ||
+        PyTuple_GET_SIZE(PyTuple_GET_ITEM(state, 1)) != size + 1) {
+        refuse_layout("random.Random");
+    }
+    PyObject* const words = PyTuple_GET_ITEM(state, 1);
+    for (int i = 0; i < size && PyErr_Occurred() == nullptr; ++i) {
+        engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words, i)));
+    }
+    const long used = PyErr_Occurred() == nullptr ? PyLong_AsLong(PyTuple_GET_ITEM(words, size)) : -1;
+    clear_error();
+    if (used < 0 || used > size) {
+        refuse_layout("random.Random");
+    }
+    engine.words_->used = static_cast<int>(used);
+    return engine;
+}
+
+void Engine::keep() {
+    if (of_torch_) {
+        auto* const state = reinterpret_cast<TorchState*>(state_.attr("data_ptr")().cast<std::uintptr_t>());
+        bool drawn = state->left != size + 1 - words_->used;
+        for (int i = 0; i < size; ++i) {
+            drawn = drawn || state->words[i] != words_->state[i];  // 624 draws end where they began, with other words
+            state->words[i] = words_->state[i];
+        }
+        state->left = size + 1 - words_->used;
+        state->next = drawn ? static_cast<std::uint64_t>(words_->used) : state->next;  // 0 after seeding
+        generator_.attr("set_state")(state_);
+        return;
+    }
+    const auto before = state_.cast<py::tuple>();
+    py::tuple words(size + 1);
+    for (int i = 0; i < size; ++i) {
+        words[static_cast<std::size_t>(i)] = py::int_(words_->state[i]);
+    }
+    words[size] = py::int_(words_->used);
+    generator_.attr("setstate")(py::make_tuple(before[0], words, before[2]));
+}
+
+LockedBits::LockedBits(const py::object& generator)
+    : owner_(generator.attr("_bit_generator")), lock_(owner_.attr("lock")) {
+    const py::object capsule = owner_.attr("capsule");
+    bits_ = static_cast<const rng::BitGenerator*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
+    if (bits_ == nullptr) {
+        throw py::error_already_set();
+    }
+    lock_.attr("acquire")();
+}
+
+LockedBits::~LockedBits() {
+    const py::object released = py::reinterpret_steal<py::object>(PyObject_CallMethod(lock_.ptr(), "release", nullptr));
+    if (!released) {
+        PyErr_WriteUnraisable(lock_.ptr());
+    }
+}
+
+void register_generator(py::module_& m) {
+    // What each source draws, for the comparison with the library itself: trials of probability p for `count` tokens
+    // (then the same again at every token), integers below `high`, one such integer, a permutation of `count`.
+    m.def(
+        "sample",
+        [](int source, const py::object& generator, double p, std::int64_t high, std::int64_t count) {
+            const auto n = static_cast<std::size_t>(count);
+            std::vector<std::int64_t> first(n), all(n), integers(n), order(n);
+            std::vector<std::uint8_t> eligible(n, 1), hit(n);
+            std::int64_t found = 0, one = 0;
+            for (std::size_t i = 0; i < n; ++i) {
+                all[i] = static_cast<std::int64_t>(i);
+            }
+            if (static_cast<Source>(source) == Source::python) {
+                Engine engine = Engine::of_python(generator);
+                rng::PythonDraws draws(engine.words());
+                one = draws.below(high);
+                draws.permutation(count, order.data());
+                engine.keep();
+            } else {
+                with_draws(static_cast<Source>(source), generator, true, [&](rng::Draws& draws) {
+                    found = draws.trials(p, eligible.data(), count, first.data());
+                    draws.trials_at(p, count, {all.data(), count}, hit.data());
+                    draws.integers_at(high, count, {all.data(), count}, integers.data());
+                    one = draws.below(high);
+                    draws.permutation(count, order.data());
+                    return true;
+                });
+            }
+            first.resize(static_cast<std::size_t>(found));
+            py::list positions, hits, words, shuffled;
+            for (const std::int64_t value : first) positions.append(value);
+            for (const std::uint8_t value : hit) hits.append(static_cast<int>(value));
+            for (const std::int64_t value : integers) words.append(value);
+            for (const std::int64_t value : order) shuffled.append(value);
+            return py::make_tuple(positions, hits, words, one, shuffled);
+        },
+        py::arg("source"), py::arg("generator"), py::arg("p"), py::arg("high"), py::arg("count"));
+}
+
+}  // namespace quadrat

@@ -1,0 +1,75 @@
+// Generators of torch, NumPy and Python as kernels draw from them: the state comes out, the kernel advances it, and it
+// goes back when the draws are kept.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "../../kernels/rng/draws.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// What draws.
+enum class Source : std::uint8_t {
+    torch,         // torch.Generator of the CPU
+    numpy,         // numpy.random.Generator
+    numpy_legacy,  // numpy.random.RandomState
+    python,        // random.Random
+};
+
+// The words of an MT19937 whose owner is asked for them, and given them back by `keep`.
+class Engine {
+public:
+    static Engine of_torch(const py::object& generator);
+    static Engine of_python(const py::object& generator);
+
+    rng::Mt19937& words() { return *words_; }
+    // Gives the advanced state back. Without it the generator stays as it was.
+    void keep();
+
+private:
+    Engine(py::object generator, py::object state) : generator_(std::move(generator)), state_(std::move(state)) {}
+
+    py::object generator_;
+    py::object state_;  // as its owner handed it out
+    bool of_torch_ = false;
+    std::unique_ptr<rng::Mt19937> words_ = std::make_unique<rng::Mt19937>();
+};
+
+// A NumPy bit generator, its lock held.
+class LockedBits {
+public:
+    explicit LockedBits(const py::object& generator);
+    LockedBits(const LockedBits&) = delete;
+    LockedBits& operator=(const LockedBits&) = delete;
+    ~LockedBits();
+
+    const rng::BitGenerator& bits() const { return *bits_; }
+
+private:
+    py::object owner_, lock_;
+    const rng::BitGenerator* bits_ = nullptr;
+};
+
+// Runs draw(Draws&), which returns a Status or anything that says true when its draws are kept. every_word: see Draws.
+template <typename Draw>
+auto with_draws(Source source, const py::object& generator, bool every_word, Draw draw) {
+    if (source == Source::torch) {
+        Engine engine = Engine::of_torch(generator);
+        rng::TorchDraws draws(engine.words());
+        auto result = draw(static_cast<rng::Draws&>(draws));
+        if (static_cast<bool>(result)) {
+            engine.keep();
+        }
+        return result;
+    }
+    const LockedBits locked(generator);
+    rng::NumpyDraws draws(locked.bits(), source == Source::numpy_legacy, every_word);
+    return draw(static_cast<rng::Draws&>(draws));
+}
+
+}  // namespace quadrat

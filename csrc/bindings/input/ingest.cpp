@@ -1,0 +1,190 @@
+// Features to columns that hold their values.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "../../kernels/check_offsets.hpp"
+#include "../errors.hpp"
+#include "columns.hpp"
+#include "table.hpp"
+#include "view.hpp"
+#include "walk.hpp"
+
+namespace quadrat {
+
+Column::Column(std::int64_t rows_expected) {
+    owners.reserve(static_cast<std::size_t>(rows_expected));
+    rows.reserve(static_cast<std::size_t>(rows_expected));
+    lengths.reserve(static_cast<std::size_t>(rows_expected));
+}
+
+void Column::add(const Row& row, std::uint32_t form) {
+    owners.emplace_back();
+    see(row, form);
+}
+
+void Column::add_as_python(const Row& row, std::uint32_t form) {
+    const std::uint32_t before = kinds;
+    add(row, form);
+    const Kind kind = is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind;
+    kinds = before | (row.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
+}
+
+namespace {
+
+bool is_sequence(const py::object& features) {
+    return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
+}
+
+// The first `choices` rows of a list or tuple of rows; false when there are fewer.
+bool hold_choices(PyObject* value, Py_ssize_t choices, Column* column) {
+    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < choices; ++i) {
+        py::object row = item_of(value, i);
+        if (!row) {
+            return false;
+        }
+        column->hold(std::move(row));
+    }
+    return true;
+}
+
+// The keys of the first feature, or None when it is no plain dict and so no keys were given.
+py::object first_keys(const py::object& features, const Interop& interop) {
+    const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
+    if (!first) {
+        return py::none();
+    }
+    // A subclass may have an order of its own, as OrderedDict has.
+    return PyDict_CheckExact(first.ptr()) ? py::reinterpret_steal<py::object>(PyDict_Keys(first.ptr()))
+                                          : first.attr("keys")();
+}
+
+}  // namespace
+
+void Columns::add_values(const py::object& values, const Interop& interop) {
+    if (!is_sequence(values)) {
+        throw py::type_error("rows must be a list or tuple");
+    }
+    const Py_ssize_t count = PySequence_Size(values.ptr());
+    Columns one;
+    Column& column = one.columns.emplace_back(count);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        py::object row = item_of(values.ptr(), i);
+        if (!row) {
+            throw py::value_error("the list of rows changed while it was read");
+        }
+        column.hold(std::move(row));
+    }
+    take_over(&one, interop);
+}
+
+std::int64_t Columns::add_optional(const py::object& features, const py::object& name, const Interop& interop) {
+    Columns one;
+    std::int64_t found = 0;
+    if (const TableRows* const rows = table_rows(features)) {
+        found = rows->collect_optional(name, &one);
+    } else {
+        const Py_ssize_t count = PySequence_Size(features.ptr());
+        Column& column = one.columns.emplace_back(count);
+        PlainDicts dicts(interop);
+        for (Py_ssize_t i = 0; i < count; ++i) {
+            const py::object feature = dicts.dict_of(item_of(features.ptr(), i));
+            if (!feature) {
+                return -1;
+            }
+            py::object value = Walk::lookup(feature, name.ptr());
+            found += value ? 1 : 0;
+            column.hold(value ? std::move(value) : py::list());
+        }
+    }
+    if (found > 0) {
+        take_over(&one, interop);
+    }
+    return found;
+}
+
+void Columns::take_over(Columns* others, const Interop& interop) {
+    others->look(interop);
+    interop_ = &interop;
+    disturb();
+    std::move(others->columns.begin(), others->columns.end(), std::back_inserter(columns));
+}
+
+void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
+                         std::int64_t count, std::int64_t inner) {
+    const auto* const bound = reinterpret_cast<const std::int64_t*>(offsets);
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    LongestRow longest;
+    if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
+        throw py::value_error("offsets must rise from 0 and stay within the " + std::to_string(values_size) +
+                              " values: row " + std::to_string(status.row) + " does not");
+    }
+    Column column(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+        Row row;
+        row.data = reinterpret_cast<const void*>(values + static_cast<std::uintptr_t>(bound[i] * inner * item));
+        row.length = (bound[i + 1] - bound[i]) * inner;
+        row.stride = item;
+        row.kind = kind;
+        column.add(row, form_array);
+    }
+    columns.push_back(std::move(column));
+}
+
+bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
+                     Columns* columns) {
+    if (!is_sequence(features)) {
+        const TableRows* const rows = table_rows(features);
+        return rows != nullptr && rows->collect(names, keys, columns);
+    }
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    const py::object found = names.is_none() && count > 0 ? first_keys(features, interop) : names;
+    if (found.is_none()) {
+        return false;
+    }
+    *keys = py::tuple(found);
+    const std::size_t width = keys->size();
+    columns->columns.reserve(width);
+    for (std::size_t c = 0; c < width; ++c) {
+        columns->columns.emplace_back(count);
+    }
+    const auto hold = [&](std::size_t c, py::object value) {
+        columns->columns[c].hold(std::move(value));
+        return true;
+    };
+    return Walk(features, interop).gather(*keys, hold);
+}
+
+bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+                    const Interop& interop, Columns* columns) {
+    const TableRows* const table = table_rows(features);
+    if ((table == nullptr && !is_sequence(features)) || choices < 1) {
+        return false;
+    }
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    PlainDicts dicts(interop);
+    for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {
+        const py::object feature = dicts.dict_of(item_of(features.ptr(), i));
+        if (!feature || static_cast<std::size_t>(PyDict_Size(feature.ptr())) != names.size()) {
+            return false;
+        }
+    }
+    std::vector<bool> nested;
+    for (const py::handle name : names) {
+        nested.push_back(plain.is_none() || !name.equal(plain));
+        columns->columns.emplace_back(nested.back() ? count * choices : count);
+    }
+    const auto hold = [&](std::size_t c, py::object value) {
+        if (nested[c]) {
+            return hold_choices(value.ptr(), choices, &columns->columns[c]);
+        }
+        columns->columns[c].hold(std::move(value));
+        return true;
+    };
+    return table != nullptr ? table->gather(names, hold) : Walk(features, interop).gather(names, hold);
+}
+
+}  // namespace quadrat

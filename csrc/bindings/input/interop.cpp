@@ -1,0 +1,78 @@
+#include "interop.hpp"
+
+#include <utility>
+
+#include "../register.hpp"
+#include "tensor_parts.hpp"
+
+namespace quadrat {
+
+Interop::Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange,
+                 py::object describe, py::object make_tensor, py::object in_worker, py::object make_shared,
+                 const py::tuple& scalars, py::object way_to_read, py::object count_modes, py::object without_modes,
+                 py::object forward_ad)
+    : ndarray_(std::move(ndarray)),
+      wrapper_(std::move(wrapper)),
+      tensor_(std::move(tensor)),
+      describe_(std::move(describe)),
+      make_tensor_(std::move(make_tensor)),
+      in_worker_(std::move(in_worker)),
+      make_shared_(std::move(make_shared)),
+      way_to_read_(std::move(way_to_read)),
+      count_modes_(std::move(count_modes)),
+      without_modes_(std::move(without_modes)),
+      is_negative_(tensor_.is_none() ? py::object(py::none()) : py::object(tensor_.attr("is_neg"))),
+      forward_ad_(std::move(forward_ad)),
+      level_(py::reinterpret_steal<py::object>(PyUnicode_InternFromString("_current_level"))) {
+    if (!forward_ad_.is_none() && !PyDict_CheckExact(forward_ad_.ptr())) {
+        throw py::type_error("forward_ad must be a dict");
+    }
+    for (const py::handle item : scalars) {
+        const auto scalar = py::reinterpret_borrow<py::tuple>(item);
+        scalars_.emplace_back(scalar[0], scalar[1].cast<Kind>());
+    }
+    if (exchange.is_none()) {
+        return;
+    }
+    const void* const pointer = PyCapsule_GetPointer(exchange.ptr(), dlpack::capsule_name);
+    if (pointer == nullptr) {
+        throw py::error_already_set();
+    }
+    const auto* const api = static_cast<const dlpack::ExchangeApi*>(pointer);
+    // Another major version may order its fields otherwise: then the slower way serves.
+    if (api->header.version.major == dlpack::abi_major && api->view_of_object != nullptr &&
+        api->tensor_to_object != nullptr) {
+        exchange_ = api;
+    }
+}
+
+bool Interop::in_dual_level() const {
+    if (forward_ad_.is_none()) {
+        return false;
+    }
+    PyObject* const level = PyDict_GetItemWithError(forward_ad_.ptr(), level_.ptr());
+    return level == nullptr || !PyLong_CheckExact(level) || PyLong_AsLong(level) >= 0;  // -1: in none
+}
+
+void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage) {
+    knows_tensors_ = is_tensor(tensor.ptr()) && Py_TYPE(tensor.ptr())->tp_basicsize >= 24 &&
+                     reinterpret_cast<std::uintptr_t>(next_part(tensor.ptr())) == implementation &&
+                     implementation != 0 &&
+                     reinterpret_cast<std::uintptr_t>(next_part(next_part(tensor.ptr()))) == storage && storage != 0;
+}
+
+void register_interop(py::module_& m) {
+    py::class_<Interop>(m, "Interop")
+        .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
+                      py::object, const py::tuple&, py::object, py::object, py::object, py::object>(),
+             py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
+             py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none(),
+             py::arg("scalars") = py::tuple(), py::arg("way_to_read") = py::none(), py::arg("count_modes") = py::none(),
+             py::arg("without_modes") = py::none(), py::arg("forward_ad") = py::none())
+        .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
+        .def("learn_tensor", &Interop::learn_tensor, py::arg("tensor"), py::arg("implementation"), py::arg("storage"))
+        .def_property_readonly("knows_tensors", &Interop::knows_tensors)
+        .def_property_readonly("has_exchange", &Interop::has_exchange);
+}
+
+}  // namespace quadrat

@@ -1,0 +1,86 @@
+// The Python types ingest recognises, handed in from Python so that _core imports neither NumPy's nor torch's headers.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "../kind_caster.hpp"
+#include "dlpack.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+class Interop {
+public:
+    // ndarray: numpy.ndarray. wrapper: a Mapping class whose `.data` is a dict (BatchEncoding), or None.
+    // tensor: torch.Tensor, or None when torch is not loaded. exchange: torch's DLPack exchange capsule, or None.
+    // Where there is no capsule: describe(tensor) gives (address, length, stride in bytes, kind) or None, and
+    // make_tensor(shape, kind) gives (tensor, address).
+    // in_worker() says whether this process is a DataLoader's worker; it is asked only where set_may_be_worker has said
+    // that it could be. make_shared(bytes, views) then gives (tensors, address): one block of shared memory, and a
+    // tensor for each view (kind, first element, shape) of it. scalars: NumPy's types of single numbers, as (type,
+    // kind). way_to_read(type) says how mappings are read, see PlainDicts; None: no class but dict and wrapper is
+    // known. count_modes() gives the number of torch's function modes that are active, and without_modes() a context in
+    // which none is asked; or None. forward_ad: the names of torch.autograd.forward_ad, or None.
+    Interop(py::object ndarray, py::object wrapper, py::object tensor, const py::object& exchange, py::object describe,
+            py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
+            py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad);
+
+    bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
+    bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
+    bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }
+    bool has_exchange() const { return exchange_ != nullptr; }
+    // Whether an object is a number of NumPy's, by its exact type, and its kind.
+    bool scalar_kind(PyObject* object, Kind* out) const {
+        for (const auto& [type, kind] : scalars_) {
+            if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.ptr()) {
+                *out = kind;
+                return true;
+            }
+        }
+        return false;
+    }
+    // Whether tensors may have tangents now, which only a level of forward-mode differentiation gives them.
+    bool in_dual_level() const;
+    // Whether tensors of a batch are to be in shared memory.
+    bool shares() const { return may_be_worker_ && in_worker_().cast<bool>(); }
+    bool may_be_worker() const { return may_be_worker_; }
+    void set_may_be_worker(bool value) { may_be_worker_ = value; }
+
+    // implementation, storage: the addresses torch gives for parts of `tensor`. Where they are found in it, tensors are
+    // looked into ahead, see tensor_parts.hpp.
+    void learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage);
+    bool knows_tensors() const { return knows_tensors_; }
+
+    int way_to_read(PyObject* type) const {
+        return way_to_read_.is_none() ? 0 : way_to_read_(py::handle(type)).cast<int>();
+    }
+    bool in_mode() const {
+        return !count_modes_.is_none() && !without_modes_.is_none() && count_modes_().cast<std::int64_t>() > 0;
+    }
+    const py::object& without_modes() const { return without_modes_; }
+    // torch.Tensor.is_neg, whatever a tensor has of its own under that name.
+    const py::object& is_negative() const { return is_negative_; }
+    // Whether seeing tensors, or making outputs, calls Python code.
+    bool calls_python() const { return may_be_worker_ || (!tensor_.is_none() && exchange_ == nullptr); }
+
+    const dlpack::ExchangeApi* exchange() const { return exchange_; }
+    const py::object& describe() const { return describe_; }
+    const py::object& make_tensor() const { return make_tensor_; }
+    const py::object& make_shared() const { return make_shared_; }
+
+private:
+    // None is nobody's type, so it serves as "not there".
+    py::object ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_;
+    py::object way_to_read_, count_modes_, without_modes_, is_negative_, forward_ad_, level_;
+    std::vector<std::pair<py::object, Kind>> scalars_;
+    const dlpack::ExchangeApi* exchange_ = nullptr;
+    bool may_be_worker_ = false;
+    bool knows_tensors_ = false;
+};
+
+}  // namespace quadrat

@@ -1,0 +1,187 @@
+// Values to rows: the look at all that the columns of a batch hold, and the second one where something may have moved.
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+#include "../../kernels/copy_rows.hpp"
+#include "../../kernels/prefetch.hpp"
+#include "columns.hpp"
+#include "tensor_parts.hpp"
+#include "view.hpp"
+#include "walk.hpp"
+
+namespace quadrat {
+namespace {
+
+// What the processor's own prefetcher needs to see before it goes on by itself.
+constexpr std::int64_t bytes_ahead = 256;
+
+constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
+
+// torch asks its function modes, which are the user's code, even about an attribute; not while one of these lives.
+class WithoutModes {
+public:
+    explicit WithoutModes(const Interop& interop) {
+        if (interop.in_mode()) {
+            context_ = interop.without_modes()();
+            context_.attr("__enter__")();
+        }
+    }
+    ~WithoutModes() {
+        if (!context_) {
+            return;
+        }
+        const auto left = py::reinterpret_steal<py::object>(
+            PyObject_CallMethod(context_.ptr(), "__exit__", "OOO", Py_None, Py_None, Py_None));
+        if (!left) {
+            PyErr_WriteUnraisable(context_.ptr());
+        }
+    }
+    WithoutModes(const WithoutModes&) = delete;
+    WithoutModes& operator=(const WithoutModes&) = delete;
+
+private:
+    py::object context_;
+};
+
+// A block of rows: asks for what a view of each value reads, and for the first lines of its data.
+class LookAhead {
+public:
+    explicit LookAhead(const Interop& interop) : interop_(interop) {}
+
+    // Whether there is a tensor among the values that no column has seen yet.
+    bool operator()(const std::vector<Column>& columns, std::size_t end) {
+        bool tensors = false;
+        parts_.clear();
+        for (const Column& column : columns) {
+            for (std::size_t i = column.rows.size(); i < std::min(end, column.owners.size()); ++i) {
+                tensors |= look_at(column.owners[i].ptr());
+            }
+        }
+        constexpr std::int64_t implementation_bytes = 256, storage_bytes = 128;
+        for (const char* const part : parts_) {
+            prefetch_lines(part, implementation_bytes);
+        }
+        for (const char*& part : parts_) {
+            part = part == nullptr ? nullptr : next_part(part);  // null for tensors without a storage
+            prefetch_lines(part, storage_bytes);
+        }
+        for (const char* const part : parts_) {
+            prefetch_lines(part == nullptr ? nullptr : next_part(part), bytes_ahead);
+        }
+        return tensors;
+    }
+
+private:
+    bool look_at(PyObject* value) {
+        if (PyList_CheckExact(value)) {
+            prefetch(reinterpret_cast<const PyListObject*>(value)->ob_item);
+        } else if (interop_.is_ndarray(value)) {
+            const auto* const array = py::detail::array_proxy(value);
+            prefetch(array->dimensions);
+            prefetch_lines(array->data, bytes_ahead);
+        } else if (interop_.is_tensor(value)) {
+            if (interop_.knows_tensors()) {
+                parts_.push_back(next_part(value));
+            }
+            return true;
+        }
+        return false;
+    }
+
+    const Interop& interop_;
+    std::vector<const char*> parts_;  // of tensors
+};
+
+// Where it takes Python code to ask about a tensor, the next question may move this one: its numbers are taken now.
+void keep_numbers(Row* row, Column* column) {
+    constexpr std::int64_t first = 0;
+    const auto item = static_cast<std::int64_t>(item_size(row->kind));
+    auto numbers = std::make_unique<char[]>(static_cast<std::size_t>(row->length * item));
+    if (copy_rows({row, 1}, {&first, 1}, row->kind, numbers.get(), row->length)) {
+        *row = {numbers.get(), row->length, item, row->kind};
+        column->kept.push_back(std::move(numbers));
+    }
+}
+
+void look_at(std::size_t end, const Interop& interop, Column* column) {
+    for (std::size_t i = column->rows.size(); i < std::min(end, column->owners.size()); ++i) {
+        Row row;
+        const std::uint32_t form = view(column->owners[i].ptr(), interop, &row);
+        if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
+            keep_numbers(&row, column);
+        }
+        column->movable |= (form & (form_array | tensor_forms)) != 0;
+        column->see(row, form);
+    }
+}
+
+}  // namespace
+
+void Column::see(const Row& row, std::uint32_t form) {
+    min_length = rows.empty() ? row.length : std::min(min_length, row.length);
+    max_length = std::max(max_length, row.length);
+    first_form = rows.empty() ? form : first_form;
+    forms |= form;
+    kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
+    total += row.length;
+    objects |= row.data == nullptr && row.length > 0;
+    rows.push_back(row);
+    lengths.push_back(row.length);
+}
+
+void Columns::look(const Interop& interop) {
+    std::optional<Undisturbed> meanwhile;
+    if (!interop.calls_python()) {
+        meanwhile.emplace();
+    }
+    interop_ = &interop;
+    std::size_t count = 0;
+    for (const Column& column : columns) {
+        count = column.holds_more_than_seen() ? std::max(count, column.owners.size()) : count;
+    }
+    LookAhead look_ahead(interop);
+    std::optional<WithoutModes> without_modes;
+    for (std::size_t end = Walk::block; end < count + Walk::block; end += Walk::block) {
+        if (look_ahead(columns, end) && !without_modes) {
+            without_modes.emplace(interop);
+        }
+        for (Column& column : columns) {
+            look_at(end, interop, &column);
+        }
+    }
+    without_modes.reset();
+    if (meanwhile) {
+        undisturbed_.emplace(std::move(*meanwhile));
+    }
+}
+
+Status Columns::see_again(const Column& column, std::optional<Undisturbed>* meanwhile) const {
+    if (!column.movable || undisturbed_) {
+        return {};
+    }
+    std::optional<WithoutModes> without_modes;
+    meanwhile->emplace();
+    for (std::size_t i = 0; i < column.owners.size(); ++i) {
+        PyObject* const owner = column.owners[i].ptr();
+        Row& seen = column.rows[i];
+        const bool tensor = owner != nullptr && interop_->is_tensor(owner);
+        if (owner == nullptr || seen.data == nullptr || (tensor && interop_->exchange() == nullptr)) {
+            continue;
+        }
+        if (tensor && !without_modes) {
+            without_modes.emplace(*interop_);
+        }
+        Row now;
+        view(owner, *interop_, &now);
+        if (now.length != seen.length || now.stride != seen.stride || now.kind != seen.kind || now.data == nullptr) {
+            return {Code::changed, static_cast<std::int64_t>(i)};
+        }
+        seen.data = now.data;
+    }
+    return {};
+}
+
+}  // namespace quadrat

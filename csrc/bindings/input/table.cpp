@@ -1,0 +1,280 @@
+#include "table.hpp"
+
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+std::string text(const py::handle& object) { return py::str(object).cast<std::string>(); }
+
+std::int64_t length_of(const py::object& values) {
+    if (!PyList_CheckExact(values.ptr()) && !PyTuple_CheckExact(values.ptr())) {
+        throw py::type_error("a column is a FlatColumn, a list or a tuple");
+    }
+    return PySequence_Size(values.ptr());
+}
+
+// What is wrong with the memory of a column, and where.
+[[noreturn]] void refuse_value(const py::handle& name, std::int64_t row, const py::value_error& error) {
+    throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
+}
+
+[[noreturn]] void refuse_key(std::int64_t key, std::int64_t size) {
+    throw py::index_error("row " + std::to_string(key) + " is out of range: there are " + std::to_string(size) +
+                          " rows");
+}
+
+std::int64_t in_range(std::int64_t key, std::int64_t size) {
+    const std::int64_t row = key < 0 ? key + size : key;
+    if (row < 0 || row >= size) {
+        refuse_key(key, size);
+    }
+    return row;
+}
+
+std::int64_t looked_up(const FlatColumn& mapping, std::int64_t key) {
+    const auto [array, at] = mapping.place(key);
+    const Kind kind = mapping.type().kind;
+    if (mapping.is_numbers() && array->validity == nullptr && (kind == Kind::uint64 || kind == Kind::int64)) {
+        return static_cast<const std::int64_t*>(array->data)[array->first + at];
+    }
+    return mapping.value({array, at}).cast<std::int64_t>();
+}
+
+}  // namespace
+
+Table::Table(py::tuple names, const py::list& columns, py::object fallback)
+    : names_(std::move(names)), fallback_(std::move(fallback)) {
+    if (names_.size() != columns.size()) {
+        throw py::value_error("there are " + std::to_string(names_.size()) + " names for " +
+                              std::to_string(columns.size()) + " columns");
+    }
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+        Source source;
+        const py::object column = columns[i];
+        if (py::isinstance<FlatColumn>(column)) {
+            source.flat = column.cast<std::shared_ptr<FlatColumn>>();
+        } else {
+            source.values = column;
+        }
+        const std::int64_t size = source.flat ? source.flat->size() : length_of(source.values);
+        if (i > 0 && size != size_) {
+            throw py::value_error("column '" + text(names_[i]) + "' has " + std::to_string(size) + " rows where '" +
+                                  text(names_[0]) + "' has " + std::to_string(size_) + ": give one value per row");
+        }
+        size_ = size;
+        if (find(names_[i]) != static_cast<std::int64_t>(i)) {
+            throw py::value_error("there are two columns '" + text(names_[i]) + "': rename one");
+        }
+        sources_.push_back(std::move(source));
+    }
+}
+
+std::int64_t Table::find(const py::handle& name) const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+        const py::handle known = PyTuple_GET_ITEM(names_.ptr(), static_cast<Py_ssize_t>(i));
+        if (known.is(name) || known.equal(name)) {
+            return static_cast<std::int64_t>(i);
+        }
+    }
+    return -1;
+}
+
+py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
+    if (fallback_.is_none()) {
+        throw py::type_error("column '" + text(names_[column]) + "' has the Arrow type '" +
+                             sources_[column].flat->type().format +
+                             "', which is no number, text or list of these: leave the column out");
+    }
+    return fallback_(names_[column], row);
+}
+
+py::object Table::value(std::size_t column, std::int64_t row) const {
+    const Source& source = sources_[column];
+    if (source.flat) {
+        py::object value;
+        try {
+            value = source.flat->value(source.flat->place(row));
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], row, error);
+        }
+        return value ? value : fallback_value(column, row);
+    }
+    auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(source.values.ptr(), row));
+    if (!value) {
+        throw py::error_already_set();
+    }
+    return value;
+}
+
+void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
+    const FlatColumn* const flat = sources_[column].flat.get();
+    if (flat == nullptr) {
+        for (const std::int64_t row : rows) {
+            out->hold(value(column, row));
+        }
+        return;
+    }
+    // A look at where a row lies, then at how long it is, then its numbers: each may wait for memory, so all rows at
+    // once.
+    std::vector<FlatColumn::Place> places;
+    places.reserve(rows.size());
+    for (const std::int64_t row : rows) {
+        places.push_back(flat->place(row));
+        flat->prefetch(places.back());
+    }
+    const std::uint32_t form = flat->is_numbers() ? form_number : form_list;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        Row row;
+        bool found = false;
+        try {
+            found = !out->holds_more_than_seen() && flat->row(places[i], &row);
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], rows[i], error);
+        }
+        if (found) {
+            out->add_as_python(row, form);
+        } else {
+            out->hold(value(column, rows[i]));
+        }
+    }
+}
+
+TableRows::TableRows(std::shared_ptr<const Table> table, const py::object& keys,
+                     const std::shared_ptr<const FlatColumn>& mapping)
+    : table_(std::move(table)) {
+    const std::int64_t size = mapping ? mapping->size() : table_->size();
+    if (keys.is_none()) {
+        rows_.resize(static_cast<std::size_t>(size));
+        std::iota(rows_.begin(), rows_.end(), std::int64_t{0});
+    } else {
+        read_keys(keys, size, mapping.get());
+    }
+    if (mapping) {
+        for (std::int64_t& row : rows_) {
+            row = in_range(looked_up(*mapping, row), table_->size());
+        }
+    }
+}
+
+void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping) {
+    const py::object fast = py::reinterpret_steal<py::object>(PySequence_Fast(keys.ptr(), "rows are given by numbers"));
+    if (!fast) {
+        throw py::error_already_set();
+    }
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.ptr());
+    rows_.reserve(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(fast.ptr()); ++i) {
+        const auto item = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(fast.ptr(), i));
+        const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(item.ptr()));  // NumPy integers too
+        const std::int64_t key = number ? PyLong_AsLongLong(number.ptr()) : -1;
+        if (key == -1 && PyErr_Occurred() != nullptr) {
+            throw py::error_already_set();
+        }
+        rows_.push_back(in_range(key, size));
+        if (mapping != nullptr) {
+            mapping->prefetch(mapping->place(rows_.back()));
+        }
+    }
+}
+
+std::int64_t TableRows::at(std::int64_t i) const { return rows_[static_cast<std::size_t>(in_range(i, size()))]; }
+
+TableRows TableRows::slice(std::int64_t first, std::int64_t step, std::int64_t count) const {
+    TableRows part = *this;
+    part.rows_.clear();
+    for (std::int64_t i = 0; i < count; ++i) {
+        part.rows_.push_back(at(first + i * step));
+    }
+    return part;
+}
+
+py::dict TableRows::row(std::int64_t i) const {
+    const std::int64_t row = at(i);
+    py::dict result;
+    for (std::size_t column = 0; column < table_->names().size(); ++column) {
+        result[table_->names()[column]] = table_->value(column, row);
+    }
+    return result;
+}
+
+py::object TableRows::value(const py::handle& name, std::int64_t i) const {
+    const std::int64_t column = table_->find(name);
+    if (column < 0) {
+        throw py::key_error(text(name));
+    }
+    return table_->value(static_cast<std::size_t>(column), at(i));
+}
+
+bool TableRows::collect(const py::object& names, py::tuple* keys, Columns* columns) const {
+    *keys = names.is_none() ? table_->names() : py::tuple(names);
+    for (const py::handle name : *keys) {
+        const std::int64_t column = table_->find(name);
+        if (column < 0) {
+            return false;
+        }
+        columns->columns.emplace_back(size());
+        table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
+    }
+    return true;
+}
+
+std::int64_t TableRows::collect_optional(const py::handle& name, Columns* columns) const {
+    const std::int64_t column = table_->find(name);
+    if (column < 0) {
+        return 0;
+    }
+    columns->columns.emplace_back(size());
+    table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
+    return size();
+}
+
+bool TableRows::gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const {
+    for (std::int64_t i = 0; i < size(); ++i) {
+        for (std::size_t c = 0; c < names.size(); ++c) {
+            if (!take(c, value(names[c], i))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+const TableRows* table_rows(const py::handle& features) {
+    if (!py::isinstance<TableRows>(features)) {
+        return nullptr;
+    }
+    const auto& rows = features.cast<const TableRows&>();
+    return rows.handed_out() ? nullptr : &rows;
+}
+
+void register_table(py::module_& m) {
+    py::class_<Table, std::shared_ptr<Table>>(m, "Table")
+        .def(py::init<py::tuple, const py::list&, py::object>(), py::arg("names"), py::arg("columns"),
+             py::arg("fallback") = py::none())
+        .def_property_readonly("names", &Table::names)
+        .def("__len__", &Table::size);
+    py::class_<TableRows>(m, "TableRows")
+        .def(py::init(
+                 [](std::shared_ptr<Table> table, const py::object& keys, const std::shared_ptr<FlatColumn>& mapping) {
+                     return TableRows(std::move(table), keys, mapping);
+                 }),
+             py::arg("table").none(false), py::arg("keys") = py::none(), py::arg("mapping") = py::none())
+        .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
+                 return rows.slice(first, step, count);
+             }),
+             py::arg("rows"), py::arg("first"), py::arg("step"), py::arg("count"))
+        .def("__len__", &TableRows::size)
+        .def_property_readonly("names", [](const TableRows& self) { return self.table()->names(); })
+        .def("has", &TableRows::has, py::arg("name"))
+        .def_property_readonly("handed_out", &TableRows::handed_out)
+        .def("hand_out", &TableRows::hand_out)
+        .def("row", &TableRows::row, py::arg("i"))
+        .def("value", &TableRows::value, py::arg("name"), py::arg("i"));
+}
+
+}  // namespace quadrat

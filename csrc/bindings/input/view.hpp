@@ -1,0 +1,20 @@
+// One Python object seen as a row.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "../../kernels/row.hpp"
+#include "interop.hpp"
+
+namespace quadrat {
+
+// The row in `object` and its form (see Form); anything unknown is form_other with length 0. The row points into the
+// object and lives as long as it does.
+std::uint32_t view(PyObject* object, const Interop& interop, Row* row);
+
+// A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
+py::object item_of(PyObject* sequence, Py_ssize_t i);
+
+}  // namespace quadrat

@@ -1,0 +1,253 @@
+#include "labels.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "../../kernels/causal_labels.hpp"
+#include "../../kernels/copy_rows.hpp"
+#include "../../kernels/special_tokens.hpp"
+#include "../../kernels/word_starts.hpp"
+#include "../masking_options.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+template <typename T>
+std::unique_ptr<T[]> scratch(std::int64_t count) {
+    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
+}
+
+// The words of a row, see read_words; numbers that no Python object holds are word ids.
+Status read_row_of_words(const Column& column, std::size_t i, WordSource source, std::int64_t length,
+                         std::int64_t* out) {
+    const Row& row = column.rows[i];
+    if (column.owners[i]) {
+        return read_words(column.owners[i].ptr(), source, length, out);
+    }
+    if (row.length != length) {
+        return {Code::wrong_length};
+    }
+    constexpr std::int64_t first = 0;
+    return source == WordSource::offsets && length > 0 ? Status{Code::wrong_type}
+                                                       : copy_rows({&row, 1}, {&first, 1}, Kind::int64, out, length);
+}
+
+template <typename T>
+T* pointer(std::uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+// What a token is to masking without whole words: special, or a word of its own.
+void words_of_special(std::int64_t count, std::uint8_t* special) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        special[i] = special[i] != 0 ? word_none : word_begins;
+    }
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
+    std::vector<std::uint64_t> set;
+    for (const std::int64_t id : ids) {
+        if (id < 0 || id >= most_tokens) {
+            throw py::value_error("special_ids must be between 0 and 2**28");
+        }
+        const auto at = static_cast<std::size_t>(id / 64);
+        set.resize(std::max(set.size(), at + 1));
+        set[at] |= std::uint64_t{1} << (id % 64);
+    }
+    return set;
+}
+
+std::vector<std::int64_t> BatchIds::starts(const std::int64_t* lengths) const {
+    std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1);
+    if (form == Form::flat) {
+        row_offsets({lengths, rows}, 0, start.data());
+        return start;
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const Side side = form == Form::left ? Side::left : Side::right;
+        start[static_cast<std::size_t>(i)] = padded_start(i, lengths[i], width, side);
+    }
+    return start;
+}
+
+Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
+    causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
+    return {};
+}
+
+MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                             WordSource word_source)
+    : special_set_(bit_set(special_ids)), special_(special), words_(words), word_source_(word_source) {}
+
+Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
+    const bool flat = batch.form == BatchIds::Form::flat;
+    const std::int64_t filled = flat ? columns.at(batch.column).total : batch.count();
+    std::fill(special + filled, special + batch.count(), std::uint8_t{1});
+    if (special_ < 0) {
+        special_tokens(batch.ids, filled, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+                       special);
+        return {};
+    }
+    const auto index = static_cast<std::size_t>(special_);
+    if (flat) {
+        return columns.flatten(index, special, Kind::uint8, filled);
+    }
+    return columns.pad(index, special, Kind::uint8, batch.width, batch.form == BatchIds::Form::left, py::int_(1));
+}
+
+Status MaskingLabels::words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const {
+    const Status status = columns.flatten(static_cast<std::size_t>(special_), words, Kind::uint8, count);
+    if (status) {
+        words_of_special(count, words);
+    }
+    return status;
+}
+
+Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const {
+    const std::int64_t count = batch.count();
+    const auto special = scratch<std::uint8_t>(count);
+    Status status = mark_special(columns, batch, special.get());
+    if (!status) {
+        return status;
+    }
+    if (word_source_ == WordSource::none) {
+        words_of_special(count, special.get());
+        return mask(columns, special.get(), batch);
+    }
+    const auto words = scratch<std::uint8_t>(count);
+    std::fill_n(words.get(), count, word_none);
+    const auto numbers = scratch<std::int64_t>(2 * batch.width);
+    const Column& rows = columns.at(static_cast<std::size_t>(words_));
+    const auto classify_row = word_source_ == WordSource::offsets ? word_starts : word_starts_of_ids;
+    const std::vector<std::int64_t>& lengths = columns.at(batch.column).lengths;
+    const std::vector<std::int64_t> start = batch.starts(lengths.data());
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        const std::int64_t length = lengths[i], row_start = start[i];
+        status = read_row_of_words(rows, i, word_source_, length, numbers.get());
+        if (!status) {
+            status.row = static_cast<std::int64_t>(i);
+            return status;
+        }
+        classify_row(numbers.get(), special.get() + row_start, length, words.get() + row_start);
+        // What continues no word of its own row must not continue the last word of the row before.
+        for (std::int64_t at = row_start; at < row_start + length && words[at] != word_begins; ++at) {
+            words[at] = word_none;
+        }
+    }
+    return mask(columns, words.get(), batch);
+}
+
+void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids,
+                             std::int64_t count, Span<const std::int64_t> start, const std::int64_t* lengths,
+                             std::uint8_t* words) const {
+    const auto derived = scratch<std::uint8_t>(special == nullptr ? count : 0);
+    if (special == nullptr) {
+        special_tokens(ids, count, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
+                       derived.get());
+        special = derived.get();
+    }
+    if (offsets == nullptr) {
+        std::copy_n(special, count, words);
+        words_of_special(count, words);
+        return;
+    }
+    for (std::int64_t i = 0; i < start.size; ++i) {
+        word_starts(offsets + 2 * start[i], special + start[i], lengths[i], words + start[i]);
+    }
+}
+
+MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                           const Replacement& replacement, const std::vector<std::int64_t>& special_ids,
+                           std::int64_t special, std::int64_t words, WordSource word_source)
+    : MaskingLabels(special_ids, special, words, word_source),
+      source_(source),
+      generator_(std::move(generator)),
+      every_word_(every_word),
+      probability_(mlm_probability),
+      replacement_(replacement) {}
+
+Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
+    const auto words = scratch<std::uint8_t>(batch.count());
+    const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
+    const std::vector<std::int64_t> start = batch.starts(lengths.data());
+    classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
+    return mask({}, words.get(), batch);
+}
+
+Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const {
+    const std::int64_t count = batch.count();
+    const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
+    const auto hit = scratch<std::uint8_t>(count);
+    return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
+        mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
+                    positions.get(), hit.get(), other.get());
+        return Status{};
+    });
+}
+
+void register_labels(py::module_& m) {
+    py::class_<Labels>(m, "Labels");  // NOLINT(bugprone-unused-raii): it registers the class
+    py::class_<CausalLabels, Labels>(m, "CausalLabels")
+        .def(py::init<std::int64_t>(), py::arg("pad_id"))
+        .def(
+            "write",
+            [](const CausalLabels& self, std::uintptr_t ids, std::int64_t count, std::uintptr_t labels) {
+                self.write({}, {0, 1, count, BatchIds::Form::right, pointer<std::int64_t>(ids),
+                                pointer<std::int64_t>(labels)});
+            },
+            py::arg("ids"), py::arg("count"), py::arg("labels"));
+    py::class_<MaskedLabels, Labels>(m, "MaskedLabels")
+        .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
+                         double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
+                         const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                         int word_source) {
+                 const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
+                 check_vocab_size(vocab_size);
+                 return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
+                                                       mlm_probability, replacement, special_ids, special, words,
+                                                       static_cast<WordSource>(word_source));
+             }),
+             py::arg("source"), py::arg("generator"), py::arg("every_word"), py::arg("mlm_probability"),
+             py::arg("mask"), py::arg("random_of_rest"), py::arg("has_random"), py::arg("mask_id"),
+             py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
+             py::arg("word_source"))
+        .def(
+            "write",
+            [](const MaskedLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
+               std::int64_t width, std::uintptr_t special, std::uintptr_t offsets) {
+                self.write(
+                    pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
+                    {0, rows, width, BatchIds::Form::right, pointer<std::int64_t>(ids), pointer<std::int64_t>(labels)});
+            },
+            py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("special"),
+            py::arg("offsets"));
+    m.def(
+        "special_tokens",
+        [](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out) {
+            special_tokens(pointer<const std::int64_t>(ids), count, {pointer<const std::uint64_t>(set), set_size},
+                           pointer<std::uint8_t>(out));
+        },
+        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"));
+    m.def(
+        "word_starts",
+        [](std::uintptr_t offsets, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
+            word_starts(pointer<const std::int64_t>(offsets), pointer<const std::uint8_t>(special), length,
+                        pointer<std::uint8_t>(words));
+        },
+        py::arg("offsets"), py::arg("special"), py::arg("length"), py::arg("words"));
+    m.def(
+        "word_starts_of_ids",
+        [](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
+            word_starts_of_ids(pointer<const std::int64_t>(word_ids), pointer<const std::uint8_t>(special), length,
+                               pointer<std::uint8_t>(words));
+        },
+        py::arg("word_ids"), py::arg("special"), py::arg("length"), py::arg("words"));
+}
+
+}  // namespace quadrat

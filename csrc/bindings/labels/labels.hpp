@@ -1,0 +1,122 @@
+// Labels that come from the padded ids of a batch: what language modelling adds to padding. The step `labels` of a
+// plan.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "../../kernels/mask_tokens.hpp"
+#include "../../kernels/status.hpp"
+#include "../input/columns.hpp"
+#include "../input/generator.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// The ids of a batch, and where the labels go. Padded, `[rows, width]`: padding lies on one side of each row; or flat,
+// `[1, width]`: the rows one after the other, padding after the last.
+struct BatchIds {
+    enum class Form : std::uint8_t { right, left, flat };
+
+    std::size_t column;  // that they come from
+    std::int64_t rows, width;
+    Form form;
+    std::int64_t* ids;
+    std::int64_t* labels;
+
+    std::int64_t count() const { return form == Form::flat ? width : rows * width; }
+    // Where rows of these lengths begin, and one number more.
+    std::vector<std::int64_t> starts(const std::int64_t* lengths) const;
+};
+
+// Special tokens as kernels/special_tokens.hpp takes them. Throws ValueError for an id that is not in 0 ... 2^28 - 1.
+std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids);
+
+class Labels {
+public:
+    Labels() = default;
+    virtual ~Labels() = default;
+    Labels(const Labels&) = delete;
+    Labels& operator=(const Labels&) = delete;
+
+    // The columns are those that the ids come from.
+    virtual Status write(const Columns& columns, const BatchIds& batch) const = 0;
+};
+
+// Causal language modelling: the ids, ignored where they are the padding id.
+class CausalLabels final : public Labels {
+public:
+    explicit CausalLabels(std::int64_t pad_id) : pad_id_(pad_id) {}
+    Status write(const Columns& columns, const BatchIds& batch) const override;
+    std::int64_t pad_id() const { return pad_id_; }
+
+private:
+    std::int64_t pad_id_;
+};
+
+// Where whole words come from.
+enum class WordSource : std::uint8_t { none, offsets, word_ids };
+
+// Masked language modelling: some tokens are masked, in place, and are labels then. This much is the same however the
+// numbers are drawn: which tokens are special, and what is a word.
+class MaskingLabels : public Labels {
+public:
+    // special: the column of special-token masks, or -1: then tokens of `special_ids`, 0 ... 2^28 - 1, are special.
+    // words: the column of offsets or word ids, or -1.
+    MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                  WordSource word_source);
+
+    Status write(const Columns& columns, const BatchIds& batch) const final;
+
+    bool has_words() const { return word_source_ != WordSource::none; }
+    std::int64_t special_column() const { return special_; }
+    const std::vector<std::uint64_t>& special_set() const { return special_set_; }
+    // What the tokens of all rows are by the column of special-token masks: `count` words, see Word.
+    Status words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const;
+
+protected:
+    // words: what each token of the batch is, see Word.
+    virtual Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const = 0;
+    // What tokens are where there are no columns. special: a byte a token, or null; offsets: two numbers a token, or
+    // null; row i has lengths[i] tokens from start[i] on. Tokens in no row are not written.
+    void classify(const std::uint8_t* special, const std::int64_t* offsets, const std::int64_t* ids, std::int64_t count,
+                  Span<const std::int64_t> start, const std::int64_t* lengths, std::uint8_t* words) const;
+
+private:
+    // A byte a token: 0, or not 0 for special tokens and padding.
+    Status mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const;
+
+    std::vector<std::uint64_t> special_set_;
+    std::int64_t special_, words_;
+    WordSource word_source_;
+};
+
+// Draws from a generator, as the reference does.
+class MaskedLabels final : public MaskingLabels {
+public:
+    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source);
+
+    using MaskingLabels::write;
+    // On arrays, see `classify`.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const;
+
+private:
+    Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
+
+    Source source_;
+    py::object generator_;
+    bool every_word_;
+    double probability_;
+    Replacement replacement_;
+};
+
+// One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of
+// integers. `out` has room for what `length` tokens need.
+Status read_words(PyObject* row, WordSource source, std::int64_t length, std::int64_t* out);
+
+}  // namespace quadrat

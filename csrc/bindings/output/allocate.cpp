@@ -1,0 +1,226 @@
+#include "allocate.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "../../memory/block_cache.hpp"
+#include "../../memory/populate.hpp"
+#include "../kind_caster.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+// Smaller arrays own their memory, as users of ndarray.resize expect; larger ones save more than that is worth.
+constexpr std::size_t smallest_shown = std::size_t{1} << 20;
+
+// What a tensor or array keeps alive: its block and, for a tensor, the shape the exchange struct points to.
+struct Owner {
+    dlpack::ManagedTensor managed{};
+    memory::Block block;
+    std::vector<std::int64_t> shape;
+
+    ~Owner() {
+        if (block.data != nullptr) {
+            memory::release(block);
+        }
+    }
+};
+
+dlpack::DataType data_type(Kind kind) {
+    const auto bits = static_cast<std::uint8_t>(8 * item_size(kind));
+    if (kind == Kind::bool_) {
+        return {dlpack::boolean, bits, 1};
+    }
+    if (is_float(kind)) {
+        return {dlpack::floating, bits, 1};
+    }
+    const bool has_sign = kind == Kind::int8 || kind == Kind::int16 || kind == Kind::int32 || kind == Kind::int64;
+    return {has_sign ? dlpack::signed_integer : dlpack::unsigned_integer, bits, 1};
+}
+
+// The bytes of an array of this shape; throws where no address space would do.
+std::size_t byte_size(const std::vector<std::int64_t>& shape, Kind kind) {
+    auto bytes = static_cast<std::int64_t>(item_size(kind));
+    bool none = false;
+    // Empty extents are left out of the product: libraries multiply the others all the same, for the strides.
+    for (const std::int64_t extent : shape) {
+        if (extent < 0 || (extent > 0 && bytes > std::numeric_limits<std::int64_t>::max() / extent)) {
+            throw py::value_error("no memory holds an array of such a shape");
+        }
+        bytes *= extent == 0 ? 1 : extent;
+        none = none || extent == 0;
+    }
+    return none ? 0 : static_cast<std::size_t>(bytes);
+}
+
+py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape, Kind kind, void** data) {
+    auto owner = std::make_unique<Owner>();
+    owner->block = memory::acquire(byte_size(shape, kind));
+    if (owner->block.data == nullptr) {
+        throw std::bad_alloc();
+    }
+    owner->shape = std::move(shape);
+    dlpack::ManagedTensor& managed = owner->managed;
+    managed.version = {dlpack::abi_major, 0};
+    managed.context = owner.get();
+    managed.deleter = [](dlpack::ManagedTensor* self) { delete static_cast<Owner*>(self->context); };
+    managed.tensor.data = owner->block.data;
+    managed.tensor.device = {dlpack::device_cpu, 0};
+    managed.tensor.ndim = static_cast<std::int32_t>(owner->shape.size());
+    managed.tensor.dtype = data_type(kind);
+    managed.tensor.shape = owner->shape.data();
+    *data = owner->block.data;
+    // Ownership passes with the call, also when it fails: torch then runs the deleter itself.
+    static_cast<void>(owner.release());
+    void* object = nullptr;
+    if (interop.exchange()->tensor_to_object(&managed, &object) != 0) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
+}
+
+py::dtype numpy_dtype(Kind kind) {
+    switch (kind) {
+        case Kind::bool_:
+            return py::dtype::of<bool>();
+        case Kind::int8:
+            return py::dtype::of<std::int8_t>();
+        case Kind::uint8:
+            return py::dtype::of<std::uint8_t>();
+        case Kind::int16:
+            return py::dtype::of<std::int16_t>();
+        case Kind::uint16:
+            return py::dtype::of<std::uint16_t>();
+        case Kind::int32:
+            return py::dtype::of<std::int32_t>();
+        case Kind::uint32:
+            return py::dtype::of<std::uint32_t>();
+        case Kind::int64:
+            return py::dtype::of<std::int64_t>();
+        case Kind::uint64:
+            return py::dtype::of<std::uint64_t>();
+        case Kind::float32:
+            return py::dtype::of<float>();
+        default:
+            return py::dtype::of<double>();
+    }
+}
+
+// An array on a cached block, which it gives back when it goes.
+py::array cached_array(std::vector<std::int64_t> shape, Kind kind, std::size_t bytes) {
+    auto owner = std::make_unique<Owner>();
+    owner->block = memory::acquire(bytes);
+    if (owner->block.data == nullptr) {
+        throw std::bad_alloc();
+    }
+    void* const data = owner->block.data;
+    const py::capsule base(owner.get(), [](void* held) { delete static_cast<Owner*>(held); });
+    static_cast<void>(owner.release());
+    return {numpy_dtype(kind), std::move(shape), data, base};
+}
+
+// Tensors side by side on one block of shared memory; none where they have no byte.
+std::vector<Allocation> allocate_shared(const Interop& interop, const std::vector<Output>& outputs) {
+    std::vector<Allocation> made;
+    py::tuple views(outputs.size());
+    std::vector<std::size_t> starts;
+    starts.reserve(outputs.size());
+    std::size_t total = 0;
+    for (const auto& [shape, kind] : outputs) {
+        const std::size_t bytes = byte_size(shape, kind);
+        if (bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) - total - memory::alignment) {
+            throw py::value_error("no memory holds arrays of such shapes");
+        }
+        views[starts.size()] = py::make_tuple(kind, total / item_size(kind), py::tuple(py::cast(shape)));
+        starts.push_back(total);
+        total += (bytes + memory::alignment - 1) / memory::alignment * memory::alignment;
+    }
+    if (total == 0) {
+        return made;
+    }
+    const auto shared = interop.make_shared()(total, views).cast<py::tuple>();
+    const auto tensors = shared[0].cast<py::tuple>();
+    char* const data = reinterpret_cast<char*>(shared[1].cast<std::uintptr_t>());
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+        made.push_back({tensors[i], data + starts[i]});
+    }
+    return made;
+}
+
+}  // namespace
+
+Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind) {
+    Allocation result;
+    if (framework == Framework::numpy) {
+        const std::size_t bytes = byte_size(shape, kind);
+        py::array array = bytes < smallest_shown || bytes > memory::largest_cached
+                              ? py::array(numpy_dtype(kind), std::move(shape))
+                              : cached_array(std::move(shape), kind, bytes);
+        result.data = array.mutable_data();
+        result.array = std::move(array);
+    } else if (interop.exchange() != nullptr) {
+        result.array = empty_tensor(interop, std::move(shape), kind, &result.data);
+    } else {
+        const auto made = interop.make_tensor()(py::tuple(py::cast(shape)), kind).cast<py::tuple>();
+        result.array = made[0];
+        result.data = reinterpret_cast<void*>(made[1].cast<std::uintptr_t>());
+    }
+    return result;
+}
+
+BatchMemory::BatchMemory(const Interop& interop, Framework framework)
+    : interop_(interop), framework_(framework), shares_(framework == Framework::torch && interop.shares()) {}
+
+Allocation BatchMemory::take(Output output) {
+    if (!expected_.empty()) {
+        made_ = allocate_shared(interop_, expected_);
+        expected_.clear();
+    }
+    if (next_ < made_.size()) {
+        return std::move(made_[next_++]);
+    }
+    return allocate(interop_, framework_, std::move(output.shape), output.kind);
+}
+
+void register_allocate(py::module_& m) {
+    m.def(
+        "allocate",
+        [](const Interop& interop, bool torch, const std::vector<std::int64_t>& shape, Kind kind) {
+            Allocation made = allocate(interop, torch ? Framework::torch : Framework::numpy, shape, kind);
+            return py::make_tuple(std::move(made.array), reinterpret_cast<std::uintptr_t>(made.data));
+        },
+        py::arg("interop"), py::arg("torch"), py::arg("shape"), py::arg("kind"));
+    m.def(
+        "allocate_batch",
+        [](const Interop& interop, bool torch, const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
+            BatchMemory memory(interop, torch ? Framework::torch : Framework::numpy);
+            if (memory.shares()) {
+                for (const auto& [shape, kind] : outputs) {
+                    memory.expect({shape, kind});
+                }
+            }
+            py::list result;
+            for (const auto& [shape, kind] : outputs) {
+                const Allocation made = memory.take({shape, kind});
+                result.append(py::make_tuple(made.array, reinterpret_cast<std::uintptr_t>(made.data)));
+            }
+            return result;
+        },
+        py::arg("interop"), py::arg("torch"), py::arg("outputs"));
+    m.def(
+        "populate",
+        [](std::uintptr_t address, std::size_t size) {
+            return memory::populate(reinterpret_cast<void*>(address), size);
+        },
+        py::arg("address"), py::arg("size"), py::call_guard<py::gil_scoped_release>());
+    m.def("cached_bytes", &memory::cached_bytes);
+    m.def("trim", &memory::trim);
+}
+
+}  // namespace quadrat

@@ -1,0 +1,56 @@
+// Output arrays. Tensors and large NumPy arrays stand on memory of the block cache: no page that was just given back to
+// the kernel. Tensors are made through torch's DLPack exchange API where torch has it, without a call into Python. In a
+// DataLoader's worker the tensors of a batch stand on one block of shared memory, so that sending them copies nothing.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "../../kernels/kind.hpp"
+#include "../input/interop.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+enum class Framework : std::uint8_t { numpy, torch };
+
+struct Allocation {
+    py::object array;
+    void* data = nullptr;
+};
+
+struct Output {
+    std::vector<std::int64_t> shape;
+    Kind kind;
+};
+
+// An uninitialised, contiguous array in host memory, never a shared one. Throws bad_alloc, or ValueError for a shape no
+// memory can hold.
+Allocation allocate(const Interop& interop, Framework framework, std::vector<std::int64_t> shape, Kind kind);
+
+// The outputs of a batch, which may be sent. Where they are shared, all are announced, in order, before the first is
+// taken; elsewhere each is allocated when it is taken.
+class BatchMemory {
+public:
+    BatchMemory(const Interop& interop, Framework framework);
+
+    bool shares() const { return shares_; }
+    void expect(Output output) { expected_.push_back(std::move(output)); }
+    // As `allocate`; throws RuntimeError where shared memory has no room.
+    Allocation take(Output output);
+
+private:
+    const Interop& interop_;
+    Framework framework_;
+    bool shares_;
+    std::vector<Output> expected_;
+    std::vector<Allocation> made_;
+    std::size_t next_ = 0;
+};
+
+}  // namespace quadrat

@@ -1,0 +1,228 @@
+#include "execute.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "../../kernels/copy_rows.hpp"
+#include "../../kernels/cu_seqlens.hpp"
+#include "../../kernels/fill_gaps.hpp"
+#include "../../kernels/position_ids.hpp"
+#include "../../kernels/separate_rows.hpp"
+#include "../../kernels/seq_idx.hpp"
+#include "../input/decode.hpp"
+#include "../labels/labels.hpp"
+
+namespace quadrat {
+namespace {
+
+std::vector<Step> parse_steps(const py::tuple& steps) {
+    std::vector<Step> result;
+    result.reserve(steps.size());
+    for (const py::handle item : steps) {
+        const auto step = py::reinterpret_borrow<py::tuple>(item);
+        const int action = step[2].cast<int>();
+        if (action < 0 || action > static_cast<int>(Action::longest)) {
+            throw py::value_error("no action has the number " + std::to_string(action));
+        }
+        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
+    }
+    return result;
+}
+
+bool may_be_ids(const Step& step) {
+    return step.kind == Kind::int64 &&
+           (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
+}
+
+bool writes(const Step& step) { return step.action != Action::hold && step.action != Action::longest; }
+
+}  // namespace
+
+Plan parse_plan(py::tuple steps, py::dict values) {
+    std::vector<Step> parsed = parse_steps(steps);
+    return {std::move(steps), std::move(parsed), std::move(values)};
+}
+
+Layout checked(Layout layout) {
+    if (layout.multiple_of < 1) {
+        throw py::value_error("multiple_of must be positive");
+    }
+    return layout;
+}
+
+Execution::Execution(const Columns& columns, const Plan& plan, const Layout& layout)
+    : columns_(columns), plan_(plan), layout_(layout) {
+    for (const Step& step : plan.steps) {
+        if (step.action == Action::labels || step.action == Action::shift) {
+            user_ = &step;
+            break;
+        }
+    }
+    for (const Step* step = plan.steps.data(); user_ != nullptr && step != user_; ++step) {
+        ids_ = step->index == user_->index && may_be_ids(*step) ? step : ids_;
+    }
+}
+
+const Step* Execution::labels() const { return user_ != nullptr && user_->action == Action::labels ? user_ : nullptr; }
+
+std::int64_t Execution::filled(const Step& step) const {
+    const Column& column = columns_.at(step.index);
+    const bool shifts = step.action == Action::shift && column.min_length == 0;
+    return column.total + (shifts ? std::count(column.lengths.begin(), column.lengths.end(), 0) : 0);
+}
+
+Output Execution::output(const Step& step) const {
+    const Column& column = columns_.at(step.index);
+    const std::int64_t rows = columns_.count(step.index);
+    switch (step.action) {
+        case Action::pad:
+        case Action::mask:
+            return {{rows, layout_.width}, step.kind};
+        case Action::stack:
+            return {{rows, column.max_length}, step.kind};
+        case Action::pad_own:
+            return {{rows, round_up(column.max_length, layout_.multiple_of)}, step.kind};
+        case Action::labels:
+            return {
+                ids_ != nullptr && ids_->index == step.index ? output(*ids_).shape : std::vector<std::int64_t>{rows, 0},
+                Kind::int64};
+        case Action::bounds:
+            return {{rows + 1}, Kind::int32};
+        case Action::join:
+        case Action::shift:
+            return {{1, round_up(filled(step), layout_.multiple_of)}, step.kind};
+        case Action::positions:
+            return {{1, round_up(column.total, layout_.multiple_of)}, Kind::int64};
+        case Action::sequences:
+            return {{1, round_up(column.total, layout_.multiple_of)}, Kind::int32};
+        case Action::numbers:
+        case Action::hold:
+        case Action::longest:
+            break;
+    }
+    return {{rows}, step.kind};
+}
+
+Status Execution::write(const Step& step, std::int64_t extent, void* out) {
+    Status status;
+    switch (step.action) {
+        case Action::pad:
+        case Action::pad_own:
+        case Action::stack:
+            status = columns_.pad(step.index, out, step.kind, extent, layout_.left, value(step));
+            break;
+        case Action::numbers:
+            return columns_.numbers(step.index, out, step.kind);
+        case Action::mask:
+            return columns_.attention_mask(step.index, out, step.kind, extent, layout_.left);
+        case Action::labels:
+            return write_labels(step, extent, out);
+        case Action::join:
+            status = join(step, extent, out);
+            break;
+        case Action::shift:
+            return shift(step, extent, out);
+        case Action::positions:
+            return position_ids(columns_.at(step.index).all_lengths(), layout_.start, static_cast<std::int64_t*>(out),
+                                extent);
+        case Action::sequences:
+            return seq_idx(columns_.at(step.index).all_lengths(), static_cast<std::int32_t*>(out), extent);
+        case Action::bounds:
+            return cu_seqlens(columns_.at(step.index).all_lengths(), Kind::int32, out);
+        case Action::hold:
+        case Action::longest:
+            break;
+    }
+    ids_data_ = &step == ids_ ? static_cast<std::int64_t*>(out) : ids_data_;
+    return status;
+}
+
+Status Execution::write_labels(const Step& step, std::int64_t extent, void* out) const {
+    const py::object how = plan_.values[step.name];
+    columns_.disturb();  // generators, and columns that only labels look at, may be anything
+    if (!has_ids_for(step)) {
+        return {Code::bad_argument};
+    }
+    const auto form = ids_->action == Action::join ? BatchIds::Form::flat
+                      : layout_.left               ? BatchIds::Form::left
+                                                   : BatchIds::Form::right;
+    return how.cast<const Labels&>().write(
+        columns_, {step.index, columns_.count(step.index), extent, form, ids_data_, static_cast<std::int64_t*>(out)});
+}
+
+Status Execution::join(const Step& step, std::int64_t extent, void* out) const {
+    const std::int64_t total = columns_.at(step.index).total;
+    const Status status = columns_.flatten(step.index, out, step.kind, total);
+    return status ? fill_tail(out, step.kind, total, extent, value(step)) : status;
+}
+
+Status Execution::shift(const Step& step, std::int64_t extent, void* out) const {
+    const Column& column = columns_.at(step.index);
+    const std::vector<std::int64_t> offsets = column.offsets(1);
+    const Span<const std::int64_t> start{offsets.data(), columns_.count(step.index)};
+    const std::int64_t total = offsets.back();
+    std::uint64_t separator = 0;
+    if (!decode_number(layout_.separator.ptr(), step.kind, &separator)) {
+        return {Code::out_of_range};
+    }
+    Status status;
+    if (has_ids_for(step)) {  // they are numbers already: no Python object is looked at again
+        std::vector<Row> rows;
+        rows.reserve(column.lengths.size());
+        const std::int64_t* next = ids_data_;
+        for (const std::int64_t length : column.lengths) {
+            rows.push_back({next, length, sizeof(std::int64_t), Kind::int64});
+            next += length;
+        }
+        status = copy_rows({rows.data(), start.size}, start, step.kind, out, total);
+    } else {
+        status = columns_.place(step.index, start, out, step.kind, total);
+    }
+    status = status ? separate_rows(start, step.kind, &separator, out, total) : status;
+    return status ? fill_tail(out, step.kind, total, extent, value(step)) : status;
+}
+
+Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::handle& value) {
+    if (filled == out_size) {
+        return {};
+    }
+    std::uint64_t element = 0;
+    if (!decode_number(value.ptr(), kind, &element)) {
+        return {Code::out_of_range};
+    }
+    return fill_gaps({&filled, 1}, out_size, Side::right, kind, &element, out);
+}
+
+Status execute(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+               Framework framework, py::object* batch, std::size_t* failed) {
+    py::dict made;
+    BatchMemory memory(interop, framework);
+    Execution execution(columns, plan, layout);
+    for (std::size_t i = 0; i < plan.steps.size() && memory.shares(); ++i) {
+        if (writes(plan.steps[i])) {
+            memory.expect(execution.output(plan.steps[i]));
+        }
+    }
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const Step& step = plan.steps[i];
+        if (!writes(step)) {
+            made[step.name] =
+                step.action == Action::hold ? py::object(py::none()) : py::int_(columns.at(step.index).max_length);
+            continue;
+        }
+        Output output = execution.output(step);
+        const std::int64_t extent = output.shape.back();
+        Allocation out = memory.take(std::move(output));
+        const Status status = execution.write(step, extent, out.data);
+        if (!status) {
+            *failed = i;
+            return status;
+        }
+        made[step.name] = std::move(out.array);
+    }
+    *batch = std::move(made);
+    return {};
+}
+
+}  // namespace quadrat

@@ -1,0 +1,53 @@
+// A plan carried out: each action is a shape and a write, wherever the output is to go.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "../input/columns.hpp"
+#include "../output/allocate.hpp"
+#include "plan.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+
+// The outputs of one batch. Columns, plan and layout must outlive it.
+class Execution {
+public:
+    Execution(const Columns& columns, const Plan& plan, const Layout& layout);
+
+    // What a step is given to write to; not for `hold` and `longest`, which write nothing.
+    Output output(const Step& step) const;
+    // Writes the output of a step; extent: its last dimension. Ids come before what is made from them.
+    Status write(const Step& step, std::int64_t extent, void* out);
+    // The step that makes labels, and the one whose ids they, or shifted rows, are made from; null: there is none.
+    const Step* labels() const;
+    const Step* ids() const { return ids_; }
+    // How many elements of a flat output are tokens; the rest is padding.
+    std::int64_t filled(const Step& step) const;
+
+private:
+    py::handle value(const Step& step) const { return PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr()); }
+    bool has_ids_for(const Step& step) const { return ids_data_ != nullptr && ids_->index == step.index; }
+    Status write_labels(const Step& step, std::int64_t extent, void* out) const;
+    Status join(const Step& step, std::int64_t extent, void* out) const;
+    Status shift(const Step& step, std::int64_t extent, void* out) const;
+
+    const Columns& columns_;
+    const Plan& plan_;
+    const Layout& layout_;
+    const Step* user_ = nullptr;  // the first step that is made from the output of another
+    const Step* ids_ = nullptr;
+    std::int64_t* ids_data_ = nullptr;  // once they are written
+};
+
+// Everything after the first `filled` elements.
+Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::handle& value);
+
+// The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.
+Status execute(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+               Framework framework, py::object* batch, std::size_t* failed);
+
+}  // namespace quadrat

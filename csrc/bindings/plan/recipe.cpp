@@ -1,0 +1,237 @@
+#include "recipe.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "../deferred/defer.hpp"
+#include "../input/table.hpp"
+#include "../input/view.hpp"
+#include "../input/walk.hpp"
+#include "../register.hpp"
+#include "execute.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr std::size_t most_decisions = 32;  // searched one by one; a data set needs a handful
+
+// Of names that are no plain strings, a comparison is the user's code: they are the same where they are one object.
+bool same_names(const py::tuple& a, const py::tuple& b) {
+    if (a.is(b)) {
+        return true;
+    }
+    if (a.size() != b.size()) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(a.size()); ++i) {
+        PyObject *const one = PyTuple_GET_ITEM(a.ptr(), i), *const two = PyTuple_GET_ITEM(b.ptr(), i);
+        const bool plain = PyUnicode_CheckExact(one) && PyUnicode_CheckExact(two);
+        if (one != two && !(plain && PyUnicode_Compare(one, two) == 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether the first feature has no such column; false for features that no recipe reads.
+bool first_lacks(const py::object& features, const py::object& name, const Interop& interop) {
+    if (const TableRows* const rows = table_rows(features)) {
+        return !rows->has(name);
+    }
+    if (!PyList_CheckExact(features.ptr()) && !PyTuple_CheckExact(features.ptr())) {
+        return false;
+    }
+    const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
+    return first && !Walk::lookup(first, name.ptr());
+}
+
+// What a runner returns in place of a batch that the reference is to make.
+py::object to_the_reference() { return py::reinterpret_borrow<py::object>(Py_NotImplemented); }
+
+constexpr const char* capsule_name = "quadrat.recipe";
+
+PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
+    const auto* const recipe = static_cast<const Recipe*>(PyCapsule_GetPointer(capsule, capsule_name));
+    if (recipe == nullptr) {
+        return nullptr;
+    }
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
+        return nullptr;
+    }
+    try {
+        return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
+    } catch (py::error_already_set& error) {
+        error.restore();
+    } catch (const std::exception&) {
+        py::detail::try_translate_exceptions();  // to what a function made by pybind11 raises
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result)
+    : guard_(facts),
+      interop_owner_(std::move(interop)),
+      interop_(&interop_owner_.cast<const Interop&>()),
+      source_(std::move(source)),
+      layout_(std::move(layout)),
+      result_(std::move(result)) {}
+
+Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
+                        bool failed) const {
+    names = source_.names.is_none() ? names : py::tuple(source_.names);  // the same object is compared at once
+    std::size_t main = 0;
+    while (!source_.main.is_none() && main < names.size() && !py::object(names[main]).equal(source_.main)) {
+        ++main;
+    }
+    if (main >= names.size()) {
+        throw py::key_error("the column to pad by is not among the names");
+    }
+    Recipe result = *this;
+    if (result.decisions_.size() >= most_decisions) {
+        result.decisions_.clear();
+    }
+    const bool falls_back = steps.is_none();
+    const bool plain = plain_names(names);
+    Retries retries;
+    if (failed) {
+        retries.failed();
+    }
+    result.decisions_.push_back({std::move(names), main, std::string(signature),
+                                 parse_plan(falls_back ? py::tuple() : py::tuple(steps), std::move(values)), falls_back,
+                                 retries, plain});
+    return result;
+}
+
+const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& columns, std::int64_t* width) const {
+    std::string signature;
+    const Decision* measured = nullptr;
+    for (const Decision& decision : decisions_) {
+        if (!same_names(names, decision.names)) {
+            continue;
+        }
+        if (measured == nullptr || measured->main != decision.main) {
+            measured = &decision;
+            if (!source_.main.is_none()) {
+                *width = round_up(columns.at(decision.main).max_length, layout_.multiple_of);
+            }
+            signature = columns.signature(decision.main, *width);
+        }
+        if (signature == decision.signature) {
+            return &decision;
+        }
+    }
+    return nullptr;
+}
+
+py::object Recipe::wrapped(py::object data) const {
+    if (result_.wrapper.is_none()) {
+        return data;
+    }
+    auto* const type = reinterpret_cast<PyTypeObject*>(result_.wrapper.ptr());
+    auto batch = py::reinterpret_steal<py::object>(type->tp_new(type, py::tuple().ptr(), nullptr));
+    if (!batch) {
+        throw py::error_already_set();
+    }
+    auto state = py::reinterpret_steal<py::dict>(PyObject_GenericGetDict(batch.ptr(), nullptr));
+    if (!state || PyDict_Update(state.ptr(), result_.attributes.ptr()) != 0) {
+        throw py::error_already_set();
+    }
+    state["data"] = std::move(data);
+    return batch;
+}
+
+py::object Recipe::run(const py::handle& subject, const py::object& features) const {
+    if (!holds(subject)) {
+        return py::none();
+    }
+    if (result_.always) {
+        const bool rows = PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
+        return rows ? to_the_reference() : py::none();
+    }
+    if (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_)) {
+        return py::none();
+    }
+    py::tuple names;
+    Columns columns;
+    if (!collect_columns(features, source_.names, *interop_, &names, &columns)) {
+        return py::none();
+    }
+    columns.look(*interop_);
+    Layout layout = layout_;
+    const Decision* const decision = find(names, columns, &layout.width);
+    if (decision == nullptr) {
+        return py::none();
+    }
+    if (decision->falls_back || decision->retries.skips()) {
+        return to_the_reference();
+    }
+    if (!decision->plain_names) {
+        columns.disturb();
+    }
+    py::object batch;
+    std::size_t failed = 0;
+    const bool defers = !result_.deferred.is_none();
+    const Status status = defers
+                              ? defer(columns, decision->plan, layout, *interop_,
+                                      {result_.deferred, !result_.wrapper.is_none()}, &batch, &failed)
+                              : execute(columns, decision->plan, layout, *interop_, result_.framework, &batch, &failed);
+    if (status) {
+        decision->retries.succeeded();
+        return defers ? batch : wrapped(std::move(batch));
+    }
+    if (!result_.falls_back) {
+        return py::none();
+    }
+    decision->retries.failed();
+    return to_the_reference();
+}
+
+py::object Recipe::runner() const {
+    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_of_capsule)),
+                                 METH_FASTCALL, "run(collator, features): the batch, None or NotImplemented."};
+    auto copy = std::make_unique<Recipe>(*this);
+    const auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(copy.get(), capsule_name, [](PyObject* self) {
+        delete static_cast<Recipe*>(PyCapsule_GetPointer(self, capsule_name));
+    }));
+    if (!capsule) {
+        throw py::error_already_set();
+    }
+    static_cast<void>(copy.release());  // the capsule's now
+    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, capsule.ptr()));
+    if (!function) {
+        throw py::error_already_set();
+    }
+    return function;
+}
+
+void register_recipe(py::module_& m) {
+    // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
+    py::class_<Recipe>(m, "Recipe")
+        .def(
+            py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
+                        py::object main, std::int64_t multiple_of, bool left, py::object separator, std::int64_t start,
+                        py::object names, py::object absent, py::object deferred, bool falls_back, bool always) {
+                return Recipe(facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
+                              checked({1, multiple_of, left, std::move(separator), start}),
+                              {torch ? Framework::torch : Framework::numpy, std::move(wrapper), std::move(attributes),
+                               std::move(deferred), falls_back, always});
+            }),
+            py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper") = py::none(),
+            py::arg("attributes") = py::dict(), py::arg("main") = py::none(), py::arg("multiple_of") = 1,
+            py::arg("left") = false, py::arg("separator") = py::none(), py::arg("start") = 0,
+            py::arg("names") = py::none(), py::arg("absent") = py::none(), py::arg("deferred") = py::none(),
+            py::arg("falls_back") = false, py::arg("always") = false)
+        .def(
+            "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
+            py::arg("subject"))
+        .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"),
+             py::arg("failed") = false)
+        .def("runner", &Recipe::runner);
+}
+
+}  // namespace quadrat

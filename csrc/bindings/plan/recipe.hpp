@@ -1,0 +1,101 @@
+// A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call.
+//
+// A batch arrives after a training step, when caches hold something else; what it costs then is the number of objects
+// and functions touched more than the work. So nothing is asked twice: the guard is compared by identity, the batch by
+// its signature, and the steps run.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../input/columns.hpp"
+#include "../output/allocate.hpp"
+#include "guard.hpp"
+#include "plan.hpp"
+
+namespace quadrat {
+
+// How often a decision that failed is tried again. Batches of one kind may fail by what their rows hold: a float among
+// ints. After a failure the next batch of this kind goes to the reference at once, after the second failure the next
+// three, and so on; a batch that succeeds forgives all.
+class Retries {
+public:
+    // Whether this batch is left to the reference.
+    bool skips() {
+        if (left_ == 0) {
+            return false;
+        }
+        --left_;
+        return true;
+    }
+    void failed() { left_ = next_ = static_cast<std::uint8_t>(std::min(2 * next_ + 1, most)); }
+    void succeeded() { next_ = 0; }
+
+private:
+    static constexpr int most = 63;
+    std::uint8_t next_ = 0, left_ = 0;  // written with the GIL held
+};
+
+class Recipe {
+public:
+    // What a batch is read from.
+    struct Source {
+        py::object names;   // the columns that are read; None: all that the first feature has
+        py::object absent;  // a column that the first feature must not have, or None
+        py::object main;    // the column to pad by, to its longest row; None where nothing is padded
+    };
+    // What becomes of it.
+    struct Result {
+        Framework framework;
+        py::object wrapper;   // the type of a batch, made without a call of its constructor; None: dict
+        py::dict attributes;  // that a batch has besides `data`
+        py::object deferred;  // what makes a deferred batch, or None
+        bool falls_back;      // whether batches that are known to fall back are left to the reference at once
+        bool always;          // whether all do that come as a list or tuple, whatever they hold
+    };
+
+    // facts: what the decisions depend on besides the batch, see Guard.
+    Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result);
+
+    // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
+    bool holds(const py::handle& subject) const { return guard_.holds_for(subject); }
+    // This recipe and one more decision, about batches with these columns and this signature: steps, or None to fall
+    // back. failed: whether the steps failed for the first such batch. Recipes never change, so that threads may share
+    // them; but for how often a decision failed.
+    Recipe extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
+                    bool failed) const;
+    // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
+    // NotImplemented where it is known to fall back.
+    py::object run(const py::handle& subject, const py::object& features) const;
+    // A function run(collator, features); it owns a copy of the recipe. A plain C function, which is called without a
+    // look at argument types and overloads.
+    py::object runner() const;
+
+private:
+    struct Decision {
+        py::tuple names;
+        std::size_t main;
+        std::string signature;
+        Plan plan;
+        bool falls_back;
+        mutable Retries retries;
+        bool plain_names;
+    };
+
+    py::object wrapped(py::object data) const;
+    const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
+
+    Guard guard_;
+    py::object interop_owner_;
+    const Interop* interop_;
+    Source source_;
+    Layout layout_;
+    Result result_;
+    std::vector<Decision> decisions_;
+};
+
+}  // namespace quadrat
