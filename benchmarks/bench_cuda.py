@@ -22,10 +22,10 @@ from rich.console import Console
 import quadrat
 from cuda_report import markdown, plot, rounded
 from quadrat import _cuda
-from quadrat._gpu import PadColumn, launch, pad_columns
-from quadrat._memory import address_of
 from quadrat.ops import _device
 from quadrat.ops._philox import PhiloxOptions
+from quadrat.support.gpu import PadColumn, launch, pad_columns
+from quadrat.support.memory import address_of
 
 RESULTS = Path(__file__).parent / "results"
 MIB = 1 << 20

@@ -4,8 +4,10 @@ To add a workload, write a function that returns a `Case` and put it into `BUILD
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,10 @@ import torch
 import transformers
 
 import quadrat
-from quadrat.bench.corpus import Corpus, docstrings, train_tokenizer
-from quadrat.bench.measure import Collate, Feature
+from quadrat.cli.measure import Collate, Feature
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from corpus import Corpus, docstrings, train_tokenizer
 
 ROWS = 32
 MAX_LENGTH = 512

@@ -17,7 +17,7 @@ from rich.table import Table
 import quadrat
 from cases import token_rows, tokenizer
 from measure import alone, machine, quiet, rounded, sample, terminal
-from quadrat.rows import rows_of_arrow
+from quadrat.input.rows import rows_of_arrow
 
 RESULTS = Path(__file__).parent / "results"
 COLUMNS = ("input_ids", "token_type_ids", "attention_mask")

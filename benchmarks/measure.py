@@ -1,4 +1,4 @@
-"""Facts on the machine and the console of the benchmarks; how they check and time is `quadrat.bench.measure`."""
+"""Facts on the machine and the console of the benchmarks; how they check and time is `quadrat.cli.measure`."""
 
 import sys
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import cpuinfo  # type: ignore[import-untyped]
 from rich.console import Console
 
-from quadrat.bench.measure import alone, check_same, compare, quiet, rounded, sample, seed, versions
+from quadrat.cli.measure import alone, check_same, compare, quiet, rounded, sample, seed, versions
 
 __all__ = ["alone", "check_same", "compare", "machine", "quiet", "rounded", "sample", "seed", "terminal"]
 

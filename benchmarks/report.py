@@ -26,7 +26,7 @@ from rich.table import Table
 import language_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
-from quadrat.bench.measure import TIMES, microseconds, times_as
+from quadrat.cli.measure import TIMES, microseconds, times_as
 
 
 def arrow_builders() -> dict[str, Any]:

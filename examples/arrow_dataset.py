@@ -24,10 +24,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not s
 import datasets
 import torch
 import transformers
+from corpus import docstrings, train_tokenizer
 from torch.utils.data import DataLoader
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 
 def epoch(loader: DataLoader) -> tuple[list[dict[str, torch.Tensor]], float]:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from corpus import Corpus, docstrings, labelled, train_tokenizer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +45,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.bench.corpus import Corpus, docstrings, read, train_tokenizer
 
 MAX_TOKENS = 512
 HELD_OUT = 0.1  # of the texts
@@ -123,7 +123,7 @@ class LossOnTheBar(ProgressCallback):
 
 
 def load(text: Path | None) -> Corpus:
-    corpus = docstrings() if text is None else read(text, labelled=True)
+    corpus = docstrings() if text is None else labelled(text)
     if len(corpus.label_names) < 2:
         raise ValueError("at least two packages with docstrings are needed; give a file of your own with --text")
     return corpus

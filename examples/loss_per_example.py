@@ -20,6 +20,7 @@ from typing import Any
 
 import datasets
 import torch
+from corpus import docstrings, train_tokenizer
 from torch.nn.functional import cross_entropy
 from transformers import (
     BertConfig,
@@ -31,7 +32,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 MAX_TOKENS = 128
 TOLERANCE = 1e-4  # float32, added up in another order

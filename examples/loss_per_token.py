@@ -31,6 +31,7 @@ import datasets
 import numpy as np
 import pandas as pd
 import torch
+from corpus import train_tokenizer
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from transformers import (
@@ -45,7 +46,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.bench.corpus import train_tokenizer
 
 TAGS = ("keyword", "builtin", "definition", "attribute", "name", "operator", "number", "string", "comment")
 IGNORED = -100  # the label of special tokens, and of a word's sub-words after the first

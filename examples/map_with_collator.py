@@ -24,9 +24,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not s
 
 import datasets
 import transformers
+from corpus import docstrings, train_tokenizer
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 Columns = dict[str, list[Any]]
 

@@ -27,13 +27,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from corpus import docstrings, train_tokenizer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, set_seed
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 MAX_TOKENS = 512
 VOCABULARY = 2000

@@ -25,10 +25,10 @@ import pyarrow as pa
 import ray
 import torch
 import transformers
+from corpus import docstrings, train_tokenizer
 from ray.data.collate_fn import NumpyBatchCollateFn
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 from quadrat.data.ray import CollateFn
 
 

@@ -26,6 +26,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not s
 import pandas as pd
 import torch
 import transformers
+from corpus import docstrings, train_tokenizer
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -38,7 +39,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 BATCH_SIZE = 16
 MAX_TOKENS = 64

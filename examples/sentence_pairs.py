@@ -23,10 +23,10 @@ import datasets
 import numpy as np
 import torch
 import transformers
+from corpus import docstrings, train_tokenizer
 from transformers import BertConfig, BertForSequenceClassification, PrinterCallback, Trainer, TrainingArguments
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 MAX_TOKENS = 128
 

@@ -24,6 +24,7 @@ import datasets
 import torch
 import torch.distributed as dist
 import transformers
+from corpus import docstrings, train_tokenizer
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -35,7 +36,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat.bench.corpus import docstrings, train_tokenizer
 
 
 class LossKeepingTrainer(Trainer):

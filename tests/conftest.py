@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from quadrat import _core, _memory
+from quadrat import _core
+from quadrat.support import memory
 from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
@@ -43,7 +44,7 @@ def interops():
     import torch
 
     arguments = (np.ndarray, None, torch.Tensor)
-    callbacks = (_memory.describe_tensor, _memory._make_tensor)
+    callbacks = (memory.describe_tensor, memory._make_tensor)
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     return {
         "exchange": _core.Interop(*arguments, exchange, *callbacks),

@@ -2,7 +2,7 @@
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     m.doc() =
-        "quadrat's compiled kernels. Raw addresses in, nothing owned: python/quadrat/_memory.py keeps them valid.";
+        "quadrat's compiled kernels. Raw addresses in, nothing owned: python/quadrat/support/memory.py keeps them valid.";
     quadrat::register_config(m);
     quadrat::register_constants(m);
     quadrat::register_interop(m);

@@ -11,23 +11,23 @@ from quadrat._core import __version__
 from quadrat._names import HOMES, load
 
 if TYPE_CHECKING:
-    from quadrat.batch import DeferredBatch
-    from quadrat.collators.adopt import from_transformers
-    from quadrat.collators.callback import SetEpochCallback
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
     from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
     from quadrat.collators.padding import DataCollatorWithPadding
-    from quadrat.collators.patch import patch_transformers
     from quadrat.collators.permutation import DataCollatorForPermutationLanguageModeling
     from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
     from quadrat.collators.token_classification import DataCollatorForTokenClassification
     from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
     from quadrat.data.arrow import ArrowDataset
-    from quadrat.gather import EvalLoopContainer, without_padding
-    from quadrat.gatherer import DistributedTensorGatherer
+    from quadrat.deferred.batch import DeferredBatch
+    from quadrat.evaluation.containers import EvalLoopContainer, without_padding
+    from quadrat.evaluation.gatherer import DistributedTensorGatherer
+    from quadrat.integration.adopt import from_transformers
+    from quadrat.integration.callback import SetEpochCallback
+    from quadrat.integration.patch import patch_transformers
     from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
@@ -70,7 +70,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
-    from quadrat._extras import needs
+    from quadrat.support.extras import needs
 
     with needs(f"quadrat.{name}", "datasets" if name == "ArrowDataset" else "transformers"):
         value = load(name)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from quadrat.bench.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
+from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 
 # Far beyond any data; what is multiplied with it stays within 64 bits.
 _LARGEST = 1_000_000_000
@@ -54,16 +54,16 @@ def _run(command: str, options: dict[str, Any]) -> int:
     if command == "info":
         return _info()
     if command == "waste":
-        from quadrat.bench import waste_report
+        from quadrat.cli import waste_report
 
         return waste_report.run(waste_report.Options(**options))
-    from quadrat.bench import comparison
+    from quadrat.cli import comparison
 
     return comparison.run(comparison.Options(**options))
 
 
 def _parser() -> argparse.ArgumentParser:
-    from quadrat.bench.comparison import PAIRS
+    from quadrat.cli.comparison import PAIRS
 
     parser = argparse.ArgumentParser(prog="python -m quadrat", description="Compiled data collators.")
     commands = parser.add_subparsers(dest="command", required=True)

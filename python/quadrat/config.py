@@ -7,7 +7,7 @@ import platform
 import sys
 
 from quadrat import _core
-from quadrat._gpu import load_cuda_kernels
+from quadrat.support.gpu import load_cuda_kernels
 
 
 def show_config() -> dict[str, str]:
@@ -46,6 +46,6 @@ def _exchange() -> str:
     torch = sys.modules.get("torch")
     if torch is None:
         return "torch not loaded yet"
-    from quadrat._memory import interop
+    from quadrat.support.memory import interop
 
     return "DLPack exchange API" if interop().has_exchange else "data_ptr()"

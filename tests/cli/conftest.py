@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from quadrat.bench.corpus import train_tokenizer
+from quadrat.cli.texts import train_tokenizer
 from support.command import HOSTILE, TEXTS
 
 

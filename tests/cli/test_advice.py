@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from quadrat.bench import waste
-from quadrat.bench.advice import ENOUGH_GROUPED, LITTLE_PADDING, advise, grouping
+from quadrat.cli import waste
+from quadrat.cli.advice import ENOUGH_GROUPED, LITTLE_PADDING, advise, grouping
 
 
 def costs_of(dynamic, grouped, fixed=0.9):

@@ -15,9 +15,9 @@ import torch
 
 import quadrat
 from quadrat.__main__ import main
-from quadrat.bench import measure
-from quadrat.bench.comparison import PAIRS
-from quadrat.bench.corpus import train_tokenizer
+from quadrat.cli import measure
+from quadrat.cli.comparison import PAIRS
+from quadrat.cli.texts import train_tokenizer
 from support.command import TEXTS, here, run
 
 SHORT = ("--seconds", 0.01)

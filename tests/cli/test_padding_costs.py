@@ -1,4 +1,4 @@
-"""What each way of batching costs, by `quadrat.bench.waste`, against batches that are really padded."""
+"""What each way of batching costs, by `quadrat.cli.waste`, against batches that are really padded."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 import quadrat
-from quadrat.bench import waste
+from quadrat.cli import waste
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=150).map(lambda found: np.array(found, dtype=np.int64))
 BATCH_SIZES = st.integers(1, 9)

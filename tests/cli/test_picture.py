@@ -59,7 +59,7 @@ def listens(path):
     ],
 )
 def test_what_cannot_be_drawn_is_said_before_the_work(*, name, make, message, folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("quadrat.bench.waste_report.examine", None)
+    monkeypatch.setattr("quadrat.cli.waste_report.examine", None)
     monkeypatch.chdir(tmp_path)  # the name of a socket is short
     if make is not None:
         make(name)
@@ -78,7 +78,7 @@ def test_what_matplotlib_cannot_write_is_said_before_the_work(folder, tmp_path, 
     def fails(*arguments, **options):
         raise RuntimeError("no such program:\nlatex")
 
-    monkeypatch.setattr("quadrat.bench.waste_report.examine", None)
+    monkeypatch.setattr("quadrat.cli.waste_report.examine", None)
     monkeypatch.setattr(Figure, "savefig", fails)
     status, said, errors = here(capsys, "waste", folder / "fixed", "--png", tmp_path / "a.png")
     assert (status, said) == (2, "")

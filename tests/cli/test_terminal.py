@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from quadrat.bench.command import harmless
+from quadrat.cli.command import harmless
 from support.command import HOSTILE, SHOWN, here, run
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -94,7 +94,7 @@ def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
     def fails(options):
         raise ValueError(f"first\nsecond {HOSTILE}")
 
-    monkeypatch.setattr("quadrat.bench.waste_report.examine", fails)
+    monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
     status, said, errors = here(capsys, "waste", folder / "fixed")
     assert (status, said) == (2, "")
     assert errors.startswith("quadrat waste: ValueError: first")
@@ -204,13 +204,13 @@ def test_the_unexpected_is_one_line(error, status, line, *, folder, capsys, monk
     def fails(options):
         raise error
 
-    monkeypatch.setattr("quadrat.bench.waste_report.examine", fails)
+    monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
     assert here(capsys, "waste", folder / "fixed") == (status, "", f"quadrat waste: {line}\n")
 
 
 def test_the_whole_traceback_in_development_mode(tmp_path):
     program = (
-        "import quadrat.bench.waste_report, runpy; quadrat.bench.waste_report.examine = None; "
+        "import quadrat.cli.waste_report, runpy; quadrat.cli.waste_report.examine = None; "
         "runpy.run_module('quadrat', run_name='__main__')"
     )
     (tmp_path / "texts.txt").write_text("text")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from quadrat.bench import source, waste
+from quadrat.cli import source, waste
 from support.command import TEXTS, here, run
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import _core, reference
-from quadrat._gpu import pad_columns
 from quadrat.ops._device import column_of
+from quadrat.support.gpu import pad_columns
 from support.gpu import DEVICE, NEEDS_GPU, GuardedOnDevice, Memory, _cuda, torch, where
 from support.guarded import CANARY
 from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat import _gpu, _plan
+from quadrat.deferred import layout
+from quadrat.support import gpu
 from support import samples
 from support.columns import FORMS, columns
 from support.compare import assert_same_batch, seed_everything
@@ -230,7 +231,7 @@ def test_launches_that_mask(columns, launches):
     collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=True)
     batch = collator(rows)
     with emulated_launches() as launched:
-        _plan.make(batch._plan, batch._buffer)
+        layout.make(batch._plan, batch._buffer)
     assert launched == launches
 
 
@@ -344,17 +345,17 @@ def test_other_devices_get_the_tensors(monkeypatch, caplog):
         name: (value.shape, value.dtype) for name, value in batch.to("cpu").items()
     }
     monkeypatch.setitem(sys.modules, "quadrat._cuda", None)
-    for cached in (_gpu._kernels, _gpu.available):
+    for cached in (gpu._kernels, gpu.available):
         cached.cache_clear()
     with caplog.at_level(logging.WARNING, "quadrat"):
-        assert not _gpu.available()
-        assert not _gpu.available()
+        assert not gpu.available()
+        assert not gpu.available()
     assert [record.message for record in caplog.records] == [
         "quadrat was built without CUDA kernels: deferred batches are padded on the CPU and then copied"
     ]
     with pytest.raises(RuntimeError, match="built without CUDA kernels: move the tensors to the CPU"):
-        _gpu.launch("unpad", torch.device("cuda"))
-    for cached in (_gpu._kernels, _gpu.available):
+        gpu.launch("unpad", torch.device("cuda"))
+    for cached in (gpu._kernels, gpu.available):
         cached.cache_clear()
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import quadrat
-from quadrat.rows import rows_of
+from quadrat.input.rows import rows_of
 from support.strategies import make_tokenizer
 
 IDS = pa.array([[5, 6, 7], [8], [9, 9]])

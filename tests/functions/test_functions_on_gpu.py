@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat import _memory
+from quadrat.support import memory
 from support.on_device import (
     check_flatten,
     check_gather,
@@ -37,7 +37,7 @@ def gpu():
     """Within, all CPU tensors count as those of a GPU."""
     with pytest.MonkeyPatch.context() as patch, emulated_launches():
         for module in MODULES:
-            patch.setattr(module, "on_gpu", _memory.is_tensor)
+            patch.setattr(module, "on_gpu", memory.is_tensor)
         yield lambda rows: rows
 
 

@@ -9,7 +9,7 @@ import types
 import pytest
 
 import quadrat
-from quadrat import _gpu
+from quadrat.support import gpu
 from support import samples
 
 
@@ -40,10 +40,10 @@ def situation(request, monkeypatch):
         monkeypatch.setattr(sys, "meta_path", [Unloadable(), *sys.meta_path])
     else:
         monkeypatch.setitem(sys.modules, "quadrat._cuda", Kernels("quadrat._cuda"))
-    for cached in (_gpu._kernels, _gpu.available):
+    for cached in (gpu._kernels, gpu.available):
         cached.cache_clear()
     yield request.param
-    for cached in (_gpu._kernels, _gpu.available):
+    for cached in (gpu._kernels, gpu.available):
         cached.cache_clear()
 
 
@@ -65,10 +65,10 @@ def test_deferred_batches_say_why_they_are_padded_on_the_cpu(situation, caplog):
 
 def test_kernels_say_why_there_are_none(situation):
     if situation == "no device":
-        assert _gpu._kernels().device_count() == 0
+        assert gpu._kernels().device_count() == 0
         return
     with pytest.raises(RuntimeError) as caught:
-        _gpu._kernels()
+        gpu._kernels()
     assert str(caught.value) == f"{SAID[situation]}: move the tensors to the CPU"
 
 

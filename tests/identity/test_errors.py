@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import quadrat
-from quadrat.collators.diagnosis import diagnose
+from quadrat.planning.diagnosis import diagnose
 from support import samples
 from support.compare import outcome
 from support.errors import check

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat.collators._flatten import Flattening, flatten_plainly
+from quadrat.planning.flat import Flattening, flatten_plainly
 from support.compare import assert_identical, assert_same_batch, outcome
 from support.strategies import WRAPPERS, row_columns
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.rows import rows_of
+from quadrat.input.rows import rows_of
 from support import samples
 from support.columns import FORMS, columns, features_of
 from support.compare import assert_identical, assert_same_batch

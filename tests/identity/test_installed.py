@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from quadrat.bench.advice import grouping
+from quadrat.cli.advice import grouping
 from support.isolated import words
 from support.samples import CLASSES
 
@@ -18,7 +18,7 @@ import inspect, warnings
 import transformers, transformers.data.data_collator as home
 before = dict(vars(home))
 import quadrat
-from quadrat.collators.recall import Remembering
+from quadrat.planning.plan_cache import Remembering
 
 def loaded():
     found = {name: getattr(quadrat, name) for name in quadrat.__all__}

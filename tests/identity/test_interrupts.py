@@ -11,7 +11,7 @@ import pytest
 import transformers
 
 import quadrat
-from quadrat.collators._fallback import FallBack, or_fall_back
+from quadrat.planning.fallback import FallBack, or_fall_back
 from support import samples
 from support.acting import Lazy, Lookalike
 from support.strategies import make_tokenizer

@@ -12,7 +12,8 @@ import torch
 import transformers
 
 import quadrat
-from quadrat import _core, _memory
+from quadrat import _core
+from quadrat.support import memory
 from support import samples
 from support.compare import assert_identical, outcome
 from support.strategies import PadsInItsOwnWay, make_tokenizer
@@ -181,6 +182,6 @@ def test_collators_are_freed():
 
 
 def test_known_fallback_takes_lists_and_tuples_only():
-    run = _core.Recipe((), _memory.interop(), False, always=True).runner()
+    run = _core.Recipe((), memory.interop(), False, always=True).runner()
     assert run(None, []) is run(None, ()) is NotImplemented
     assert run(None, {}) is run(None, None) is None

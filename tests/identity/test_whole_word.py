@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.collators import whole_word_reference
-from quadrat.collators.originals import masks_words_as_4
+from quadrat.installed.originals import masks_words_as_4
+from quadrat.planning import whole_words as whole_word_reference
 from support.compare import assert_identical, assert_same_batch
 from support.strategies import WRAPPERS, make_word_piece_tokenizer
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset
 
 import quadrat
-from quadrat.rows import Rows
+from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
 from support.trainer import arguments, trained

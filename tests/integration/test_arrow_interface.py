@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.rows import rows_of
+from quadrat.input.rows import rows_of
 from support import samples
 from support.arrow_parts import Part, Streamed, lists, numbers, table
 from support.damaged_arrow import DAMAGES, ROWS, Sample

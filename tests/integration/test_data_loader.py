@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import quadrat
-from quadrat import _memory
+from quadrat.support import memory
 from support import samples
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
@@ -91,10 +91,10 @@ def test_only_workers_share():
 
     def in_child(queue):
         made = observe(collator(features))
-        queue.put((made["shared"], _memory.interop().may_be_worker))
+        queue.put((made["shared"], memory.interop().may_be_worker))
 
     assert observe(collator(features))["shared"] == {False}
-    assert not _memory.interop().may_be_worker
+    assert not memory.interop().may_be_worker
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     child = context.Process(target=in_child, args=(queue,))

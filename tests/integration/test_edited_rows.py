@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.rows import Rows, rows_of
+from quadrat.input.rows import Rows, rows_of
 from support import samples
 from support.compare import assert_identical, frozen
 

@@ -12,7 +12,7 @@ import transformers
 from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
-from quadrat.gather import EvalLoopContainer
+from quadrat.evaluation.containers import EvalLoopContainer
 from support.nested import picture
 from support.trainer import arguments, tiny
 
@@ -32,7 +32,7 @@ def rows(count):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from quadrat.bench.corpus import train_tokenizer
+    from quadrat.cli.texts import train_tokenizer
 
     return train_tokenizer(["a few words to have a vocabulary"], vocab_size=60, max_length=64)
 

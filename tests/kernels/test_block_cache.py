@@ -30,7 +30,7 @@ def constant(name):
 
 SMALLEST, LARGEST, MOST = constant("smallest_cached"), constant("largest_cached"), constant("most_cached")
 PASSED_OVER = constant("most_passed_over")
-OWNED = 1 << 20  # smaller arrays own their memory: csrc/bindings/allocate.cpp
+OWNED = 1 << 20  # smaller arrays own their memory: csrc/bindings/output/allocate.cpp
 SLOTS = 64  # as in csrc/memory/block_cache.cpp
 
 

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, _generators, reference
-from quadrat.ingest import LABELS, OUT_OF_RANGE, PAD
+from quadrat import _core, reference
+from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD
+from quadrat.support import generators
 
 # By id; the last one is special besides, and 5 has no token.
 TOKENS = ["a", "##b", "[CLS]", "[SEP]", "##", None, "c", "##c"]
@@ -21,17 +22,17 @@ LENGTHS = st.integers(0, 12) | st.sampled_from([60, 623, 1300])
 ROWS = st.tuples(LENGTHS, st.integers(0, 10**6)).map(lambda pair: random.Random(pair[1]).choices(KNOWN, k=pair[0]))
 
 
-def generators(source, seed):
+def draws_of(source, seed):
     """(who shuffles or None, (source, generator), permutation as the library draws it from a generator like it)."""
     if source == "torch":
         ours, theirs = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)
-        return None, (_generators.TORCH, ours), lambda n: torch.randperm(n, generator=theirs).tolist()
+        return None, (generators.TORCH, ours), lambda n: torch.randperm(n, generator=theirs).tolist()
     if source == "numpy":
         ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-        origin = _generators.NUMPY, ours
+        origin = generators.NUMPY, ours
     else:
         ours, theirs = random.Random(seed), random.Random(seed)
-        origin = _generators.TORCH, torch.Generator().manual_seed(1)
+        origin = generators.TORCH, torch.Generator().manual_seed(1)
 
     def permutation(n):
         order = list(range(n))
@@ -66,7 +67,7 @@ def masked(interop, rows, shuffle, origin, *, width, joined=None, probability=0.
 def test_chooses_as_the_oracle(interops, source, *, rows, refers, probability, side, extra, seed):
     draw = random.Random(seed)
     joined = [[draw.randint(-2, len(row) + 1) for _ in range(draw.randint(0, 6))] if refers else [] for row in rows]
-    shuffle, origin, permutation = generators(source, seed)
+    shuffle, origin, permutation = draws_of(source, seed)
     width = max(map(len, rows)) + extra
     options = {"joined": joined if refers else None, "probability": probability, "side": side}
     batch = masked(interops["exchange"], rows, shuffle, origin, width=width, **options)
@@ -89,7 +90,7 @@ def test_says_which_id_has_no_token_and_draws_nothing(interops, rows, data):
     before, generator = shuffle.getstate(), np.random.default_rng(3)
     width = max(map(len, rows))
     for who in (shuffle, None):
-        failed = masked(interops["exchange"], rows, who, (_generators.NUMPY, generator), width=width)
+        failed = masked(interops["exchange"], rows, who, (generators.NUMPY, generator), width=width)
         assert failed == (1, OUT_OF_RANGE, row, position)
     assert shuffle.getstate() == before
     assert generator.bit_generator.state == np.random.default_rng(3).bit_generator.state
@@ -103,12 +104,12 @@ def test_what_is_called_before_may_stop_it(interops):
         raise KeyError("stop")
 
     with pytest.raises(KeyError, match="stop"):
-        masked(interops["exchange"], [[0]], shuffle, (_generators.TORCH, torch.Generator()), width=1, before=stop)
+        masked(interops["exchange"], [[0]], shuffle, (generators.TORCH, torch.Generator()), width=1, before=stop)
     assert shuffle.getstate() == before
 
 
 def test_pieces_are_the_same_in_python():
-    from quadrat.collators import vocabulary
+    from quadrat.planning import vocabulary
 
     assert [vocabulary._piece(token) for token in TOKENS[:-1]] == PIECES[:-1].tolist()
     assert PIECES[-1] == vocabulary.JOINS | vocabulary.KEPT

@@ -6,7 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from quadrat import _core, _memory, ingest
+from quadrat import _core
+from quadrat.input import columns as ingest
+from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat
 
 LENGTHS = st.integers(0, 40) | st.sampled_from([63, 64, 65, 80, 255, 256, 257, 513])
@@ -148,7 +150,7 @@ def test_tensors_of_no_dimension(interops, guarded, way, name):
     column = [torch.tensor(value, dtype=getattr(torch, name)) for value in (0, 1, 1, 0)]
     columns = columns_of(column, interops[way])
     assert columns.describe(0) == (ingest.TENSOR_NUMBER, ingest.TENSOR_NUMBER, 1 << KINDS.index(name), 1, 1, 4)
-    batch = columns.run((("x", 0, ingest.NUMBERS, KINDS.index(name)),), {}, _memory.interop(), True, 0, 1, False)
+    batch = columns.run((("x", 0, ingest.NUMBERS, KINDS.index(name)),), {}, memory.interop(), True, 0, 1, False)
     assert torch.equal(batch["x"], torch.stack(column))
 
 
@@ -161,9 +163,9 @@ def test_numbers_of_numpy(scalar):
     )
     column = [scalar(value) for value in values]
     kind = KINDS.index(np.dtype(scalar).name)
-    columns = columns_of(column, _memory.interop())
+    columns = columns_of(column, memory.interop())
     assert columns.describe(0) == (ingest.SCALAR, ingest.SCALAR, 1 << kind, 1, 1, len(column))
-    batch = columns.run((("x", 0, ingest.NUMBERS, kind),), {}, _memory.interop(), False, 0, 1, False)
+    batch = columns.run((("x", 0, ingest.NUMBERS, kind),), {}, memory.interop(), False, 0, 1, False)
     assert batch["x"].tobytes() == np.array(column).tobytes()
 
 
@@ -171,8 +173,8 @@ def test_numbers_that_float32_may_round_twice():
     """The reference goes by way of float64 or not: told apart by none that float64 holds."""
     steps = (("x", 0, ingest.NUMBERS, KINDS.index("float32")),)
     for value, fits in ((2**53, True), (-(2**53), True), (2**53 + 1, False), (-(2**53) - 1, False)):
-        columns = columns_of([np.int64(value)], _memory.interop())
-        batch = columns.run(steps, {}, _memory.interop(), False, 0, 1, False)
+        columns = columns_of([np.int64(value)], memory.interop())
+        batch = columns.run(steps, {}, memory.interop(), False, 0, 1, False)
         assert isinstance(batch, dict) == fits
 
 
@@ -208,7 +210,7 @@ def meta_tensors():
 @pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning", "ignore:.*[Qq]uantiz.*:UserWarning")
 def test_looks_into_tensors_of_every_make(interops):
     """What is asked for ahead of a view changes nothing about the view, and no tensor is too odd to be looked into."""
-    interop = _memory.interop()
+    interop = memory.interop()
     assert interop.knows_tensors == interop.has_exchange, "the layout is that of the installed torch"
     assert not interops["exchange"].knows_tensors, "never shown a tensor"
     values = [value for value in meta_tensors() for _ in range(3)] + [torch.arange(9)[2:5]]
@@ -226,7 +228,7 @@ def test_leaves_tensors_alone_that_lie_otherwise(interops, off):
     interop = _core.Interop(np.ndarray, None, torch.Tensor, None, None, None)
     parts = tensor._cdata, tensor.untyped_storage()._cdata
     interop.learn_tensor(tensor, *parts)
-    assert interop.knows_tensors == _memory.interop().knows_tensors
+    assert interop.knows_tensors == memory.interop().knows_tensors
     interop.learn_tensor(tensor, parts[0] + off[0], parts[1] + off[1])
     assert not interop.knows_tensors
     interop.learn_tensor([1, 2, 3], *parts)

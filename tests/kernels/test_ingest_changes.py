@@ -9,8 +9,10 @@ import torch
 from hypothesis import given
 from torch.overrides import TorchFunctionMode
 
-from quadrat import _core, _memory, ingest
-from quadrat.collators.recall import CALL
+from quadrat import _core
+from quadrat.input import columns as ingest
+from quadrat.planning.plan_cache import CALL
+from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat, move
 
 
@@ -31,7 +33,7 @@ def test_features_may_shrink_while_they_are_read(guarded, count, moment, left):
     if moment < count:
         rows[moment] = {Hostile(): 0, **rows[moment]}
     features += rows
-    collected = _core.collect(features, ("ids",), _memory.interop())
+    collected = _core.collect(features, ("ids",), memory.interop())
     if collected is None:
         assert moment < count
         assert left < count
@@ -46,7 +48,7 @@ def test_what_is_asked_of_a_tensor_may_change_the_others(guarded):
         for row in (tensors[0], array):
             move(row)
         rows.clear()
-        return _memory.describe_tensor(tensor)
+        return memory.describe_tensor(tensor)
 
     interop = _core.Interop(np.ndarray, None, torch.Tensor, None, describe, None)
     tensors, array = [torch.arange(8 * i, 8 * i + 8)[:: i % 3 + 1] for i in range(5)], np.arange(7, 9)
@@ -67,11 +69,11 @@ def test_sees_what_has_moved_since_it_was_collected(interops, guarded, form, num
     rows = [form(0.5 if number else [0.5, 1.5], dtype=(torch if form is torch.tensor else np).float64)] * 3
     if number and form is np.array:
         rows = [np.float64(0.5)] * 3  # which has its number within, for good
-    columns, out = columns_of(rows, _memory.interop()), guarded("float64", 6)
+    columns, out = columns_of(rows, memory.interop()), guarded("float64", 6)
     steps = (("x", 0, ingest.NUMBERS if number else ingest.STACK, kind),)
 
     def run():
-        return columns.run(steps, {}, _memory.interop(), False, 2, 1, False)
+        return columns.run(steps, {}, memory.interop(), False, 2, 1, False)
 
     expected = np.array([row.tolist() for row in rows])
     assert run()["x"].tobytes() == expected.tobytes()
@@ -105,7 +107,7 @@ def test_function_modes_are_not_asked(interops):
     for row in rows:
         row.is_neg = Mode().__torch_function__  # nor is an attribute that a tensor has of its own
     with Mode():
-        columns = columns_of(rows, _memory.interop())
+        columns = columns_of(rows, memory.interop())
     assert columns.describe(0)[0] == ingest.TENSOR | ingest.OTHER
     assert torch._C._len_torch_function_stack() == 0
 
@@ -137,8 +139,8 @@ def test_clears_only_errors_that_the_reference_raises_again(error):
     columns = _core.Columns()
     raising.armed = True
     calls = [
-        lambda: _core.collect(features, ("ids",), _memory.interop()),
-        lambda: columns.add_optional(features, "ids", _memory.interop()) == -1 or None,
+        lambda: _core.collect(features, ("ids",), memory.interop()),
+        lambda: columns.add_optional(features, "ids", memory.interop()) == -1 or None,
         lambda: guard.holds(None) or None,
     ]
     for call in calls:
@@ -152,7 +154,7 @@ def test_clears_only_errors_that_the_reference_raises_again(error):
 def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
     values, offsets = np.arange(6), np.array([0, 3, 6])
     column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
-    rows, interop = _core.TableRows(_core.Table(("ids",), [column])), _memory.interop()
+    rows, interop = _core.TableRows(_core.Table(("ids",), [column])), memory.interop()
     _, columns = _core.collect(rows, None, interop)
     recipe = _core.Recipe((), interop, False)
     steps = (("ids", 0, ingest.STACK, INT64),)

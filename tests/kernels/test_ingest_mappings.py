@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from transformers import BatchEncoding, BatchFeature
 
-from quadrat import _core, _memory, ingest
+from quadrat import _core
+from quadrat.input import columns as ingest
+from quadrat.support import memory
 from support.ingest import flat
 
 TOKENS = st.lists(st.integers(-10, 70000), max_size=40)
@@ -114,7 +116,7 @@ def test_asks_no_mapping_that_may_answer_in_its_own_way(carrier, count, data):
     for at in data.draw(st.sets(st.integers(0, count - 1), min_size=1)):
         features[at] = carrier(features[at])
     assert ingest.collect(features) is None
-    assert _core.collect(features, ("ids",), _memory.interop()) is None
+    assert _core.collect(features, ("ids",), memory.interop()) is None
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [1]}]), {"a": [1]}, "a", None, [None], [[1]], [{"a": 1}, 3]])

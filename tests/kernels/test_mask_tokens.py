@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import _core, reference
-from quadrat._generators import NUMPY, NUMPY_LEGACY, TORCH
+from quadrat.support.generators import NUMPY, NUMPY_LEGACY, TORCH
 
 MASK_ID = -5
 TO_BE_DRAWN = -7  # no id: where a random token goes

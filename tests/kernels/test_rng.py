@@ -14,8 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, _generators
-from quadrat._generators import NUMPY, NUMPY_LEGACY, PYTHON, TORCH
+from quadrat import _core
+from quadrat.support import generators
+from quadrat.support.generators import NUMPY, NUMPY_LEGACY, PYTHON, TORCH
 
 BIT_GENERATORS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64]
 
@@ -166,7 +167,7 @@ def test_refuses_a_state_of_another_layout(source: int, state: Any) -> None:
         _core.sample(source, Foreign(state), 0.5, 9, 3)
 
 
-KNOWN = [_generators._torch_is_known, _generators._numpy_is_known, _generators._python_is_known]
+KNOWN = [generators._torch_is_known, generators._numpy_is_known, generators._python_is_known]
 
 
 @pytest.fixture
@@ -201,17 +202,17 @@ _SAMPLE = _core.sample
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("sample", [raises, draws_nothing, draws_once_more])
 def test_draws_that_differ_are_not_known(monkeypatch: Any, sample: Any) -> None:
-    origins = [_generators.torch_origin, _generators.numpy_origin]
+    origins = [generators.torch_origin, generators.numpy_origin]
     assert all(origin(None) for origin in origins)
-    assert _generators.python_origin()
+    assert generators.python_origin()
     for known in KNOWN:
         known.cache_clear()
     monkeypatch.setattr(_core, "sample", sample)
-    assert _generators.torch_origin(torch.Generator()) is None
-    assert _generators.python_origin() is None
+    assert generators.torch_origin(torch.Generator()) is None
+    assert generators.python_origin() is None
     if sample is not draws_once_more:
-        assert _generators.numpy_origin(None) is None
-        assert _generators.numpy_origin(np.random.default_rng(3)) is None
+        assert generators.numpy_origin(None) is None
+        assert generators.numpy_origin(np.random.default_rng(3)) is None
 
 
 def test_waits_for_the_lock_and_gives_it_back() -> None:

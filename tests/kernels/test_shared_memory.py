@@ -14,7 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, _memory, _shared
+from quadrat import _core
+from quadrat.support import memory, shared
 
 KINDS = _core.kinds
 OUTPUTS = st.lists(
@@ -24,7 +25,7 @@ OUTPUTS = st.lists(
 
 def sharing(way=None, *, worker=True, may_be_worker=True):
     """An interop as in a process that is a worker; `way`: its exchange API."""
-    callbacks = (_memory.describe_tensor, _memory._make_tensor, lambda: worker, _shared.make_shared)
+    callbacks = (memory.describe_tensor, memory._make_tensor, lambda: worker, shared.make_shared)
     made = _core.Interop(np.ndarray, None, torch.Tensor, way, *callbacks)
     made.may_be_worker = may_be_worker
     return made
@@ -103,7 +104,7 @@ def test_nobody_is_asked_who_cannot_be_a_worker():
     def asked():
         raise AssertionError
 
-    interop = _core.Interop(np.ndarray, None, torch.Tensor, EXCHANGE, None, _memory._make_tensor, asked, asked)
+    interop = _core.Interop(np.ndarray, None, torch.Tensor, EXCHANGE, None, memory._make_tensor, asked, asked)
     assert len(_core.allocate_batch(interop, True, [((2,), 0)])) == 1
     interop.may_be_worker = True
     with pytest.raises(AssertionError):

@@ -92,7 +92,7 @@ def cuda_kernels():
 def launches_of(path):
     """The CUDA kernels that a file of the package launches."""
     for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("launch", "_gpu.launch"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("launch", "gpu.launch"):
             assert isinstance(node.args[0], ast.Constant), "a kernel is named where it is launched"
             yield node.args[0].value
 
@@ -163,7 +163,7 @@ def test_no_collator_is_looked_up_in_transformers_later_than_at_import(path):
 
 @pytest.mark.parametrize("path", [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")], ids=lambda path: path.stem)
 def test_no_version_is_asked_for(path):
-    """Versions may be shown; what differs between them is tried, in collators/_installed.py."""
+    """Versions may be shown; what differs between them is tried, in installed/behaviour.py."""
     tree = ast.parse(path.read_text())
     shown = {part for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for part in ast.walk(text)}
     asked = {
@@ -177,8 +177,8 @@ def test_no_version_is_asked_for(path):
 @pytest.mark.parametrize(
     ("names", "modules"),
     [
-        ({"data_ptr", "ctypes", "__array_interface__", "untyped_storage"}, ["_memory.py", "_shared.py"]),
-        ({"cuda_stream", "_kernels", "_stream_of"}, ["_gpu.py"]),
+        ({"data_ptr", "ctypes", "__array_interface__", "untyped_storage"}, ["support/memory.py", "support/shared.py"]),
+        ({"cuda_stream", "_kernels", "_stream_of"}, ["support/gpu.py"]),
     ],
     ids=["addresses", "launches"],
 )
@@ -195,4 +195,4 @@ def test_only_these_modules_handle(names, modules):
 
 def test_only_the_launcher_imports_the_cuda_kernels():
     named = [str(path) for path in MODULES if re.search(r"\b_cuda\b", (PACKAGE / path).read_text())]
-    assert named == ["_gpu.py"]
+    assert named == ["support/gpu.py"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quadrat import _core, _memory
+from quadrat import _core
+from quadrat.support import memory
 
 NAMES = sorted(name for name in vars(_core) if name.isupper())
 ENUMS = sorted({name.partition("_")[0] for name in NAMES} - {"MOST", "ALIGNMENT"})
@@ -47,11 +48,11 @@ def test_what_is_no_code_is_not_explained() -> None:
 
 @pytest.mark.parametrize(("kind", "name"), list(enumerate(_core.kinds)))
 def test_a_kind_is_the_dtype_of_its_name(kind: int, name: str) -> None:
-    out, address = _core.allocate(_memory.interop(), False, (3,), kind)
+    out, address = _core.allocate(memory.interop(), False, (3,), kind)
     assert (out.dtype, address) == (np.dtype(name), out.ctypes.data)
-    assert _memory.kind_of(name) == _memory.kind_of(out.dtype) == kind
+    assert memory.kind_of(name) == memory.kind_of(out.dtype) == kind
     columns = _core.Columns()
-    columns.add_values([np.array([1, 0], out.dtype), np.array([1], out.dtype)], _memory.interop())
+    columns.add_values([np.array([1, 0], out.dtype), np.array([1], out.dtype)], memory.interop())
     assert columns.describe(0)[2] == 1 << kind
     assert columns.flatten(0, address, kind, 3) is None
     assert out.tolist() == [1, 0, 1]

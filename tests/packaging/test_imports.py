@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import quadrat
-from quadrat._extras import EXTRAS
 from quadrat._names import HOMES
+from quadrat.support.extras import EXTRAS
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
@@ -44,8 +44,9 @@ def loaded_after(code):
     "import quadrat; quadrat.show_config()",
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
-    "import quadrat.reference, quadrat.ingest, quadrat._memory, quadrat.ops.pad, quadrat.ops.mask, quadrat.__main__",
-    "import quadrat.bench.waste, quadrat.bench.advice",
+    "import quadrat.reference, quadrat.input.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
+    "import quadrat.__main__",
+    "import quadrat.cli.waste, quadrat.cli.advice",
 ])  # fmt: skip
 def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []
@@ -66,7 +67,8 @@ NEEDS = {
     },
     "transformers": {
         "import quadrat.collators.padding": 'quadrat.collators needs transformers: pip install "quadrat[transformers]"',
-        "import quadrat.gather": 'quadrat.gather needs transformers: pip install "quadrat[transformers]"',
+        "import quadrat.evaluation.containers": "quadrat.evaluation.containers needs transformers: pip install "
+        '"quadrat[transformers]"',
         "quadrat.DeferredBatch({})": 'DeferredBatch needs transformers: pip install "quadrat[transformers]"',
     },
     "tokenizers": {
@@ -130,7 +132,7 @@ for name in quadrat.__all__:
 
 def test_other_missing_modules_are_not_explained():
     run("""
-from quadrat._extras import needs
+from quadrat.support.extras import needs
 try:
     with needs("this"):
         import quadrat_has_no_such_module

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from quadrat.rows import rows_of
+from quadrat.input.rows import rows_of
 from support.arrow_parts import Part, Streamed, lists, numbers, table, text
 
 IDS = [[5, 6, 7], [8], [], [9, 10]]

@@ -9,7 +9,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import quadrat
-from quadrat import _plan
+from quadrat.deferred import layout
 from support.compare import assert_identical, assert_same_batch, assert_same_outcome, assert_same_value
 from support.on_device import emulated_launches
 
@@ -17,7 +17,7 @@ from support.on_device import emulated_launches
 def on_emulated_device(deferred: quadrat.DeferredBatch) -> Any:
     """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
     with emulated_launches():
-        return deferred._wrapped(_plan.make(deferred._plan, deferred._buffer.clone()) | deferred._held)
+        return deferred._wrapped(layout.make(deferred._plan, deferred._buffer.clone()) | deferred._held)
 
 
 def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:

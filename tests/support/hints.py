@@ -13,7 +13,8 @@ import transformers
 from torch.utils.data import DataLoader
 
 import quadrat
-from quadrat.collators import _installed, whole_word
+from quadrat.collators import whole_word
+from quadrat.installed import behaviour
 from support import samples
 from support.compare import outcome
 from support.errors import check_error
@@ -70,7 +71,7 @@ def check_hint(mistake: Mistake, name: str) -> None:
     kind, expected = outcome(_called(name, mistake.options), mistake.features())
     assert kind == "raised", "the reference takes this"
     # quadrat's flattening is the newest one on all versions
-    if name in FLAT and not _installed.flattening_takes_arrays():
+    if name in FLAT and not behaviour.flattening_takes_arrays():
         expected = None
     collator = samples.make(quadrat, name, **mistake.options)
     line = check_error(expected, outcome(collator, mistake.features()), mistake.says)

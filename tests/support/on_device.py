@@ -32,8 +32,8 @@ def emulated_launches() -> Iterator[list[str]]:
             return lambda *arguments: getattr(emulated, name)(*arguments[:-2])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quadrat._gpu._kernels", Kernels)
-        patch.setattr("quadrat._gpu._stream_of", lambda device: (0, 0))
+        patch.setattr("quadrat.support.gpu._kernels", Kernels)
+        patch.setattr("quadrat.support.gpu._stream_of", lambda device: (0, 0))
         yield names
 
 

@@ -1,6 +1,6 @@
 """Drop-in twins of the transformers data collators: they hold options and decide; kernels do the work."""
 
-from quadrat._extras import needs
+from quadrat.support.extras import needs
 
 with needs("quadrat.collators", "transformers"):
     import transformers  # noqa: F401 - said here for all of them

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
-from quadrat.batch import DeferredBatch
-from quadrat.collators._fallback import AlwaysFallBack, FallBack, fall_back
-from quadrat.collators.diagnosis.options import unknown_framework
-from quadrat.collators.frameworks import collate_further, further_framework
-from quadrat.collators.further import check_pad_values, pad_further_columns
-from quadrat.collators.recall import Remembering, noted
-from quadrat.rows import rows_of
+from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.rows import rows_of
+from quadrat.planning.diagnosis.options import unknown_framework
+from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
+from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
+from quadrat.planning.frameworks import collate_further, further_framework
+from quadrat.planning.plan_cache import Remembering, noted
 
 
 class Collator(Remembering):

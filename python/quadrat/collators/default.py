@@ -8,20 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from quadrat import _core
-from quadrat._memory import (
-    FLOAT32,
-    INT64,
-    Framework,
-    default_float_kind,
-    interop,
-)
-from quadrat.collators import originals
 from quadrat.collators._base import Collator
-from quadrat.collators._fallback import FallBack, or_fall_back
-from quadrat.collators._installed import numpy_ints_are_labels
-from quadrat.collators._pad import check_device
-from quadrat.collators.recall import Decided, own_facts, remember, torch_facts
-from quadrat.ingest import (
+from quadrat.input.columns import (
     ARRAY,
     BOOLS,
     FLOATS,
@@ -45,7 +33,13 @@ from quadrat.ingest import (
     explain,
     inferred_kind,
 )
-from quadrat.rows import each_of, first_of
+from quadrat.input.rows import each_of, first_of
+from quadrat.installed import originals
+from quadrat.installed.behaviour import numpy_ints_are_labels
+from quadrat.planning.fallback import FallBack, or_fall_back
+from quadrat.planning.padded import check_device
+from quadrat.planning.plan_cache import Decided, own_facts, remember, torch_facts
+from quadrat.support.memory import FLOAT32, INT64, Framework, default_float_kind, interop
 
 _reference = originals.default_data_collator
 

@@ -8,21 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat._mappings import is_plain
-from quadrat.collators import originals
 from quadrat.collators._base import Collator
-from quadrat.collators._fallback import FallBack, first_feature, or_fall_back
-from quadrat.collators._flatten import (
-    MAIN,
-    Flattening,
-    check_pad_to_multiple_of,
-    flatten_features,
-    flatten_plainly,
-)
-from quadrat.collators._installed import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.collators.default import default_data_collator
-from quadrat.collators.recall import CALL, Fact
-from quadrat.rows import each_of, first_of
+from quadrat.input.rows import each_of, first_of
+from quadrat.installed import originals
+from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
+from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
+from quadrat.planning.flat import MAIN, Flattening, check_pad_to_multiple_of, flatten_features, flatten_plainly
+from quadrat.planning.plan_cache import CALL, Fact
+from quadrat.support.mappings import is_plain
 
 _OUTPUTS = frozenset(
     ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")

@@ -6,25 +6,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from quadrat._memory import Framework
-from quadrat.batch import DeferredBatch
-from quadrat.collators import _masking as masking
-from quadrat.collators import _philox as philox
-from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
-from quadrat.collators._fallback import FallBack, first_feature, raise_clearer
-from quadrat.collators._flatten import flatten, flatten_features
-from quadrat.collators._installed import zero_is_a_seed
-from quadrat.collators._labelling import Labelling
-from quadrat.collators._pad import pad_features, require_tokenizer
-from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators._rows import stack_rows
-from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.collators.frameworks import collate_further
-from quadrat.collators.recall import Fact, PadOptions, as_encoding
+from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.rows import SEQUENCES, first_mapping, rows_of
+from quadrat.installed import originals
+from quadrat.installed.behaviour import zero_is_a_seed
+from quadrat.planning import masking, philox
+from quadrat.planning.bare_rows import stack_rows
+from quadrat.planning.diagnosis import NO_FEATURES
+from quadrat.planning.fallback import FallBack, first_feature, raise_clearer
+from quadrat.planning.flat import flatten, flatten_features
+from quadrat.planning.frameworks import collate_further
+from quadrat.planning.labels import Labelling
+from quadrat.planning.padded import pad_features, require_tokenizer
+from quadrat.planning.padding_free import padding_free_plan
+from quadrat.planning.plan_cache import Fact, PadOptions, as_encoding
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, first_mapping, rows_of
+from quadrat.support.memory import Framework
 
 _MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 

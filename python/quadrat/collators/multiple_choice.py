@@ -8,14 +8,14 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
-from quadrat.collators._decision import LabelColumn
-from quadrat.collators._fallback import FallBack, first_feature
-from quadrat.collators._installed import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
-from quadrat.collators._pad import check_tokenizer, pad_columns
-from quadrat.collators.recall import PadOptions
-from quadrat.ingest import NUMBERS, collect_nested
+from quadrat.input.columns import NUMBERS, collect_nested
+from quadrat.installed import originals
+from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
+from quadrat.planning.decision import LabelColumn
+from quadrat.planning.fallback import FallBack, first_feature
+from quadrat.planning.padded import check_tokenizer, pad_columns
+from quadrat.planning.plan_cache import PadOptions
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 

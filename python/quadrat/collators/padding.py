@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat.collators import originals
 from quadrat.collators._base import Collator
-from quadrat.collators._fallback import FallBack
-from quadrat.collators._pad import pad_features
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
-from quadrat.rows import UnevenColumns
+from quadrat.input.rows import UnevenColumns
+from quadrat.installed import originals
+from quadrat.planning.fallback import FallBack
+from quadrat.planning.padded import pad_features
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 
 
 @dataclass
@@ -21,7 +21,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per
     column, `[rows, width]` for the columns the tokenizer pads, in the order of the first feature's keys; `label` and
     `label_ids` come out as `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors. Like every collator of
-    quadrat's it also takes features that come as columns: a mapping of them, Arrow tables, see `quadrat.rows`.
+    quadrat's it also takes features that come as columns: a mapping of them, Arrow tables, see `quadrat.input.rows`.
 
     Args:
         pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, for example

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quadrat import _core
-from quadrat._generators import numpy_origin, python_origin, torch_origin
-from quadrat._memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
-from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
-from quadrat.collators._fallback import FallBack, fall_back, or_fall_back, raise_clearer, refuse_philox
-from quadrat.collators._masking import has_plain_special_tokens, is_plain_ids
-from quadrat.collators._pad import check_device
-from quadrat.collators._rows import stack_column, stack_rows
-from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.ingest import explain
+from quadrat.input.columns import explain
+from quadrat.input.rows import SEQUENCES, first_mapping, plain
+from quadrat.installed import originals
+from quadrat.planning.bare_rows import stack_column, stack_rows
+from quadrat.planning.diagnosis import NO_FEATURES
+from quadrat.planning.fallback import FallBack, fall_back, or_fall_back, raise_clearer, refuse_philox
+from quadrat.planning.masking import has_plain_special_tokens, is_plain_ids
+from quadrat.planning.padded import check_device
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, first_mapping, plain
+from quadrat.support.generators import numpy_origin, python_origin, torch_origin
+from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
 
 _MOST_SPANS = 1 << 12
 _MOST_STARTS = _MOST_TOKENS = _core.MOST_TOKENS  # torch draws more than one word for a start among as many

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat._memory import Framework
-from quadrat.collators import originals
 from quadrat.collators._base import Collator
-from quadrat.collators._decision import LabelColumn
-from quadrat.collators._fallback import FallBack, first_feature, or_fall_back
-from quadrat.collators._pad import pad_features
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
-from quadrat.ingest import HOLD, PAD, PAD_OWN, STACK
-from quadrat.rows import each_of
+from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
+from quadrat.input.rows import each_of
+from quadrat.installed import originals
+from quadrat.planning.decision import LabelColumn
+from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
+from quadrat.planning.padded import pad_features
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.support.memory import Framework
 
 # The reference takes empty rows of labels through floats; beyond this, floats leave out some ints.
 _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat._memory import Framework
-from quadrat.collators import originals
 from quadrat.collators._base import MixinCollator
-from quadrat.collators._decision import LabelColumn
-from quadrat.collators._fallback import FallBack, first_feature
-from quadrat.collators._flatten import flatten
-from quadrat.collators._installed import numpy_token_labels_are_like_torch
-from quadrat.collators._pad import pad_features, require_tokenizer
-from quadrat.collators._padding_free import padding_free_plan
-from quadrat.collators.recall import PADDING_FIELDS, PadOptions, as_encoding
-from quadrat.ingest import PAD
-from quadrat.rows import first_mapping
+from quadrat.input.columns import PAD
+from quadrat.input.rows import first_mapping
+from quadrat.installed import originals
+from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
+from quadrat.planning.decision import LabelColumn
+from quadrat.planning.fallback import FallBack, first_feature
+from quadrat.planning.flat import flatten
+from quadrat.planning.padded import pad_features, require_tokenizer
+from quadrat.planning.padding_free import padding_free_plan
+from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
+from quadrat.support.memory import Framework
 
 
 @dataclass

@@ -9,20 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quadrat import _core
-from quadrat._generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
-from quadrat._memory import INT64, KINDS, Framework, interop
-from quadrat.collators import originals
-from quadrat.collators import whole_word_reference as plain
 from quadrat.collators._base import MixinCollator
-from quadrat.collators._fallback import FallBack, raise_clearer, refuse_philox, rounded_up
-from quadrat.collators._masking import facts as masking_facts
-from quadrat.collators._pad import check_device, require_tokenizer
-from quadrat.collators.diagnosis import NO_FEATURES
-from quadrat.collators.recall import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
-from quadrat.collators.vocabulary import vocabulary_of
-from quadrat.ingest import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.input.columns import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
+from quadrat.installed import originals
+from quadrat.planning import whole_words as plain
+from quadrat.planning.diagnosis import NO_FEATURES
+from quadrat.planning.fallback import FallBack, raise_clearer, refuse_philox, rounded_up
+from quadrat.planning.masking import facts as masking_facts
+from quadrat.planning.padded import check_device, require_tokenizer
+from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
+from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.ragged import Ragged
-from quadrat.rows import SEQUENCES, bare_column, first_mapping
+from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
+from quadrat.support.memory import INT64, KINDS, Framework, interop
 
 # Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
 _Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from quadrat import _core
-from quadrat._extras import needs
-from quadrat.rows import Rows, table_of_arrow
+from quadrat.input.rows import Rows, table_of_arrow
+from quadrat.support.extras import needs
 
 with needs("quadrat.data.arrow", "datasets"):
     import datasets
@@ -19,11 +19,10 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
 
     It is the dataset it was made from, with the same rows, columns, format and methods, and takes its place in
     `torch.utils.data.DataLoader`, in `Trainer` (which removes the columns the model does not take) and in worker
-    processes. A batch, `ds.__getitems__([3, 1, 2])`, is a `quadrat.rows.Rows`: references to rows, gathered when a
-    collator of quadrat's writes its tensors. To other code, such as a collate function of your own that changes the
-    features first, it is the list of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in
-    memory, concatenated, read from parquet, and have an indices mapping. Methods that choose or order rows or columns
-    return an `ArrowDataset` again.
+    processes. A batch, `ds.__getitems__([3, 1, 2])`, refers to rows, which are gathered when a collator of quadrat's
+    writes its tensors. To other code, such as a collate function of your own that changes the features first, it is the
+    list of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in memory, concatenated, read from
+    parquet, and have an indices mapping. Methods that choose or order rows or columns return an `ArrowDataset` again.
 
     Rows come as Python numbers and lists would, whatever `with_format` says of their type; its choice of columns is
     kept. With a transform (`set_transform`) batches are those of `datasets.Dataset`.
@@ -58,7 +57,7 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
         self._output_all_columns = chosen._output_all_columns
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
-        """The rows at `keys`, as `quadrat.rows.Rows`, which is a list to who looks at it. Raises IndexError."""
+        """The rows at `keys`, as `quadrat.input.rows.Rows`, which is a list to who looks at it. Raises IndexError."""
         seen = self.__dict__.get("_quadrat_seen")
         # By identity, one by one: a batch is fetched when the caches hold something else.
         if (

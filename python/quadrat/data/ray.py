@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from quadrat._extras import needs
+from quadrat.support.extras import needs
 
 with needs("quadrat.data.ray", "ray"):
     import pyarrow as pa

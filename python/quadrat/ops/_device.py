@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat import _core, _gpu
-from quadrat._arrays import carried, carrier_of, dense
-from quadrat._gpu import FlatColumn, PadColumn
-from quadrat._memory import BOOL, INT64, KINDS, address_of, kind_of, on_gpu, torch_dtype
+from quadrat import _core
 from quadrat.ragged import Ragged
+from quadrat.support import gpu
+from quadrat.support.arrays import carried, carrier_of, dense
+from quadrat.support.gpu import FlatColumn, PadColumn
+from quadrat.support.memory import BOOL, INT64, KINDS, address_of, kind_of, on_gpu, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +92,7 @@ def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, 
     """`[rows, width, ...]`; rows are cut to the width."""
     values, offsets = dense(values, "values"), int64(offsets)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
-    _gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
+    gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
 
 
@@ -99,7 +100,7 @@ def attention_mask(offsets: torch.Tensor, width: int, dtype: torch.dtype, *, lef
     """`[rows, width]`."""
     offsets = int64(offsets)
     out = offsets.new_empty((len(offsets) - 1, width), dtype=dtype)
-    _gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
+    gpu.pad_columns([column_of(None, offsets, width, left=left, fill=0, out=out)], len(out), out.device)
     return out
 
 
@@ -112,7 +113,7 @@ def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool
         return out.zero_()
     item, inner = out.element_size(), math.prod(out.shape[1:])
     place = address_of(padded), address_of(offsets), rows, width, left, item, inner
-    _gpu.launch("unpad", out.device, *place, address_of(out), total)
+    gpu.launch("unpad", out.device, *place, address_of(out), total)
     return out
 
 
@@ -137,5 +138,5 @@ def flatten(
             FlatColumn(_core.FLAT_POSITIONS, 0, 0, 1, 8, start % 2**64, 0, address_of(positions)),
             FlatColumn(_core.FLAT_SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, address_of(sequences)),
         ]
-    _gpu.flatten_columns(columns, address_of(offsets), rows, total if rows else 0, bounds.device)
+    gpu.flatten_columns(columns, address_of(offsets), rows, total if rows else 0, bounds.device)
     return out, positions, sequences, bounds

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat._memory import is_tensor
 from quadrat.ops._pieces import is_joinable
+from quadrat.support.memory import is_tensor
 
 PLAIN: frozenset[type] = frozenset({list, tuple, dict})
 

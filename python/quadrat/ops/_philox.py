@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat import _core, _gpu
-from quadrat._arrays import as_numpy
-from quadrat._memory import INT64, address_of, empty, is_tensor
-from quadrat.ingest import explain
+from quadrat import _core
+from quadrat.input.columns import explain
+from quadrat.support import gpu
+from quadrat.support.arrays import as_numpy
+from quadrat.support.memory import INT64, address_of, empty, is_tensor
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 
@@ -159,7 +160,7 @@ def labels_on_gpu(
     layout = address_of(offsets), places.rows, places.width, places.left, places.flat
     if keys is None:
         keys = torch.empty(places.rows, dtype=torch.int64, device=device)
-        _gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
+        gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
     kinds = 0 if words is None else address_of(words)
     members, special = None, (0, 0)
     if words is None and special_ids:
@@ -167,7 +168,7 @@ def labels_on_gpu(
         special = address_of(members), len(members)
     labels = torch.empty_like(ids)
     outputs = address_of(ids), address_of(labels), count
-    _gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *special, *outputs)
+    gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *special, *outputs)
     return labels
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import address_of, has_tangent, is_plain, is_tensor
-from quadrat.ingest import explain
+from quadrat.input.columns import explain
 from quadrat.ragged import Ragged
+from quadrat.support.memory import address_of, has_tangent, is_plain, is_tensor
 
 
 class Like:

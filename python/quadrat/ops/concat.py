@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat._memory import is_tensor
 from quadrat.ops._nested import PLAIN, Nested, Unusual, made, matches, opened, types_of
 from quadrat.ops._pieces import Pieces, at_least_1d
 from quadrat.ragged import Ragged
+from quadrat.support.memory import is_tensor
 
 
 def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:

@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat._arrays import carried, carrier_of
-from quadrat._memory import (
-    INT32,
-    INT64,
-    KINDS,
-    Framework,
-    address_of,
-    empty,
-    framework_of,
-    kind_of,
-)
-from quadrat.ingest import OUT_OF_RANGE
+from quadrat.input.columns import OUT_OF_RANGE
 from quadrat.ops._device import bits_of_padding, rows_on_gpu
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops.pad import fill_value, padded_length, require_own_dtype, whole
-from quadrat.ragged import Ragged, RowSource
+from quadrat.ragged import Ragged, source_of
+from quadrat.support.arrays import carried, carrier_of
+from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty, framework_of, kind_of
 
 
 class Flattened(NamedTuple):
@@ -107,7 +98,7 @@ def flatten_here(
             padding_value=carried(fill_value(padding_value, None), rows.values),
         )
         return flat._replace(values=flat.values.view(rows.values.dtype))
-    source = RowSource.of(rows)
+    source = source_of(rows)
     framework = framework_of(return_tensors, source.framework)
     kind = source.kind if dtype is None else kind_of(dtype)
     tokens = int(source.lengths.sum())

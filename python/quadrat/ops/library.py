@@ -15,18 +15,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from quadrat._extras import needs
+from quadrat.support.extras import needs
 
 with needs("quadrat.ops.library"):
     import torch
 
-from quadrat._arrays import dense
 from quadrat.ops import _device
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ops.pad import fill_value, pad_here
 from quadrat.ops.unpad import unpad_here
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import dense
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")

@@ -9,12 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._memory import INT64, Framework, address_of, empty, framework_of, is_tensor, kind_of, on_gpu, torch_dtype
-from quadrat._offsets import Facts, offsets_of
 from quadrat.ops._device import attention_mask as device_mask
 from quadrat.ops._device import rows_on_gpu
 from quadrat.ops.pad import Side, is_left, padded_length
-from quadrat.ragged import Ragged, RowSource
+from quadrat.ragged import Ragged, source_of
+from quadrat.ragged.offsets import Facts, offsets_of
+from quadrat.support.memory import (
+    INT64,
+    Framework,
+    address_of,
+    empty,
+    framework_of,
+    is_tensor,
+    kind_of,
+    on_gpu,
+    torch_dtype,
+)
 
 
 def attention_mask(
@@ -63,12 +73,12 @@ def attention_mask(
 def _offsets(rows: Any) -> tuple[NDArray[np.int64], Facts, Framework]:
     """Offsets of the rows, what is known of them, and the library the rows are of."""
     if isinstance(rows, Ragged):
-        return *rows.checked(), "pt" if is_tensor(rows.values) else "np"
+        return *rows._checked(), "pt" if is_tensor(rows.values) else "np"
     if isinstance(rows, np.ndarray) or is_tensor(rows):
         return *offsets_of(rows), "pt" if is_tensor(rows) else "np"
     if rows and all(type(row) is int for row in rows):
         return *offsets_of(np.array(rows, np.int64)), "np"
-    source = RowSource.of(rows)
+    source = source_of(rows)
     return *offsets_of(source.lengths), source.framework
 
 

@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat._arrays import as_numpy, require_plain
-from quadrat._generators import Origin, numpy_origin, torch_origin
-from quadrat._memory import INT64, Framework, address_of, empty, empty_batch, is_tensor, on_gpu
-from quadrat._offsets import as_lengths
 from quadrat.ops import _philox as philox
 from quadrat.ops.pad import Side, is_left
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import as_lengths
+from quadrat.support.arrays import as_numpy, require_plain
+from quadrat.support.generators import Origin, numpy_origin, torch_origin
+from quadrat.support.memory import INT64, Framework, address_of, empty, empty_batch, is_tensor, on_gpu
 
 _NO_WORDS = 0
 
@@ -173,7 +173,7 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     if on_gpu(ragged.offsets):
         first, last = int(ragged.offsets[0]), int(ragged.offsets[-1])
         return first, last, ragged.offsets - first, ragged.lengths
-    bounds, facts = ragged.checked()
+    bounds, facts = ragged._checked()
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 

@@ -10,8 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat._arrays import carried, carrier_of
-from quadrat._memory import (
+from quadrat.ops._device import bits_of_padding, rows_on_gpu
+from quadrat.ops._device import pad as device_pad
+from quadrat.ragged import Ragged, source_of
+from quadrat.support.arrays import carried, carrier_of
+from quadrat.support.memory import (
     BOOL,
     FLOAT32,
     KINDS,
@@ -23,9 +26,6 @@ from quadrat._memory import (
     is_tensor,
     kind_of,
 )
-from quadrat.ops._device import bits_of_padding, rows_on_gpu
-from quadrat.ops._device import pad as device_pad
-from quadrat.ragged import Ragged, RowSource
 
 Side = Literal["right", "left"]
 _BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
@@ -102,7 +102,7 @@ def pad_here(
         fill = carried(fill_value(padding_value, None), rows.values)
         out = pad_here(stand_in, side=side, length=length, multiple_of=multiple_of, padding_value=fill)
         return out.view(rows.values.dtype)
-    source = RowSource.of(rows)
+    source = source_of(rows)
     framework = framework_of(return_tensors, source.framework)
     kind = source.kind if dtype is None else kind_of(dtype)
     width = padded_length(source.longest, length, multiple_of)

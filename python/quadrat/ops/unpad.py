@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat._arrays import as_numpy, carrier_of, dense, require_plain
-from quadrat._memory import Framework, address_of, compiling, empty, is_tensor, kind_of, on_gpu
-from quadrat._offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
-from quadrat.ingest import explain
+from quadrat.input.columns import explain
 from quadrat.ops import _device
 from quadrat.ops.pad import Side, is_left, operators, tracked
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
+from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
+from quadrat.support.memory import Framework, address_of, compiling, empty, is_tensor, kind_of, on_gpu
 
 
 def unpad(

@@ -1,0 +1,176 @@
+"""Labelled texts without a download: docstrings of installed packages, or a file of your own."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import importlib.util
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from quadrat.cli.texts import train_tokenizer
+
+# Well documented packages; the first DEFAULT_CLASSES of them that are installed become the classes.
+DEFAULT_PACKAGES = (
+    "torch",
+    "transformers",
+    "numpy",
+    "sympy",
+    "networkx",
+    "huggingface_hub",
+    "datasets",
+    "matplotlib",
+    "pandas",
+    "hypothesis",
+    "setuptools",
+    "mpmath",
+    "fsspec",
+    "accelerate",
+    "jinja2",
+)
+DEFAULT_CLASSES = 8
+
+# Vendored copies belong to another package, and docstrings of tests are few and say little about the package.
+_SKIPPED_FOLDERS = frozenset({"_vendor", "vendor", "vendored", "test", "tests", "testing"})
+# Larger sources are generated tables: slow to parse and nearly free of docstrings.
+_LARGEST_SOURCE_BYTES = 400_000
+# A package's texts come from at least this many of its files where it has them, so that no file dominates a class.
+_FEWEST_FILES = 40
+
+
+__all__ = ["Corpus", "docstrings", "labelled", "train_tokenizer"]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts with one label each: `label_names[labels[i]]` is the class of `texts[i]`."""
+
+    texts: list[str]
+    labels: list[int]
+    label_names: list[str]
+
+
+def docstrings(packages: Sequence[str] | None = None, *, per_package: int = 600, min_characters: int = 80) -> Corpus:
+    """Docstrings of installed packages, labelled with the package; the sources are parsed, never imported.
+
+    At most `per_package` texts of at least `min_characters` characters for each package, spread over its files,
+    without duplicates, in the same order each time. By default the packages are the first eight of
+    `DEFAULT_PACKAGES` that are installed with at least half of `per_package` texts, so that classes are balanced.
+    """
+    if per_package < 1:
+        raise ValueError(f"per_package must be at least 1, got {per_package}")
+    seen: set[str] = set()
+    classes: list[tuple[str, list[str]]] = []
+    # A package named twice is one class.
+    for package in dict.fromkeys(DEFAULT_PACKAGES if packages is None else packages):
+        if packages is None and len(classes) == DEFAULT_CLASSES:
+            break
+        files = _source_files(package)
+        if packages is not None and not files:
+            raise ValueError(f"no Python sources of a package named {package!r} are installed")
+        texts = _package_texts(files, per_package, min_characters, seen)
+        if packages is not None and not texts:
+            raise ValueError(f"package {package!r} has no docstring of {min_characters} or more characters")
+        if packages is not None or len(texts) >= max(1, per_package // 2):
+            classes.append((package, texts))
+            seen.update(texts)
+    if not classes:
+        raise ValueError("no package with docstrings: name some that are installed")
+    return Corpus(
+        texts=[text for _, texts in classes for text in texts],
+        labels=[label for label, (_, texts) in enumerate(classes) for _ in texts],
+        label_names=[package for package, _ in classes],
+    )
+
+
+def labelled(path: Path) -> Corpus:
+    """Texts and labels of a `.jsonl` file with the fields "text" and "label", or of lines "label, tab, text"."""
+    if path.suffix.lower() == ".jsonl":
+        table = pd.read_json(path, lines=True, dtype=False)
+    else:
+        table = pd.read_csv(path, sep="\t", names=["label", "text"], dtype=str, quoting=csv.QUOTE_NONE)
+    if not {"label", "text"} <= set(table) or table[["label", "text"]].isna().to_numpy().any():
+        raise ValueError(f"{path}: expected a label and a text in each line")
+    labels, names = pd.factorize(table["label"].astype(str), sort=True)
+    return Corpus(table["text"].astype(str).tolist(), labels.tolist(), names.tolist())
+
+
+def _source_files(package: str) -> list[Path]:
+    """The Python sources of an installed top-level package, sorted; empty where there are none."""
+    if not package.isidentifier():
+        raise ValueError(f"expected the name of a top-level package, got {package!r}")
+    # Of a top-level name this imports nothing.
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is None:
+        return [Path(spec.origin)] if spec.origin is not None and spec.origin.endswith(".py") else []
+    return [
+        file
+        for folder in spec.submodule_search_locations
+        for file in sorted(Path(folder).rglob("*.py"))
+        if _SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts)
+    ]
+
+
+def _package_texts(files: list[Path], per_package: int, min_characters: int, excluded: set[str]) -> list[str]:
+    """At most `per_package` distinct docstrings spread over `files`, in the order of `files`."""
+    per_file = math.ceil(per_package / _FEWEST_FILES)
+    seen = set(excluded)
+    kept: list[tuple[int, int, str]] = []
+    spare: list[tuple[int, int, str]] = []
+    for position in _spread(len(files)):
+        taken = 0
+        for order, text in enumerate(_file_docstrings(files[position])):
+            if len(text) < min_characters or text in seen or not _encodable(text):
+                continue
+            seen.add(text)
+            (kept if taken < per_file else spare).append((position, order, text))
+            taken += 1
+        if len(kept) >= per_package:
+            break
+    return [text for _, _, text in sorted((kept + spare)[:per_package])]
+
+
+def _spread(count: int) -> list[int]:
+    """The numbers below `count`, in an order of which every beginning is spread evenly (bits reversed)."""
+    width = max(1, (count - 1).bit_length())
+    return sorted(range(count), key=lambda number: f"{number:0{width}b}"[::-1])
+
+
+def _file_docstrings(file: Path) -> Iterator[str]:
+    """Docstrings of the module, its classes and their methods, and its functions."""
+    if file.stat().st_size > _LARGEST_SOURCE_BYTES:
+        return
+    source = file.read_bytes()
+    try:
+        with warnings.catch_warnings():
+            # Invalid escapes in the sources of other packages are no concern of whoever reads their docstrings.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return
+    pending: list[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef] = [tree]
+    while pending:
+        node = pending.pop()
+        text = ast.get_docstring(node)
+        if text is not None:
+            yield text.strip()
+        if isinstance(node, (ast.Module, ast.ClassDef)):
+            inner = [n for n in node.body if isinstance(n, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))]
+            pending.extend(reversed(inner))
+
+
+def _encodable(text: str) -> bool:
+    """False for a text with lone surrogates, which a tokenizer refuses."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""What the commands share: their errors, what they need installed, and how they write to a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from quadrat.support.extras import needs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Of a file or a pipe, where tables would be squeezed into 80 columns.
+_WIDTH = 110
+# A message lists at most so many names.
+_MOST_NAMES = 12
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked to; the message is all that the user needs to know."""
+
+
+def require(module: str, extra: str, what: str) -> None:
+    """Raise CommandError, with what to install, unless a module can be imported."""
+    try:
+        with needs(what, extra):
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise CommandError(str(error)) from error
+
+
+def harmless(text: str) -> str:
+    """The text with all that a terminal may obey (control characters, line ends too) as Python's escape sequences."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+class HarmlessStream:
+    """A text stream that keeps lines, and writes harmless text in them; `raw` is the stream it writes to."""
+
+    def __init__(self, raw: TextIO) -> None:
+        """Write to `raw`."""
+        self.raw = raw
+
+    def write(self, text: str) -> int:
+        """Write text, its lines as they are; returns its length."""
+        self.raw.write("\n".join(map(harmless, text.split("\n"))))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is that of the stream."""
+        return getattr(self.raw, name)
+
+
+def complain(text: str) -> None:
+    """Write one line to standard error, where that takes it."""
+    try:
+        sys.stderr.write(harmless(text) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        let_go_of(sys.stderr)
+
+
+def let_go_of(stream: TextIO) -> None:
+    """Keep the interpreter from failing once more, when it flushes a stream at its end."""
+    with contextlib.suppress(OSError):  # of a stream that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names to choose from, the first of them where there are many."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f", and {more:,} more" if more > 0 else "")
+
+
+def console() -> Console:
+    """A console on standard output that prints names and numbers as they are, and harmlessly."""
+    fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
+    return _console(sys.stdout, width=fixed, highlight=False, markup=False, emoji=False)
+
+
+def progress_console() -> Console:
+    """A console on standard error, for bars."""
+    return _console(getattr(sys.stderr, "raw", sys.stderr), stderr=True)
+
+
+def _console(stream: TextIO, **options: Any) -> Console:
+    from rich.console import Console
+    from rich.text import Text
+
+    class HarmlessConsole(Console):
+        """Strings become harmless text; the styles around them are left."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(harmless(text), **options)
+
+    return HarmlessConsole(file=stream, **options)

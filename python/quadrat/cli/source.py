@@ -1,0 +1,294 @@
+"""The user's own data: texts of a file or a saved data set, or rows of tokens, and the tokenizer that counts them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quadrat.cli.command import CommandError, listed, progress_console, require
+from quadrat.cli.texts import FieldError, read_texts, train_tokenizer
+from quadrat.cli.waste import IntArray
+
+if TYPE_CHECKING:
+    import datasets
+    from transformers import PreTrainedTokenizerBase
+
+# Texts or rows that are in memory at once, with their tokens.
+_CHUNK = 1000
+# A tokenizer is trained on at most so many texts, spread over all of them.
+_MOST_TEXTS_TO_TRAIN_ON = 20_000
+# transformers says 1e30 where a tokenizer knows no limit.
+_LONGEST_SANE = 10_000_000
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What every command that reads data is asked; None where the data decides."""
+
+    data: Path
+    tokenizer: str | None = None
+    field: str | None = None
+    split: str | None = None
+    batch_size: int = 32
+    max_length: int | None = None
+    seed: int = 0
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Texts of a `.txt` or `.jsonl` file."""
+
+    name: str
+    texts: list[str]
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.texts)
+
+    def chunks(self) -> Iterator[list[str]]:
+        """All texts in their order, some at a time."""
+        for first in range(0, len(self.texts), _CHUNK):
+            yield self.texts[first : first + _CHUNK]
+
+    def pick(self, rows: Sequence[int]) -> list[str]:
+        """The texts at `rows`."""
+        return [self.texts[row] for row in rows]
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of texts in a saved data set; they stay in the file."""
+
+    name: str
+    dataset: datasets.Dataset
+    column: str
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.dataset)
+
+    def chunks(self) -> Iterator[list[str]]:
+        """All texts in their order, some at a time. A missing one raises CommandError."""
+        for first, values in _arrow_chunks(self.dataset, self.column):
+            _check_no_nulls(values, self.name, self.column, first)
+            yield values.to_pylist()
+
+    def pick(self, rows: Sequence[int]) -> list[str]:
+        """The texts at `rows`. A missing one raises CommandError."""
+        texts: list[str] = self.dataset[list(rows)][self.column]
+        for row, text in zip(rows, texts, strict=True):
+            if text is None:
+                raise CommandError(f"{self.name}, row {row}: column {self.column!r} is null")
+        return texts
+
+
+@dataclass(frozen=True)
+class TokenColumn:
+    """A column of token ids in a saved data set; they stay in the file."""
+
+    name: str
+    dataset: datasets.Dataset
+    column: str
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.dataset)
+
+    def lengths(self) -> IntArray:
+        """The tokens of each row, `[rows]`. A missing row raises CommandError."""
+        import pyarrow.compute as pc
+
+        found = []
+        for first, values in _arrow_chunks(self.dataset, self.column):
+            _check_no_nulls(values, self.name, self.column, first)
+            found.append(pc.list_value_length(values).to_numpy())
+        return np.concatenate(found).astype(np.int64)
+
+    def pick(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
+        """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`.
+
+        A missing row, and one that is no list, raises CommandError.
+        """
+        columns = {name: name for name in names if name in self.dataset.column_names} | {"input_ids": self.column}
+        found = self.dataset.select_columns(sorted(set(columns.values())))[list(rows)]
+        made = []
+        for position, row in enumerate(rows):
+            values = {name: found[column][position] for name, column in columns.items()}
+            for name, value in values.items():
+                if value is None:
+                    raise CommandError(f"{self.name}, row {row}: column {columns[name]!r} is null")
+                if not isinstance(value, list):
+                    kind = type(value).__name__
+                    raise CommandError(
+                        f"{self.name}, row {row}: column {columns[name]!r} holds {kind}; expected a list"
+                    )
+            made.append({name: value[:max_length] for name, value in values.items()})
+        return made
+
+
+Source = TextFile | TextColumn | TokenColumn
+
+
+def open_source(path: Path, *, field: str | None = None, split: str | None = None) -> Source:
+    """The rows of a file or of a folder written by `datasets.save_to_disk`; at least one.
+
+    Args:
+        path: a UTF-8 file that ends in `.txt`, with one text a line, or `.jsonl`, with an object a line; or the folder.
+        field: the field or column of the text or the token ids; by default "text", or "input_ids" in a data set that
+            has it.
+        split: which part of a `DatasetDict`.
+
+    Raises:
+        CommandError: when there is nothing that can be read, and why.
+    """
+    if path.is_dir():
+        return _open_dataset(path, field, split)
+    if split is not None:
+        raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
+    if field is not None and path.suffix.lower() == ".txt":
+        raise CommandError(f"{path}: --field is for .jsonl files and data sets; a line of a .txt file is the text")
+    if not path.exists():
+        raise CommandError(f"{path}: no such file or folder")
+    try:
+        return TextFile(str(path), read_texts(path, field="text" if field is None else field))
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except FieldError as error:
+        choices = f"choose one with --field: {listed(error.choices)}" if error.choices else "no field of it is a string"
+        raise CommandError(f"{error}; {choices}") from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or of a name on the Hub. Raises CommandError."""
+    require("transformers", "transformers", "a tokenizer")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # of a folder or a server; there are many kinds
+        raise CommandError(f"no tokenizer could be loaded from {name!r}: {_first_line(error)}") from error
+    if not isinstance(tokenizer.model_max_length, (int, float)):
+        found = type(tokenizer.model_max_length).__name__
+        raise CommandError(f"the tokenizer {name!r}: model_max_length is a {found}; expected a number")
+    return tokenizer
+
+
+def train_on(source: TextFile | TextColumn) -> PreTrainedTokenizerBase:
+    """The project's own tokenizer, trained on the texts, or on many of them, spread evenly."""
+    require("transformers", "transformers", "a tokenizer")
+    count = min(len(source), _MOST_TEXTS_TO_TRAIN_ON)
+    rows = np.linspace(0, len(source) - 1, count).round().astype(int).tolist()
+    return train_tokenizer([text for text in source.pick(rows) if text.strip()] or [""])
+
+
+def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
+    """The tokens a row may have by the tokenizer; None where it does not say."""
+    longest = None if tokenizer is None else tokenizer.model_max_length
+    return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
+
+
+def text_lengths(source: TextFile | TextColumn, tokenizer: PreTrainedTokenizerBase) -> IntArray:
+    """The tokens of each text, `[texts]`, special tokens included and nothing truncated. Only lengths are kept."""
+    lengths = np.empty(len(source), dtype=np.int64)
+    first = 0
+    for texts in _with_progress(source.chunks(), len(source), "Tokenising"):
+        lengths[first : first + len(texts)] = [len(row) for row in token_ids(tokenizer, texts)]
+        first += len(texts)
+    return lengths
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """The token ids of texts, special tokens included and nothing truncated."""
+    rows: list[list[int]] = tokenizer(
+        texts,
+        padding=False,
+        truncation=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,  # says nothing of rows that are too long for the model
+    )["input_ids"]
+    return rows
+
+
+def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColumn | TokenColumn:
+    require("datasets", "datasets", "a saved data set")
+    import datasets
+    import pyarrow as pa
+
+    datasets.disable_progress_bars()
+    try:
+        loaded = datasets.load_from_disk(path)
+    except IndexError as error:  # of no files at all
+        raise CommandError(f"{path}: the data set, or one of its parts, has no rows") from error
+    except Exception as error:  # of the files in the folder; there are many kinds
+        raise CommandError(f"{path}: not a folder that save_to_disk wrote: {_first_line(error)}") from error
+    if isinstance(loaded, datasets.DatasetDict):
+        splits = listed(list(loaded))
+        if split is None:
+            raise CommandError(f"{path}: a DatasetDict; choose one of its parts with --split: {splits}")
+        if split not in loaded:
+            raise CommandError(f"{path}: no split {split!r}; there are: {splits}")
+        loaded = loaded[split]
+        name = f"{path}, {split}"
+    elif split is not None:
+        raise CommandError(f"{path}: --split is for a DatasetDict, and this is a single data set")
+    else:
+        name = str(path)
+    columns = loaded.column_names
+    column = field if field is not None else "input_ids" if "input_ids" in columns else "text"
+    if column not in columns:
+        raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
+    if not len(loaded):
+        raise CommandError(f"{name}: the data set has no rows")
+    kind = loaded.features.arrow_schema.field(column).type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return TextColumn(name, loaded.with_format(None), column)
+    if (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    ) and pa.types.is_integer(kind.value_type):
+        return TokenColumn(name, loaded.with_format(None), column)
+    raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
+
+
+def _arrow_chunks(dataset: datasets.Dataset, column: str) -> Iterator[tuple[int, Any]]:
+    """The number of the first row and the Arrow column of some rows at a time."""
+    first = 0
+    for table in dataset.select_columns([column]).with_format("arrow").iter(batch_size=_CHUNK):
+        yield first, table[column]
+        first += len(table)
+
+
+def _check_no_nulls(values: Any, name: str, column: str, first: int) -> None:
+    if values.null_count:
+        row = first + values.is_null().to_numpy().argmax()
+        raise CommandError(f"{name}, row {row}: column {column!r} is null")
+
+
+def _with_progress(chunks: Iterable[list[str]], total: int, what: str) -> Iterator[list[str]]:
+    """The chunks, with a bar on a terminal's standard error."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield from chunks
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=progress_console(), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        for chunk in chunks:
+            yield chunk
+            progress.advance(task, len(chunk))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).split("\n")
+    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
+    return " ".join(str(error).split()) if first.endswith(":") else first  # with the list that it announces

@@ -1,0 +1,222 @@
+"""`python -m quadrat waste`: how long the rows of a data set are, and what padding costs in each way of batching."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from quadrat.cli.advice import advise
+from quadrat.cli.command import console, require
+from quadrat.cli.source import (
+    DataOptions,
+    TokenColumn,
+    load_tokenizer,
+    longest_sane,
+    open_source,
+    text_lengths,
+    train_on,
+)
+from quadrat.cli.waste import (
+    DYNAMIC,
+    FLATTENED,
+    GROUPED,
+    Report,
+    default_max_tokens,
+    every_way,
+    histogram,
+    summarise,
+    times,
+)
+
+_BAR = 40  # columns of the longest bar
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """What the user asked for; None where the data decides."""
+
+    max_tokens: int | None = None
+    pad_to_multiple_of: int | None = None
+    png: Path | None = None
+
+
+def run(options: Options) -> int:
+    """Print the report, as tables or as JSON, and draw the picture. Raises CommandError."""
+    if not options.json:
+        require("rich", "cli", "this command")
+    if options.png is not None:
+        require("matplotlib", "cli", "a picture")
+        from quadrat.cli.waste_picture import check, draw
+
+        check(options.png)  # before all texts are read
+    found = examine(options)
+    if options.json:
+        sys.stdout.write(as_json(found) + "\n")
+    else:
+        show(found)
+    if options.png is not None:
+        draw(found, options.png)
+        if not options.json:
+            console().print(f"{options.png} written.")
+    return 0
+
+
+def examine(options: Options) -> Report:
+    """Read the data, count tokens, and work out what each way of batching costs."""
+    source = open_source(options.data, field=options.field, split=options.split)
+    tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
+    if isinstance(source, TokenColumn):
+        lengths = source.lengths()
+        counted_by = f"the lists in column {source.column!r}"
+    else:
+        counted_by = f"the tokenizer {options.tokenizer}"
+        if tokenizer is None:
+            tokenizer = train_on(source)
+            counted_by = f"a WordPiece of {len(tokenizer):,} entries trained on them; give your own with --tokenizer"
+        lengths = text_lengths(source, tokenizer)
+    max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
+    multiple_of = options.pad_to_multiple_of or 1
+    truncated = np.minimum(lengths, max_length)
+    max_tokens = options.max_tokens or default_max_tokens(truncated, options.batch_size, multiple_of)
+    costs, unrounded = (
+        every_way(
+            truncated,
+            batch_size=options.batch_size,
+            max_length=max_length,
+            max_tokens=max_tokens,
+            multiple_of=multiple,
+            seed=options.seed,
+        )
+        for multiple in (multiple_of, 1)
+    )
+    return Report(
+        data=source.name,
+        rows_are="rows" if isinstance(source, TokenColumn) else "texts",
+        counted_by=counted_by,
+        lengths=lengths,
+        batch_size=options.batch_size,
+        max_length=max_length,
+        max_tokens=max_tokens,
+        budget_is="as asked for" if options.max_tokens else "batch size times mean length (--max-tokens)",
+        pad_to_multiple_of=options.pad_to_multiple_of,
+        summary=summarise(lengths, max_length),
+        bins=histogram(lengths),
+        costs=costs,
+        unrounded=unrounded,
+        advice=advise(costs, tokenizer),
+    )
+
+
+def as_json(report: Report) -> str:
+    """The report as one JSON object."""
+    return json.dumps(
+        {
+            "data": report.data,
+            "counted_by": report.counted_by,
+            "batch_size": report.batch_size,
+            "max_length": report.max_length,
+            "max_tokens": report.max_tokens,
+            "pad_to_multiple_of": report.pad_to_multiple_of,
+            "lengths": asdict(report.summary),
+            "histogram": [asdict(one) for one in report.bins],
+            "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
+            "added_by_rounding": {
+                cost.name: cost.computed - plain.computed
+                for cost, plain in zip(report.costs, report.unrounded, strict=True)
+            },
+            "advice": report.advice,
+        },
+        indent=2,
+    )
+
+
+def show(report: Report) -> None:
+    """Print the report as tables."""
+    from rich import box
+    from rich.bar import Bar as Block
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    found = report.summary
+    out.print(f"{report.data}: {report.how_many}, {found.tokens:,} tokens by {report.counted_by}.")
+    view = Table(box=box.SIMPLE_HEAD)
+    view.add_column("tokens", justify="right")
+    view.add_column(report.rows_are, justify="right")
+    view.add_column("")
+    highest = max(one.rows for one in report.bins)
+    for one in report.bins:
+        view.add_row(str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR))
+    out.print(view)
+    out.print(
+        f"Mean {found.mean:.1f}, median {found.median:g}, 95% up to {found.p95:,}, longest {found.longest:,}. "
+        + truncation(report)
+    )
+    out.print()
+    out.print(f"One pass in batches of {report.batch_size}{rounded_to(report)}:")
+    costs = Table(box=box.SIMPLE_HEAD, padding=0)
+    costs.add_column("way of batching", no_wrap=True)
+    for heading in ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention"):
+        costs.add_column(Text(heading), justify="right")
+    scores = report.costs[-1].scores
+    for cost in report.costs:
+        costs.add_row(
+            report.way(cost),
+            f"{cost.batches:,}",
+            f"{cost.largest_batch:,}",
+            f"{cost.computed:,}",
+            f"{cost.padding:.1%}",
+            times(cost.factor),
+            times(cost.scores / scores) if scores else "",
+        )
+    out.print(costs)
+    for note in notes(report):
+        out.print(note)
+    out.print()
+    for number, sentence in enumerate(report.advice):
+        out.print(sentence, style="" if number else "bold")
+
+
+def notes(report: Report) -> list[str]:
+    """What the table of costs leaves open."""
+    ways = {cost.name: cost for cost in report.costs}
+    scores, masked = ways[FLATTENED].scores, ways[FLATTENED].masked_scores
+    said = [
+        f"Dynamic: shuffled, padded to the longest of the batch. Token budget: {report.budget_is}; "
+        "needs a batch sampler of your own.",
+        "Attention: pairs of positions compared, against attention that is told where rows begin."
+        + (
+            f" With a mask instead (sdpa), padding-free batches compare {times(masked / scores)} times as many."
+            if scores and masked
+            else ""
+        ),
+    ]
+    if report.pad_to_multiple_of is not None:
+        plain = {cost.name: cost for cost in report.unrounded}
+        more = {name: ways[name].computed / max(plain[name].computed, 1) - 1 for name in (DYNAMIC, GROUPED)}
+        said.append(
+            f"Rounding up to multiples of {report.pad_to_multiple_of} adds {more[DYNAMIC]:.1%} to the tokens of "
+            f"dynamic padding, {more[GROUPED]:.1%} to those of rows grouped by length."
+        )
+    return said
+
+
+def truncation(report: Report) -> str:
+    """How many rows are cut."""
+    found = report.summary
+    if not found.truncated:
+        return "None is truncated."
+    return (
+        f"{found.truncated:,} of them ({found.truncated / found.rows:.1%}) are truncated to {report.max_length:,}, "
+        f"which leaves {found.kept:,} tokens."
+    )
+
+
+def rounded_to(report: Report) -> str:
+    """The multiple that lengths are rounded to, where there is one."""
+    multiple = report.pad_to_multiple_of
+    return "" if multiple is None else f", padded to multiples of {multiple}"

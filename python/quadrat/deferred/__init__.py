@@ -1,0 +1,1 @@
+"""Batches that travel packed and are made on the device."""

@@ -1,0 +1,312 @@
+"""The deferred batch: ragged columns in one buffer, which become the padded batch on the device they are sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.deferred.layout import NO_PLACE, UINT8, Masking, Place, Plan, elements, ignoring, make, view
+from quadrat.input.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
+from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
+from quadrat.support import gpu
+from quadrat.support.extras import needs
+from quadrat.support.memory import INT64, KINDS, address_of, has_tangent, interop, is_plain, is_tensor, kind_of
+
+if TYPE_CHECKING:
+    import torch
+
+_IDS = (PAD, STACK, JOIN)  # the actions that may make the ids that labels come from
+
+
+class DeferredBatch(Mapping[str, Any]):
+    """A batch that is not padded yet: what the collators return with `deferred=True`.
+
+    The rows of all its columns lie in one buffer, which is pinned, sent between processes and copied to a device as a
+    whole. `to(device)` makes the batch there: the container, keys, dtypes and values that the collator gives without
+    `deferred`. Until then it is a mapping: `batch["labels"]` makes that one column on the CPU, and keeps it.
+
+    Args:
+        tensors: a batch that is made already, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
+    """
+
+    def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:
+        """One that becomes a container like that of `tensors`."""
+        with needs("DeferredBatch", "transformers"):
+            from transformers import BatchEncoding
+
+        return object.__new__(_DeferredEncoding if isinstance(tensors, BatchEncoding) else cls)
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        """Pack tensors that are there already."""
+        with needs("DeferredBatch", "transformers"):
+            import torch
+
+        steps, layout, parts = [], [], []
+        size = 0
+        self._held: dict[str, Any] = {}
+        for name, value in tensors.items():
+            kind = _packable(value)
+            if kind is None:
+                self._held[name] = value
+                steps.append((name, 0, HOLD, 0))
+                layout.append(NO_PLACE)
+                continue
+            steps.append((name, 0, STACK, kind))
+            layout.append(NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
+            parts.append((size, value))
+            size += -(-value.nbytes // _core.ALIGNMENT) * _core.ALIGNMENT
+        buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
+        for at, value in parts:
+            buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
+        rows = len(next(iter(tensors.values()), ())) if parts else 0
+        self._buffer = buffer
+        self._plan = Plan(tuple(steps), tuple(layout), rows, ())
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    def _of(cls, buffer: torch.Tensor, plan: Plan, held: dict[str, Any]) -> DeferredBatch:
+        batch: DeferredBatch = object.__new__(cls)
+        batch._buffer = buffer
+        batch._plan = plan
+        batch._held = held
+        batch._made = {}
+        return batch
+
+    def as_encoding(self) -> DeferredBatch:
+        """The same batch, to become a `BatchEncoding`."""
+        return _DeferredEncoding._of(self._buffer, self._plan, self._held)
+
+    def ignoring(self, token_id: int) -> DeferredBatch:
+        """The same batch with -100 in place of an id in `labels`."""
+        return self._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
+
+    def to(self, device: Any, non_blocking: bool = False) -> Any:
+        """The batch on a device.
+
+        On the CPU these are the tensors that the collator gives without `deferred`, made anew at each call. On a CUDA
+        device the buffer is copied once, on the current stream, without waiting for it where it is pinned and
+        `non_blocking` is set, and the outputs are made there; on other devices, and where quadrat was built without
+        CUDA, they are made on the CPU and copied one by one.
+
+        Args:
+            device: a `torch.device`, or what makes one: a string, or the number of an accelerator.
+            non_blocking: as for `torch.Tensor.to`.
+
+        Returns:
+            A `BatchEncoding` or dict, as the collator without `deferred`.
+        """
+        import torch
+
+        device = torch.device(device)
+        if device.type == "cuda" and gpu.available():
+            made = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
+            return self._wrapped(made | _moved(self._held, device, non_blocking))
+        made = self._on_host() | self._held
+        return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))
+
+    def pin_memory(self, device: Any = None) -> DeferredBatch:
+        """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""
+        held = {name: value.pin_memory() if is_tensor(value) else value for name, value in self._held.items()}
+        return self._of(self._buffer.pin_memory(), self._plan, held)
+
+    def is_pinned(self) -> bool:
+        """Whether the buffer is in page-locked memory."""
+        return bool(self._buffer.is_pinned())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the buffer is: the CPU."""
+        return self._buffer.device
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are sent to a device."""
+        return sum(int(one.nbytes) for one in (self._buffer, *self._held.values()) if is_tensor(one))
+
+    def __getitem__(self, name: str) -> Any:
+        """One column on the CPU, made when first asked for."""
+        if name in self._held:
+            return self._held[name]
+        if name not in self._made:
+            if name not in self._names:
+                raise KeyError(name)
+            self._made = self._on_host(name) | self._made
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the columns, in the order of the batch."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """The number of columns."""
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name; none is made for it."""
+        return name in self._names
+
+    def __repr__(self) -> str:
+        """The columns with their shapes and dtypes, and what they take."""
+        columns = {
+            name: f"{name} {list(place.shape)} {KINDS[kind]}" if place.shape else name
+            for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True)
+        }
+        return (
+            f"DeferredBatch({', '.join(columns.values())}; {self.nbytes} bytes{', pinned' if self.is_pinned() else ''})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The buffer and the plan; columns that have been made stay behind."""
+        buffer: Any = self._buffer
+        if 0 < buffer.nbytes <= _core.MOST_IN_MESSAGE:
+            buffer = buffer.numpy().tobytes()
+        return _restored, (type(self), buffer, tuple(self._plan), self._held)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(step[0] for step in self._plan.steps))  # a later step overwrites an earlier one
+
+    def _wrapped(self, made: dict[str, Any]) -> Any:
+        return {name: made[name] for name in self._names}
+
+    def _on_host(self, name: str | None = None) -> dict[str, Any]:
+        """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
+        plan = self._plan
+        if name is not None:
+            plan = _part(plan, name)
+        made: dict[str, Any] = {}
+        steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
+        sources: dict[int, int] = {}  # column of the decision -> that of `columns`
+        ids: dict[int, tuple[str, Place]] = {}  # by column of the decision
+        masked: tuple[str, int] | None = None
+        for step, place in zip(plan.steps, plan.layout, strict=True):
+            output, source, action, kind = step
+            if place.offsets < 0 and place.values >= 0:
+                made[output] = view(self._buffer, place, kind).clone()
+            elif action in (HOLD, LONGEST):
+                made[output] = None if action == HOLD else place.total
+            elif action == LABELS and plan.masking is not None:
+                masked = output, source
+            elif action == LABELS:
+                steps.append((output, sources[source], LABELS, kind))
+                fills[output] = _core.CausalLabels(place.total)
+            else:
+                index = columns.index(place, kind)
+                if action in _IDS and kind == INT64:
+                    sources[source] = index
+                    ids[source] = output, place
+                steps.append((output, index, action, kind))
+                fills[output] = place.fill
+        if steps:
+            made |= columns.columns.run(tuple(steps), fills, interop(), True, *plan.options)
+        if plan.masking is not None and masked is not None:
+            labels, source = masked
+            name, place = ids[source]
+            made[labels] = self._mask(plan.masking, place, made[name])
+        return ignoring(plan, made)
+
+    def _mask(self, masking: Masking, place: Place, ids: Any) -> Any:
+        """Masks padded ids in place, as the collator does without `deferred`; returns the labels."""
+        rows, (_, width), left = self._plan.rows, place.shape, bool(self._plan.options[2])
+
+        def numbers(at: int, count: int) -> Any:
+            return elements(self._buffer, NO_PLACE._replace(values=at, total=count), INT64).numpy()
+
+        flags, special_ids = None, []
+        if masking.words < 0:
+            special_ids = ids_of_bits(numbers(masking.members, masking.members_size))
+        else:
+            words, columns = np.empty(place.shape, np.uint8), _Packed(address_of(self._buffer), rows)
+            index = columns.index(place._replace(values=masking.words), UINT8)
+            columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORD_NONE)
+            flags = (words == _core.WORD_NONE).view(np.uint8)
+        places = Places(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
+        keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
+        return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)
+
+
+class _DeferredEncoding(DeferredBatch):
+    """One that becomes a `BatchEncoding`, not a dict.
+
+    This is a type, because accelerate puts batches that it took apart together again as `type(batch)(columns)`.
+    """
+
+    def _wrapped(self, made: dict[str, Any]) -> Any:
+        from transformers import BatchEncoding
+
+        return BatchEncoding(super()._wrapped(made))
+
+
+class _Packed:
+    """Columns that lie in a buffer, each added when first needed."""
+
+    def __init__(self, address: int, rows: int) -> None:
+        self.columns = _core.Columns()
+        self._address, self._rows = address, rows
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def index(self, place: Place, kind: int) -> int:
+        where = place.offsets, place.values, kind
+        if where not in self._known:
+            self._known[where] = len(self._known)
+            # Rows without values are looked at for their lengths only.
+            values, size = (0, 1 << 60) if place.values < 0 else (self._address + place.values, place.total)
+            self.columns.add_ragged(values, kind, size, self._address + place.offsets, self._rows, 1)
+        return self._known[where]
+
+
+def _part(plan: Plan, name: str) -> Plan:
+    """The plan of one output, and of those that it is made with: labels and the ids they come from."""
+    wanted = next(step for step in reversed(plan.steps) if step[0] == name)
+    labels = next((step for step in plan.steps if step[2] == LABELS), None)
+    both = [step for step in plan.steps if step is labels or (labels and step[1] == labels[1] and step[2] in _IDS)]
+    with_both = wanted is labels or (plan.masking is not None and wanted in both)
+    kept = [i for i, step in enumerate(plan.steps) if step is wanted or (with_both and step in both)]
+    return plan._replace(steps=tuple(plan.steps[i] for i in kept), layout=tuple(plan.layout[i] for i in kept))
+
+
+def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, Any]:
+    return {
+        name: value.to(device, non_blocking=non_blocking) if is_tensor(value) else value for name, value in made.items()
+    }
+
+
+def _packable(value: Any) -> int | None:
+    """The kind of a tensor that goes into the buffer; None for all else."""
+    import torch
+
+    if (
+        type(value) is not torch.Tensor
+        or not is_plain(value)
+        or not value.is_contiguous()
+        or value.requires_grad
+        or value.is_neg()
+        or has_tangent(value)
+    ):
+        return None
+    try:
+        return kind_of(value.dtype)
+    except TypeError:
+        return None
+
+
+def _restored(
+    cls: type[DeferredBatch], buffer: torch.Tensor | bytes, plan: tuple[Any, ...], held: dict[str, Any]
+) -> DeferredBatch:
+    if isinstance(buffer, bytes):
+        import torch
+
+        buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
+    made = Plan(*plan)
+    layout = tuple(Place(*place) for place in made.layout)
+    masking = None if made.masking is None else Masking(*made.masking)
+    return cls._of(buffer, made._replace(layout=layout, masking=masking), held)
+
+
+def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
+    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/defer.hpp."""
+    *parts, wrapped = plan
+    return _restored(_DeferredEncoding if wrapped else DeferredBatch, buffer, tuple(parts), {})

@@ -1,0 +1,221 @@
+"""What the outputs of a deferred batch are made of, and how a device makes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from quadrat import _core
+from quadrat.input.columns import BOUNDS, JOIN, LABELS, LONGEST, MASK, PAD, POSITIONS, SEQUENCES, SHIFT, STACK
+from quadrat.support import gpu
+from quadrat.support.gpu import FlatColumn, PadColumn
+from quadrat.support.memory import INT64, KINDS, address_of, bits_of, item_size, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+NOWHERE = -1
+UINT8 = KINDS.index("uint8")
+
+Steps = tuple[tuple[str, int, int, int], ...]
+
+
+class Place(NamedTuple):
+    """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/defer.hpp has it."""
+
+    offsets: int  # of the rows, int64 [rows + 1], or -1
+    values: int  # of the rows, or -1; without offsets they are the output
+    total: int  # values, in elements; or the length of the longest row; or the id that causal labels ignore
+    fill: Any  # of the gaps
+    shape: tuple[int, ...]  # of the output
+    start: int  # where the rows start in the output, int64 [rows], or -1
+
+
+NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
+
+
+class Masking(NamedTuple):
+    """How ids are masked once they are padded, as csrc/bindings/defer.hpp has it; the places are in bytes."""
+
+    options: tuple[int, int, float, float, float, int, int]  # as `quadrat.ops._philox.PhiloxOptions` names them
+    keys: int  # of the rows, uint64 [rows]
+    words: int  # what each token is, uint8 [total], or -1
+    members: int  # the ids that are special, as a bit each, uint64, or -1
+    members_size: int
+
+
+class Plan(NamedTuple):
+    """What the outputs are, and what they are made of."""
+
+    steps: Steps  # as for `_core.Columns.run`
+    layout: tuple[Place, ...]  # a place for each step
+    rows: int
+    options: tuple[Any, ...]  # (width, multiple, left, separator, start)
+    masking: Masking | None = None  # of the ids that labels come from
+    ignored: int | None = None  # an id that becomes -100 in `labels`
+
+
+def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
+    """The outputs of a plan, made where the buffer is, in one launch for all that are padded.
+
+    Args:
+        plan: what to make.
+        buffer: a copy of the bytes, on the device, aligned to 64 bytes.
+    """
+    import torch
+
+    padded, flat = _Padded(plan, buffer), _Flat(plan, buffer)
+    made: dict[str, Any] = {}
+    for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
+        if place.offsets < 0 and place.values >= 0:
+            made[name] = view(buffer, place, kind)
+        elif not place.shape:
+            made[name] = place.total if action == LONGEST else None
+        else:
+            made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
+        (flat if action in _SOURCES else padded).add(source, action, kind, place, made[name])
+    padded.launch()
+    flat.launch()
+    return ignoring(plan, made)
+
+
+class _Maker:
+    """Collects the columns of a launch."""
+
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
+
+
+class _Padded(_Maker):
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        super().__init__(plan, buffer)
+        self._columns: list[PadColumn] = []
+        self._ids: dict[int, tuple[Place, Any]] = {}  # by column
+        self._labels: list[tuple[int, int, int, int]] = []
+        self._masked: tuple[int, Any] | None = None
+
+    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+        if action in (PAD, STACK) and kind == INT64:
+            self._ids[source] = place, out
+        if action == LABELS and place.values < 0:
+            if self.plan.masking is not None:
+                self._masked = source, out
+            else:
+                ids = address_of(self._ids[source][1])
+                self._labels.append((ids, out.numel(), place.total, address_of(out)))
+        elif place.offsets >= 0 and out.numel() > 0:
+            mask = action == MASK
+            values = (0, 0) if mask else (self.base + place.values, place.total)
+            one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
+            offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
+            column = PadColumn(*values, offsets, width, left, item_size(kind), 1, one, fill, address_of(out))
+            self._columns.append(column)
+
+    def launch(self) -> None:
+        masking = self.plan.masking
+        if masking is None or self._masked is None or self._masked[1].numel() == 0:
+            gpu.pad_columns(self._columns, self.plan.rows, self.device)
+        else:
+            source, labels = self._masked
+            mask = self._pad_masked if masking.words < 0 else self._mask_padded
+            mask(masking, *self._ids[source], labels)
+        for ids, count, pad_id, labels in self._labels:
+            gpu.launch("causal_labels", self.device, ids, count, pad_id, labels)
+
+    def _pad_masked(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+        """The ids, their labels and the attention mask at once, then the other columns."""
+        own = next(column for column in self._columns if column.out == address_of(ids))
+        # An attention mask has no values, and is int64 where the bits of its ones are 1.
+        like = own._replace(values=0, values_size=0, one=1, fill=0)
+        mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
+        members = (0, 0) if not masking.members_size else (self.base + masking.members, masking.members_size)
+        gpu.launch(
+            "pad_masked", self.device, masking.options, self.base + masking.keys, own.values, own.values_size,
+            own.offsets, self.plan.rows, own.width, own.left, *members, 0 if place.fill is None else int(place.fill),
+            own.out, address_of(labels), 0 if mask is None else mask.out,
+        )  # fmt: skip
+        rest = [column for column in self._columns if column not in (own, mask)]
+        gpu.pad_columns(rest, self.plan.rows, self.device)
+
+    def _mask_padded(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+        """All that is padded, what each token is among it, and then the ids masked in place."""
+        import torch
+
+        words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
+        self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORD_NONE), words)
+        gpu.pad_columns(self._columns, self.plan.rows, self.device)
+        keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
+        gpu.launch(
+            "philox_mask", self.device, masking.options, keys, offsets, self.plan.rows, place.shape[1], left, False,
+            address_of(words), 0, 0, address_of(ids), address_of(labels), ids.numel(),
+        )  # fmt: skip
+
+
+# What each action is to flatten_columns.
+_SOURCES = {
+    JOIN: _core.FLAT_VALUES,
+    SHIFT: _core.FLAT_SEPARATED,
+    POSITIONS: _core.FLAT_POSITIONS,
+    SEQUENCES: _core.FLAT_SEQUENCES,
+    BOUNDS: _core.FLAT_BOUNDS,
+}
+
+
+class _Flat(_Maker):
+    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+        super().__init__(plan, buffer)
+        self._columns: dict[int, list[FlatColumn]] = {}  # by their offsets
+        self._sizes: dict[int, int] = {}
+
+    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+        if place.offsets < 0 or out.numel() == 0:
+            return
+        *_, separator, start = self.plan.options
+        value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
+        if action == SHIFT:
+            first = bits_of(separator, kind)
+            if place.start != place.offsets or (place.fill is not None and fill != first):
+                self._shift(place, kind, first, out)
+                return
+            fill = first
+        elif action == POSITIONS:
+            value = bits_of(start, kind)
+        elif action == SEQUENCES:
+            fill = bits_of(-1, kind)
+        if action != BOUNDS:
+            self._sizes[place.offsets] = out.numel()
+        values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
+        column = FlatColumn(_SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out))
+        self._columns.setdefault(place.offsets, []).append(column)
+
+    def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
+        """Where an empty row takes a place, or what pads the labels is not what separates them."""
+        if place.fill is not None:
+            multiple = self.plan.options[1]
+            out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
+        values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
+        rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
+        gpu.launch("copy_rows", self.device, values, place.total, offsets, rows, starts, item, *target)
+        gpu.launch("separate_rows", self.device, starts, rows, item, first, *target)
+
+    def launch(self) -> None:
+        for offsets, columns in self._columns.items():
+            size = self._sizes.get(offsets, 0)
+            gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
+
+
+def elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    """The values of a place, one after the other: memory of the buffer."""
+    end = place.values + place.total * item_size(kind)
+    return buffer[place.values : end].view(torch_dtype(kind))
+
+
+def view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+    """An output that lies in the buffer as it is."""
+    return elements(buffer, place, kind).view(place.shape)
+
+
+def ignoring(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
+    """The outputs, once labels ignore what they are to ignore."""
+    if plan.ignored is not None and "labels" in made:
+        made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)
+    return made

@@ -1,0 +1,1 @@
+"""Containers of evaluation loops, and metrics without padding."""

@@ -1,0 +1,205 @@
+"""What an evaluation leaves behind: gathered in linear time, and handed to metrics without padding."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from quadrat.evaluation.atomic import Atomic
+from quadrat.ops._nested import arrays_in, is_array
+from quadrat.ops.concat import Joined
+from quadrat.ops.unpad import unpad
+from quadrat.support.extras import needs
+
+with needs("quadrat.evaluation.containers", "transformers"):
+    from transformers import trainer_pt_utils
+    from transformers.trainer_pt_utils import nested_numpify
+
+
+class _Held(NamedTuple):
+    """What a container holds: nothing, batches joined or listed, or what somebody saw or put there."""
+
+    tensors: Any
+    arrays: Any
+
+    def copied(self) -> _Held:
+        """The same, in memory of its own."""
+        return _Held(*(part.copied() if isinstance(part, Joined) else part for part in self))
+
+
+class _Listed(NamedTuple):
+    """Batches that stay apart: those before, and more."""
+
+    before: Any
+    more: list[Any]
+
+    def whole(self) -> list[Any]:
+        """All of them."""
+        parts, rest = [], self
+        while isinstance(rest, _Listed):
+            parts.append(rest.more)
+            rest = rest.before
+        return [*(rest or []), *itertools.chain.from_iterable(reversed(parts))]
+
+
+class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[misc]
+    """The container that Trainer gathers losses, predictions and labels in, in time and memory linear in what is added.
+
+    That of transformers makes all it holds anew at each step. This one appends, and pads once, in place: at its peak
+    it holds the result. Same results, `tensors` and `arrays` included; looking at these two joins what is there so far.
+    Several threads may use it at once: batches are added one after the other, each as a whole. A batch whose addition
+    fails or is interrupted is not in it, or all of it is.
+
+    Args:
+        do_nested_concat: whether to join batches along the first axis, padding the second; else they stay in a list.
+        padding_index: what shorter batches are padded with.
+        ragged: with `do_nested_concat`, hand arrays of two and more dimensions out as a `Ragged` whose rows are as long
+            as they were in their batch. Nothing is padded, and tensors of a GPU are copied as they are added.
+    """
+
+    def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
+        """See the class."""
+        self.ragged = ragged
+        self._held = Atomic(_Held(None, None), _Held.copied)
+        super().__init__(do_nested_concat, padding_index)
+
+    @property
+    def tensors(self) -> Any:
+        """What was added since the last `to_cpu_and_numpy`, joined, as the tensors that were given."""
+        return self._held.change(_tensors_seen)
+
+    @tensors.setter
+    def tensors(self, value: Any) -> None:
+        self._held.change(lambda held: (held._replace(tensors=value), None))
+
+    @property
+    def arrays(self) -> Any:
+        """What was there at the last `to_cpu_and_numpy`, joined, as NumPy arrays; Ragged ones with `ragged`."""
+        return self._held.change(self._arrays_seen)
+
+    @arrays.setter
+    def arrays(self, value: Any) -> None:
+        self._held.change(lambda held: (held._replace(arrays=value), None))
+
+    def add(self, tensors: Any) -> None:
+        """Add a batch: a tensor, or lists, tuples and mappings of tensors, of the structure of the first.
+
+        Raises:
+            AssertionError: when it is of another type than those before.
+            TypeError: when it holds something else than tensors.
+            RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not go with those before.
+            ValueError: with `ragged`, when dimensions do not.
+            MemoryError: when there is no room for it.
+        """
+        if not self.do_nested_concat:
+            self._held.change(lambda held: (_Held(_Listed(held.tensors, [tensors]), held.arrays), None))
+        elif self.ragged:
+            arrays = nested_numpify(tensors)
+            self._held.change(lambda held: (_Held(held.tensors, self._plus(held.arrays, arrays)), None))
+        else:
+            self._held.change(lambda held: (_Held(self._plus(held.tensors, tensors), held.arrays), None))
+
+    def to_cpu_and_numpy(self) -> None:
+        """Move what was added to the CPU, as NumPy arrays."""
+        self._held.change(self._moved)
+
+    def _moved(self, held: _Held) -> tuple[_Held, None]:
+        if held.tensors is None:
+            return held, None
+        arrays = nested_numpify(_value(_whole(held.tensors)))
+        if self.do_nested_concat:
+            arrays = self._plus(held.arrays, arrays)
+        elif held.arrays is not None:
+            arrays = _Listed(held.arrays, arrays)
+        return _Held(None, arrays), None
+
+    def _plus(self, held: Any, batch: Any) -> Any:
+        if held is None:
+            return None if batch is None else Joined.of(batch, self.padding_index, ragged=self.ragged)
+        joined = held if isinstance(held, Joined) else Joined.of(held, self.padding_index, ragged=self.ragged)
+        return joined.plus(batch)
+
+    def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
+        if self.ragged and isinstance(held.arrays, Joined):
+            arrays = held.arrays.begun()
+            return held._replace(arrays=arrays), arrays.ragged()
+        whole = _whole(held.arrays)
+        return held._replace(arrays=whole), _value(whole)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the reference keeps, and `ragged`."""
+
+        def seen(held: _Held) -> tuple[_Held, dict[str, Any]]:
+            held, tensors = _tensors_seen(held)
+            held, arrays = self._arrays_seen(held)
+            return held, {"tensors": tensors, "arrays": arrays}
+
+        own = {name: value for name, value in vars(self).items() if name != "_held"}
+        return own | self._held.change(seen)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        self._held = Atomic(_Held(None, None), _Held.copied)
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def _tensors_seen(held: _Held) -> tuple[_Held, Any]:
+    tensors = _whole(held.tensors)
+    return held._replace(tensors=tensors), _value(tensors)
+
+
+def _whole(held: Any) -> Any:
+    return held.whole() if isinstance(held, (Joined, _Listed)) else held
+
+
+def _value(held: Any) -> Any:
+    return held.value() if isinstance(held, Joined) else held
+
+
+def without_padding(
+    compute_metrics: Callable[..., dict[str, Any]], *, padding_index: int = -100
+) -> Callable[..., dict[str, Any]]:
+    """A `compute_metrics` for Trainer that hands predictions and labels on without padding.
+
+    Trainer's `EvalPrediction` has padded arrays. The function given here gets one of the same type, in which
+
+    - labels of several dimensions are a `Ragged` of those that are not `padding_index`;
+    - predictions, inputs and whatever else has the rows and width of the labels is a `Ragged` of the same tokens, so
+      that `prediction.predictions.values[k]` goes with `prediction.label_ids.values[k]`;
+    - integers of another width than the labels, such as generated tokens, are a `Ragged` of those that are not
+      `padding_index`;
+    - everything else (labels of one dimension, losses) is as it was. Tuples and mappings are kept.
+
+    Args:
+        compute_metrics: gets an `EvalPrediction`, and what else Trainer passes (`compute_result`).
+        padding_index: the label of tokens that count for nothing: padding, special tokens, parts of words.
+    """
+
+    @functools.wraps(compute_metrics)  # Trainer looks whether it takes `compute_result`
+    def compute(prediction: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        labels = [label for label in arrays_in(prediction.label_ids) if label.ndim > 1]
+        masks = {tuple(label.shape[:2]): label != padding_index for label in reversed(labels) if label.ndim == 2}
+
+        def without(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return type(value)(without(part) for part in value)
+            if isinstance(value, Mapping):
+                return type(value)({key: without(part) for key, part in value.items()})  # type: ignore[call-arg]
+            if not masks or not is_array(value) or value.ndim < 2:
+                return value
+            mask = masks.get(tuple(value.shape[:2]))
+            if mask is None and value.ndim == 2 and "int" in str(value.dtype):
+                mask = value != padding_index
+            try:
+                return value if mask is None else unpad(value, mask=mask)
+            except TypeError:  # text, say
+                return value
+
+        parts = {name: without(getattr(prediction, name, None)) for name in ("inputs", "losses")}
+        plain = type(prediction)(without(prediction.predictions), without(prediction.label_ids), **parts)
+        return compute_metrics(plain, *args, **kwargs)
+
+    return compute

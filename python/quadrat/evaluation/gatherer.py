@@ -1,0 +1,227 @@
+"""Arrays of several processes, in the order of the data set."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat.evaluation.atomic import Atomic
+from quadrat.ops._nested import Nested, Unusual, arrays_in, made, matches, opened
+from quadrat.ops._pieces import Copied, Pieces
+from quadrat.support.extras import needs
+from quadrat.support.memory import is_tensor
+
+with needs("quadrat.evaluation.gatherer", "transformers"):
+    from transformers.trainer_pt_utils import expand_like, nested_truncate
+
+logger = logging.getLogger("quadrat")
+
+DEFAULT_PADDING = -100
+
+
+class _Stretches(NamedTuple):
+    """What a gatherer holds: where the next rows of each process go, and what has come."""
+
+    offsets: tuple[int, ...]
+    # Batches as they came, or, once something does not go with what is there, arrays of all rows.
+    structure: Nested | None
+    leaves: list[Any] | None
+    storage: Any
+
+    @property
+    def is_empty(self) -> bool:
+        return self.leaves is None and self.storage is None
+
+    def moved_on(self, rows: int, leaves: list[Any] | None, storage: Any) -> _Stretches:
+        """After so many rows more of each process."""
+        return _Stretches(tuple(offset + rows for offset in self.offsets), self.structure, leaves, storage)
+
+    def copied(self) -> _Stretches:
+        """The same, in memory of its own."""
+        leaves = None if self.leaves is None else [leaf.copied() for leaf in self.leaves]
+        return self._replace(leaves=leaves, storage=copy.deepcopy(self.storage))
+
+
+class DistributedTensorGatherer:
+    """Arrays that processes computed batch by batch, in the order of the data set: that of transformers 4.x.
+
+    A sampler that gives each process a stretch of the data set (`SequentialDistributedSampler`) and a gather after each
+    step leave the batches of all processes side by side. Here the rows go back to their places, and those that only
+    filled up the last batches are cut off. Batches are kept without padding, and padded once.
+
+    Args:
+        world_size: the number of processes.
+        num_samples: the rows of the data set.
+        make_multiple_of: what the rows of each process were made a multiple of.
+        padding_index: what shorter batches are padded with.
+    """
+
+    def __init__(
+        self, world_size: int, num_samples: int, make_multiple_of: int | None = None, padding_index: int = -100
+    ) -> None:
+        """See the class."""
+        self.world_size = world_size
+        self.num_samples = num_samples
+        total_size = world_size if make_multiple_of is None else world_size * make_multiple_of
+        self.total_samples = int(np.ceil(num_samples / total_size)) * total_size
+        self.process_length = self.total_samples // world_size
+        self.padding_index = padding_index
+        self._held = Atomic(_Stretches((), None, None, None), _Stretches.copied)
+
+    def add_arrays(self, arrays: Any) -> None:
+        """Add what all processes made in a step: `[world_size * rows, ...]`, those of process 0 first.
+
+        Args:
+            arrays: a NumPy array, or lists, tuples and mappings of such, of the structure of the first. None is left
+                out.
+
+        Raises:
+            AssertionError: when the rows are no multiple of the number of processes.
+            ValueError: when there are more rows than places, or their dimensions differ from the first ones'.
+        """
+        if arrays is not None:
+            self._held.change(lambda held: (self._plus(held, arrays), None))
+
+    def finalize(self) -> Any:
+        """The arrays, `[num_samples, widest, ...]`, in the order of the data set; None when nothing was added."""
+        return self._held.change(lambda held: (held, self._finalized(held)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The options, where the next rows go, and arrays of all rows."""
+
+        def seen(held: _Stretches) -> tuple[_Stretches, _Stretches]:
+            return held, _Stretches(held.offsets, None, None, self._storage_of(held))
+
+        return vars(self) | {"_held": self._held.change(seen)._asdict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """See `__getstate__`."""
+        vars(self).update(state, _held=Atomic(_Stretches(**state["_held"]), _Stretches.copied))
+
+    def _plus(self, held: _Stretches, arrays: Any) -> _Stretches:
+        if held.is_empty:
+            held = self._begun(arrays)
+        taken = self._taken(held, arrays)
+        if taken is not None:
+            rows, leaves = taken
+            return held.moved_on(rows, leaves, None)
+        writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        rows, storage = self._written(held.offsets, self._storage_of(held), arrays, writes)
+        for target, part in writes:
+            target[...] = part
+        return held.moved_on(rows, None, storage)
+
+    def _finalized(self, held: _Stretches) -> Any:
+        if held.is_empty:
+            return None
+        if held.offsets[0] != self.process_length:
+            logger.warning("Not all data has been set. Are you sure you passed all values?")
+        if held.leaves is not None:
+            return self._arranged(held, self.num_samples)
+        for array in arrays_in(held.storage):
+            for process, offset in enumerate(held.offsets):  # an addition may have come to no end
+                array[offset : (process + 1) * self.process_length] = array[-1]
+        return nested_truncate(held.storage, self.num_samples)
+
+    def _begun(self, arrays: Any) -> _Stretches:
+        # The reference pads what is in a tuple with its default, until a wider batch comes.
+        padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
+        structure, leaves, storage = None, None, None
+        firsts: list[Any] = []
+        try:
+            structure = opened(arrays, firsts)
+            firsts = [_as_array(first) for first in firsts]
+            for first in firsts:
+                np.full_like(first, padding, shape=1)  # which raises where the padding is no number of the dtype
+            leaves = [Pieces.of(first, padding, copies=True) for first in firsts]
+        except Unusual:
+            storage = _new_like(arrays, self.total_samples + 1, padding)
+        return _Stretches(tuple(range(0, self.total_samples, self.process_length)), structure, leaves, storage)
+
+    def _taken(self, held: _Stretches, arrays: Any) -> tuple[int, list[Pieces]] | None:
+        """The rows that each process adds, and all pieces; None where something does not go with what is there."""
+        parts: list[Any] = []
+        if not held.leaves or not matches(held.structure, arrays, parts):
+            return None
+        pairs = list(zip(held.leaves, map(_as_array, parts), strict=True))
+        if not all(
+            part.ndim and leaf.fits(part) and (leaf.like.padding == self.padding_index or leaf.covers(part))
+            for leaf, part in pairs
+        ):
+            return None
+        counts = {len(part) for _, part in pairs}
+        rows, rest = divmod(counts.pop(), self.world_size)
+        if rest or counts or held.offsets[0] + rows > self.process_length:
+            return None
+        return rows, [leaf.plus(part) for leaf, part in pairs]
+
+    def _storage_of(self, held: _Stretches) -> Any:
+        """Arrays of all rows to write to. One more row, the last, is never written: it is what did not come."""
+        return held.storage if held.leaves is None else self._arranged(held, self.total_samples + 1)
+
+    def _arranged(self, held: _Stretches, count: int) -> Any:
+        """The first `count` rows, each in its place, and padding for those that did not come."""
+        made_of = [leaf.arranged(self._places(leaf, count)) for leaf in held.leaves or []]
+        return made(held.structure, iter(made_of))
+
+    def _places(self, leaf: Copied, count: int) -> NDArray[np.int64]:
+        blocks = leaf.blocks()
+        rows = blocks[:, 1] // self.world_size
+        # [processes, steps + 1]: a stretch of each piece, and what did not come.
+        places = np.zeros((self.world_size, len(blocks) + 1, 3), np.int64)
+        process = np.arange(self.world_size)[:, None]
+        places[:, :-1, 0] = blocks[:, 0] + process * rows * blocks[:, 2] * leaf.like.token_size
+        places[:, :-1, 1], places[:, :-1, 2] = rows, blocks[:, 2]
+        places[:, -1, 1] = self.process_length - rows.sum()
+        places[-1, -1, 1] += 1
+        flat = places.reshape(-1, 3)
+        starts = np.cumsum(flat[:, 1]) - flat[:, 1]
+        flat[:, 1] = np.clip(count - starts, 0, flat[:, 1])
+        return flat
+
+    def _written(
+        self, offsets: tuple[int, ...], storage: Any, arrays: Any, writes: list[tuple[NDArray[Any], NDArray[Any]]]
+    ) -> tuple[int, Any]:
+        """The rows of a process, and the storage, a wider one where need be. What is to be written goes to `writes`."""
+        make: Any = type(arrays)
+        if isinstance(arrays, (list, tuple)):
+            pairs = [self._written(offsets, *pair, writes) for pair in zip(storage, arrays, strict=False)]
+            return pairs[0][0], make(written for _, written in pairs)
+        if isinstance(arrays, Mapping):
+            found = {key: self._written(offsets, storage[key], value, writes) for key, value in arrays.items()}
+            return next(iter(found.values()))[0], make({key: written for key, (_, written) in found.items()})
+        rows, rest = divmod(arrays.shape[0], self.world_size)
+        if rest:
+            raise AssertionError(
+                f"Arrays passed should all have a first dimension multiple of {self.world_size}, found {len(arrays)}."
+            )
+        if arrays.ndim > 1 and storage.ndim > 1 and storage.shape[1] < arrays.shape[1]:
+            storage = expand_like(storage, arrays.shape[1], padding_index=self.padding_index)
+        if not isinstance(storage, np.ndarray):
+            raise TypeError(f"expected arrays in a {type(storage).__name__}, as in the first step, found an array")
+        columns = () if arrays.ndim == 1 else (slice(arrays.shape[1]),)
+        for process, offset in enumerate(offsets):
+            # The reference's storage ends where the rows do.
+            target = storage[:-1][(slice(offset, offset + rows), *columns)]
+            part = np.empty_like(target)
+            part[...] = arrays[process * rows : (process + 1) * rows]
+            writes.append((target, part))
+        return rows, storage
+
+
+def _new_like(arrays: Any, rows: int, padding: int) -> Any:
+    make: Any = type(arrays)
+    if isinstance(arrays, (list, tuple)):
+        return make(_new_like(part, rows, padding) for part in arrays)
+    if isinstance(arrays, Mapping):
+        return make({key: _new_like(part, rows, padding) for key, part in arrays.items()})
+    return np.full_like(arrays, padding, shape=(rows, *arrays.shape[1:]))
+
+
+def _as_array(value: Any) -> Any:
+    return np.asarray(value) if is_tensor(value) else value

@@ -1,0 +1,1 @@
+"""Features in any form: columns and rows of them."""

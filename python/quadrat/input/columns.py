@@ -1,0 +1,102 @@
+"""Features to columns to rows: everything after this has forgotten where the data came from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from quadrat.support.mappings import is_plain
+from quadrat.support.memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
+
+# The forms a row can have: bits.
+LIST, TUPLE, ARRAY, TENSOR = _core.FORM_LIST, _core.FORM_TUPLE, _core.FORM_ARRAY, _core.FORM_TENSOR
+NUMBER, SCALAR, TENSOR_NUMBER = _core.FORM_NUMBER, _core.FORM_SCALAR, _core.FORM_TENSOR_NUMBER
+OTHER = _core.FORM_OTHER
+PYTHON_ROWS = LIST | TUPLE
+MEMORY_ROWS = ARRAY | TENSOR
+ROWS = PYTHON_ROWS | MEMORY_ROWS
+SINGLE_NUMBERS = NUMBER | SCALAR | TENSOR_NUMBER
+
+# Sets of kinds, as bits. uint64 is no part of INTS: its values may not fit the int64 that every integer becomes.
+BOOLS = 1 << BOOL
+PYTHON_INTS = 1 << INT64
+PYTHON_FLOATS = 1 << FLOAT64
+INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
+FLOATS = 1 << FLOAT32 | 1 << FLOAT64
+# One kind that every torch has a dtype for.
+KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
+
+# What a writer of `_core.Columns` reports: (code, row, position), and the same in words: "row 3, position 7 holds ...".
+Failure = tuple[int, int, int]
+explain = _core.explain
+OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED
+
+
+class ColumnShape(NamedTuple):
+    """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
+
+    `forms` and `kinds` are sets of bits over its rows; `equal`, `aligned`, `full`: whether all rows have one length,
+    the lengths of the column the batch is padded by, and the width of the batch.
+    """
+
+    forms: int
+    first_form: int
+    kinds: int
+    equal: bool
+    aligned: bool
+    full: bool
+
+
+def column_shapes(signature: bytes) -> list[ColumnShape]:
+    """The signature of a batch, column by column."""
+    return [
+        ColumnShape(forms, first, low | high << 8, bool(flags & 1), bool(flags & 2), bool(flags & 4))
+        for forms, first, low, high, flags in zip(*[iter(signature)] * 5, strict=True)
+    ]
+
+
+# What a step of a plan does, see csrc/bindings/plan.hpp.
+PAD, PAD_OWN, STACK, NUMBERS = _core.ACTION_PAD, _core.ACTION_PAD_OWN, _core.ACTION_STACK, _core.ACTION_NUMBERS
+MASK, HOLD, LABELS = _core.ACTION_MASK, _core.ACTION_HOLD, _core.ACTION_LABELS
+JOIN, SHIFT, BOUNDS, LONGEST = _core.ACTION_JOIN, _core.ACTION_SHIFT, _core.ACTION_BOUNDS, _core.ACTION_LONGEST
+POSITIONS, SEQUENCES = _core.ACTION_POSITIONS, _core.ACTION_SEQUENCES
+
+
+def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
+    """The columns of a list of features, named by the first feature's keys in their order.
+
+    None when the features are no list or tuple of mappings, one of them lacks one of the keys, or is a mapping that may
+    do something of its own when it is read, see `_mappings`.
+    """
+    return _core.collect(features, None, interop())
+
+
+def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tuple[str, ...], _core.Columns] | None:
+    """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
+
+    The column `plain` has one value per feature. None when the features are no list or tuple of mappings with the same
+    keys, one may do something of its own when it is read, or a value is no list or tuple of that many rows.
+    """
+    if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
+        return None
+    if isinstance(features, _core.TableRows):
+        names = features.names
+    elif is_plain(features[0]):
+        names = tuple(features[0].keys())
+    else:
+        return None
+    columns = _core.collect_nested(features, names, plain, choices, interop())
+    return None if columns is None else (names, columns)
+
+
+def inferred_kind(kinds: int, float_kind: int | None) -> int | None:
+    """The kind that rows of these kinds become when converted through Python numbers, as the reference does: any
+    integers int64, floats `float_kind`, bools bool; None for mixtures and for no numbers at all.
+    """
+    if not kinds:
+        return None
+    if not kinds & ~INTS:
+        return INT64
+    if kinds == BOOLS:
+        return BOOL
+    return None if kinds & ~FLOATS else float_kind

@@ -1,0 +1,321 @@
+"""Features that come as columns: dicts of columns, Arrow tables, `Ragged`; read without a Python object per row."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.ragged import Ragged
+from quadrat.support.arrays import carrier_of, dense
+from quadrat.support.memory import address_of, has_tangent, interop, is_plain, is_tensor, kind_of, on_gpu
+
+MAIN = "input_ids"
+
+
+class Rows(_core.TableRows):
+    """Features that lie in columns: a list of dicts, which are made when somebody looks at one.
+
+    quadrat's collators read the columns, and make no dicts. To everybody else this is a list: it has a list's methods,
+    and `isinstance(rows, list)` is true. The first look makes a dict of every row, one entry per column, of Python
+    numbers, lists and strings. These dicts are kept, and from then on they are what is collated and pickled, with all
+    that is changed in them. A slice shares its dicts with the batch, as a list's does, and makes none itself.
+    """
+
+    # For code that asks whether features are a list; `type` tells the truth.
+    __class__ = property(lambda _: list)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """The rows as a list of dicts, the same at each call, which are what is collated from now on."""
+        rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
+        if rows is None:
+            made, places = self._shared()
+            # Of two threads that look at once both get what one of them made.
+            found = (made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places))
+            rows = self.__dict__.setdefault("_rows", list(found))
+            self.hand_out()
+        return rows
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        rows = self.__dict__.get("_rows")
+        return _core.TableRows.__len__(self) if rows is None else len(rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows, as dicts."""
+        return iter(self.as_list())
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Any: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        """Row `index`, or several: as `Rows` that lie in columns too, as long as nobody has looked."""
+        if self.handed_out or not isinstance(index, slice):
+            return self.as_list()[index]
+        made, places = self._shared()
+        chosen = range(len(self))[index]
+        part = Rows(self, chosen.start, chosen.step, len(chosen))
+        part.__dict__["_family"] = made, places[index]
+        return part
+
+    def __radd__(self, other: Any) -> Any:
+        """A list and these rows."""
+        return other + self.as_list()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a list of dicts: what the columns point into stays where it is."""
+        return list, (self.as_list(),)
+
+    def __repr__(self) -> str:
+        """Rows and columns; once somebody has looked, the dicts."""
+        if self.handed_out:
+            return f"Rows({self.as_list()!r})"
+        return f"Rows({len(self)} rows, columns {list(self.names)})"
+
+    def _shared(self) -> tuple[dict[int, dict[str, Any]], range]:
+        """The dicts of the batch that this is a slice of, as far as they are made, and which of them are these rows."""
+        family: tuple[dict[int, dict[str, Any]], range] = self.__dict__.setdefault("_family", ({}, range(len(self))))
+        return family
+
+
+def _of_list(name: str) -> Callable[..., Any]:
+    method = getattr(list, name)
+
+    @functools.wraps(method)
+    def call(self: Rows, *args: Any, **kwargs: Any) -> Any:
+        return method(self.as_list(), *(arg.as_list() if isinstance(arg, Rows) else arg for arg in args), **kwargs)
+
+    return call
+
+
+for _name in (
+    *("__add__", "__contains__", "__delitem__", "__eq__", "__ge__", "__gt__", "__iadd__", "__imul__"),
+    *("__le__", "__lt__", "__mul__", "__ne__", "__reversed__", "__rmul__", "__setitem__", "append", "clear", "copy"),
+    *("count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"),
+):
+    setattr(Rows, _name, _of_list(_name))
+Rows.__hash__ = None  # type: ignore[assignment]
+MutableSequence.register(Rows)  # its own metaclass is pybind11's
+
+
+class UnevenColumns(ValueError):  # noqa: N818 - a ValueError to whoever gives the columns
+    """A mapping is no batch: its columns differ in their number of rows."""
+
+
+# What holds the rows of a batch in order.
+SEQUENCES = (list, tuple, Rows)
+
+
+def rows_of(features: Any, *, bare: bool = False) -> Any:
+    """`features` as `Rows` where they come as columns; a list or tuple, and what is none of these, as it is.
+
+    `Rows` that somebody has looked at are the list of what was seen.
+
+    Args:
+        features: a mapping of columns (a `Dataset` slice, `BatchEncoding`), an object with the Arrow PyCapsule
+            interface (pyarrow's `Table` and `RecordBatch`, polars' and DuckDB's), a `Ragged` or nested jagged torch
+            tensor. A mapping that is a single example stays as it is.
+        bare: whether the collator takes rows without a mapping around them: then a `Ragged` stays one.
+
+    Raises:
+        ValueError: when columns differ in their number of rows, or two have one name.
+    """
+    if type(features) in SEQUENCES:
+        return features.as_list() if type(features) is Rows and features.handed_out else features
+    if _is_nested(features):
+        features = _ragged_of_nested(features)
+    if isinstance(features, Ragged):
+        return features if bare else _rows_of_columns({MAIN: features})
+    if isinstance(features, Mapping):
+        return features if _is_one_example(features) else _rows_of_columns(features)
+    return rows_of_arrow(features) if _speaks_arrow(features) else features
+
+
+def rows_of_arrow(table: Any) -> Rows:
+    """All rows of an Arrow table or record batch, its memory left where it is. Raises TypeError for a bare column."""
+    return Rows(table_of_arrow(table))
+
+
+def table_of_arrow(table: Any) -> _core.Table:
+    """The columns of an Arrow table, record batch or stream of them."""
+    names, columns = _core.arrow_columns(table)
+    if names is None:
+        raise TypeError(f"{type(table).__name__} is one column: give a table, or a dict with a name for it")
+    return _core.Table(names, columns, _value_of(table))
+
+
+def plain(features: Any) -> Any:
+    """`features` as the reference takes them: `Rows` as a list of dicts, a `Ragged` as a list of lists."""
+    if isinstance(features, Rows):
+        return features.as_list()
+    return features.to_lists() if isinstance(features, Ragged) else features
+
+
+class _Row(Mapping[str, Any]):
+    """A row of `Rows` for quadrat itself: a value is made when asked for, and nothing is handed out."""
+
+    def __init__(self, rows: Rows, at: int) -> None:
+        self._rows, self._at = rows, at
+
+    def __getitem__(self, name: str) -> Any:
+        return self._rows.value(name, self._at)
+
+    def __contains__(self, name: object) -> bool:
+        return self._rows.has(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows.names)
+
+    def __len__(self) -> int:
+        return len(self._rows.names)
+
+
+def each_of(features: Any) -> Any:
+    """The features, to read and no more: mappings that make a value when it is asked for where they are `Rows`."""
+    return [_Row(features, i) for i in range(len(features))] if isinstance(features, Rows) else features
+
+
+def first_of(features: Any) -> Any:
+    """The first of `each_of(features)`."""
+    return _Row(features, 0) if isinstance(features, Rows) else features[0]
+
+
+def first_mapping(features: Any) -> Mapping[str, Any] | None:
+    """The first of `each_of(features)` where features are a list of mappings, with a row at least; else None."""
+    if not isinstance(features, SEQUENCES) or not features:
+        return None
+    first = first_of(features)
+    return first if isinstance(first, Mapping) else None
+
+
+def bare_column(rows: Any) -> _core.Columns:
+    """Rows that no mapping holds, a list, tuple or `Ragged`, as column 0."""
+    if isinstance(rows, Ragged):
+        collected = _core.collect(_rows_of_columns({MAIN: rows}), None, interop())
+        assert collected is not None
+        return collected[1]
+    columns = _core.Columns()
+    columns.add_values(rows, interop())
+    return columns
+
+
+def _rows_of_columns(columns: Mapping[str, Any]) -> Any:
+    made = {name: _column(name, value) for name, value in columns.items()}
+    if any(column is None for column in made.values()):
+        return columns
+    sources = dict(columns)
+    try:
+        table = _core.Table(tuple(made), list(made.values()), lambda name, row: _as_python(sources[name][row]))
+    except ValueError as error:
+        raise UnevenColumns(str(error)) from None
+    return Rows(table)
+
+
+def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, ...] | None:
+    """One value per row, in a form that `_core.Table` takes; None where `value` is not that."""
+    if type(value) in (list, tuple):
+        return value  # type: ignore[no-any-return]
+    if _is_nested(value):
+        value = _ragged_of_nested(value)
+    if isinstance(value, Ragged):
+        return _ragged_column(value)
+    if isinstance(value, np.ndarray) or is_tensor(value):
+        return _array_column(value)
+    if isinstance(value, (str, bytes, Mapping)) or hasattr(value, "column_names"):  # a whole data set
+        return None
+    if _speaks_arrow(value):
+        names, columns = _core.arrow_columns(value, str(name))
+        if names is None:
+            return columns[0]
+    return list(value) if isinstance(value, Sequence) or hasattr(value, "__len__") else None
+
+
+def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
+    if array.ndim == 0:
+        return None
+    if is_tensor(array) and array.device.type in ("cpu", "meta") and (not is_plain(array) or has_tangent(array)):
+        return _unbound(array)
+    known = array.ndim <= 2 and (not is_tensor(array) or array.is_cpu)
+    try:
+        kind = kind_of(array.dtype)
+    except TypeError:
+        known = False
+    if not known:  # an array of objects holds rows of any kind
+        return list(array) if getattr(array.dtype, "kind", "") == "O" else array.tolist()
+    array = dense(array, "a column")
+    rows = len(array)
+    if array.ndim == 1:
+        return _core.memory_column(address_of(array), kind, rows, 0, rows, array)
+    width = array.shape[1]
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return _core.memory_column(address_of(array), kind, rows * width, address_of(offsets), rows, (array, offsets))
+
+
+def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
+    if on_gpu(ragged.values):
+        ragged = ragged.to("cpu")
+    values = ragged.values
+    if values.ndim != 1 or carrier_of(values) is not None:
+        return ragged.to_lists()
+    values, (offsets, _) = dense(values, "values"), ragged._checked()
+    return _core.memory_column(
+        address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, (values, offsets)
+    )
+
+
+def _unbound(tensor: Any) -> list[Any] | None:
+    """The rows of a tensor whose numbers only torch can tell, if it can: they are the reference's business then."""
+    try:
+        return list(tensor.unbind())
+    except (RuntimeError, TypeError):
+        return None
+
+
+def _is_nested(value: Any) -> bool:
+    return is_tensor(value) and value.is_nested
+
+
+def _ragged_of_nested(nested: Any) -> Ragged:
+    """The rows of a nested tensor: of a jagged one without a copy, where they lie one after the other."""
+    import torch
+
+    rows = nested.detach()
+    if rows.layout != torch.jagged or rows.dim() != 2 or rows.lengths() is not None:
+        rows = torch.nested.as_nested_tensor(list(rows.unbind()), layout=torch.jagged)
+    return Ragged(rows.values(), rows.offsets())
+
+
+def _is_one_example(features: Mapping[str, Any]) -> bool:
+    """Whether a mapping holds the tokens of one example rather than one value per row."""
+    if not features:
+        return True
+    tokens = features.get(MAIN, ())
+    if isinstance(tokens, (list, tuple)):
+        return len(tokens) > 0 and isinstance(tokens[0], (int, float, np.number))
+    return bool(isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype != object) or (
+        is_tensor(tokens) and not tokens.is_nested and tokens.ndim == 1
+    )
+
+
+def _speaks_arrow(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def _value_of(table: Any) -> Callable[[str, int], Any] | None:
+    """What gives the values of columns whose types are not known here, from the library that made the table."""
+    if hasattr(table, "column"):  # pyarrow
+        return lambda name, row: _as_python(table.column(name)[row])
+    if hasattr(table, "to_dicts"):  # polars
+        return lambda name, row: _as_python(table[name][row])
+    return None
+
+
+def _as_python(value: Any) -> Any:
+    made = value.as_py() if hasattr(value, "as_py") else value
+    return made.tolist() if isinstance(made, np.ndarray) else made

@@ -1,0 +1,1 @@
+"""What the installed transformers has, and how it behaves."""

@@ -1,0 +1,133 @@
+"""What differs between versions of transformers, and of tokenizers: the installed code is asked, once, by trying it.
+
+Nothing here or elsewhere asks for the number of a version. Where a docstring names one, that is for the reader.
+"""
+
+from __future__ import annotations
+
+import functools
+import timeit
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.utils import TensorType
+
+from quadrat.installed import originals
+from quadrat.support.memory import Framework
+
+# 4.x makes TensorFlow's tensors itself, in all collators but DataCollatorWithFlattening.
+HAS_TENSORFLOW = hasattr(TensorType, "TENSORFLOW")
+
+
+class _Seen(Exception):  # noqa: N818 - a signal
+    """The reference did what a probe is there to see."""
+
+
+def _sees(call: Any, *arguments: Any) -> bool:
+    try:
+        call(*arguments)
+    except _Seen:
+        return True
+    except Exception:  # what a probe leaves out; the answer comes before that
+        return False
+    return False
+
+
+@functools.cache
+def zero_is_a_seed() -> bool:
+    """Whether masked language modelling makes a generator for `seed=0`; before 5.19 it does not."""
+    reference: Any = originals.DataCollatorForLanguageModeling
+
+    class Probe(reference):
+        def create_rng(self) -> None:
+            raise _Seen
+
+    probe = Probe.__new__(Probe)
+    probe.seed, probe.generator = 0, None
+    return _sees(probe.torch_call, [])
+
+
+@functools.cache
+def numpy_token_labels_are_like_torch() -> bool:
+    """Whether a NumPy batch with token labels is an encoding like torch's; before 5.16, a plain dict, all int64."""
+
+    class Tokenizer:
+        padding_side = "right"
+
+        def pad(self, features: Any, **options: Any) -> Any:
+            return {"input_ids": np.zeros((1, 1), np.int64), "other": np.zeros((1, 1), np.float64)}
+
+    collator = originals.DataCollatorForTokenClassification(Tokenizer())
+    try:
+        batch = collator.numpy_call([{"input_ids": [0], "other": [0.0], "labels": [0]}])
+    except Exception:  # it asks more of a tokenizer than this one has
+        return False
+    return bool(batch["other"].dtype == np.float64)
+
+
+@functools.cache
+def multiple_choice_takes_labels() -> bool:
+    """Whether the features of multiple choice lose their labels; from 5.23 on they do not."""
+
+    class Example(dict[str, Any]):
+        def pop(self, *arguments: Any) -> Any:
+            raise _Seen
+
+    collator = originals.DataCollatorForMultipleChoice(None)
+    return _sees(collator.torch_call, [Example(input_ids=[], labels=0)])
+
+
+@functools.cache
+def pad_warns_of_fast_tokenizers() -> bool:
+    """Whether the first `pad` of a fast tokenizer says that `__call__` is faster, as 4.x does."""
+
+    class Warnings(dict[str, bool]):
+        def get(self, *arguments: Any) -> Any:
+            raise _Seen
+
+    class ProbeFast:
+        deprecation_warnings = Warnings()
+
+    return _sees(PreTrainedTokenizerBase.pad, ProbeFast(), [])
+
+
+@functools.cache
+def flattening_takes_arrays() -> bool:
+    """Whether rows to flatten may be arrays; 4.x adds them up where it should join them."""
+    two = np.ones(2, np.int64)
+    try:
+        batch = originals.DataCollatorWithFlattening(return_tensors="np")([{"input_ids": two}, {"input_ids": two}])
+    except Exception:
+        return False
+    return bool(batch["input_ids"].shape == (1, 4))
+
+
+@functools.cache
+def flattening_takes_a_start() -> bool:
+    """Whether `position_ids_start` is known; before 5.15 positions are counted from 0."""
+    collator = originals.DataCollatorWithFlattening(return_tensors="np")
+    collator.position_ids_start = 5
+    return bool(collator([{"input_ids": [1]}])["position_ids"][0, 0] == 5)
+
+
+@functools.cache
+def numpy_ints_are_labels(framework: Framework) -> bool:
+    """Whether `default_data_collator` makes int64 of labels that are NumPy's integers; before 5.22, float32."""
+    labels = originals.default_data_collator([{"label": np.int32(1)}], framework)["labels"]
+    return "int" in str(labels.dtype)
+
+
+@functools.cache
+def counting_copies_the_vocabulary() -> bool:
+    """Whether `len` of a fast tokenizer copies its vocabulary: milliseconds a call, with tokenizers before 0.23.
+
+    The result is the same, so that only a stopwatch can tell.
+    """
+    backend = Tokenizer(models.WordLevel({str(token): token for token in range(2000)}, unk_token="0"))
+
+    def fastest(added: bool) -> float:
+        return min(timeit.repeat(lambda: backend.get_vocab_size(added), number=1, repeat=5))
+
+    return fastest(True) > 20 * fastest(False)

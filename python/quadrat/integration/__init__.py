@@ -1,0 +1,1 @@
+"""Into code that names the reference's classes: patching, adopting, callbacks of Trainer."""

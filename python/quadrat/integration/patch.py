@@ -1,0 +1,116 @@
+"""`patch_transformers`: the names inside transformers lead to what quadrat has in their place."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from types import ModuleType, TracebackType
+from typing import Any
+
+from transformers.utils.import_utils import _LazyModule
+
+from quadrat._names import load
+from quadrat.installed import originals
+from quadrat.installed.originals import HOMES, PATCHED
+
+
+def patch_transformers() -> TransformersPatch:
+    """Put quadrat's collators and `EvalLoopContainer` in the places of those of transformers, for this process.
+
+    Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
+    quadrat has a twin of, in every module of transformers, those loaded later included; a `Trainer` without
+    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container. What was imported or
+    made before is left alone: call this before `from transformers import ...`, or give collators that are there already
+    to `from_transformers`.
+
+    Returns:
+        The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
+        Where several are in force, transformers is as it was once the last of them has been undone.
+    """
+    return TransformersPatch()
+
+
+class TransformersPatch:
+    """What `patch_transformers` did, to be undone."""
+
+    def __init__(self) -> None:
+        """Patch transformers, unless that has been done."""
+        with _lock:
+            if not _in_force:
+                _swap()
+            _in_force.append(self)
+
+    def undo(self) -> None:
+        """Leave transformers as it was, unless another patch is in force; a second time does nothing."""
+        with _lock:
+            if self in _in_force:
+                _in_force.remove(self)
+                if not _in_force:
+                    _restore()
+
+    def __enter__(self) -> TransformersPatch:
+        """The patch, which is in force already.
+
+        Raises:
+            RuntimeError: when it has been undone.
+        """
+        if self not in _in_force:
+            raise RuntimeError("this patch has been undone: call quadrat.patch_transformers() for a new one")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Undo the patch."""
+        self.undo()
+
+
+_lock = threading.RLock()
+_in_force: list[TransformersPatch] = []
+# What each module of transformers had under these names before it was patched.
+_before: dict[ModuleType, dict[str, Any]] = {}
+
+
+def _loaded() -> list[ModuleType]:
+    # transformers runs its __init__ a second time when Trainer is loaded: the lazy module that a first
+    # `import transformers` led to is in use, but no longer in sys.modules.
+    lazy = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
+    # The collector knows nothing of what `gc.freeze` has put aside.
+    names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
+    lazy += [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
+    named = [*sys.modules.items(), *((one.__name__, one) for one in lazy)]
+    ours = (one for name, one in named if name.partition(".")[0] == "transformers" and isinstance(one, ModuleType))
+    return list(dict.fromkeys(ours))
+
+
+def _swap() -> None:
+    # They load before there is anything to derive them from but the originals.
+    found = {name: load(name) for name in PATCHED}
+    for module in _loaded():
+        own = vars(module)  # not getattr, which a lazy module would answer by loading things
+        _before[module] = {name: own[name] for name in found if name in own}
+        for name, twin in found.items():
+            if own.get(name) is PATCHED[name]:
+                setattr(module, name, twin)
+    for original in PATCHED.values():
+        original.__module__ = originals.__name__
+
+
+def _restore() -> None:
+    found = {name: load(name) for name in PATCHED}
+    for module in {**_before, **dict.fromkeys(_loaded())}:
+        own = vars(module)
+        # A module loaded in between has what it took from the originals' homes; a lazy one looks there again.
+        new = module not in _before and not isinstance(module, _LazyModule)
+        before = PATCHED if new else _before.get(module, {})
+        for name, twin in found.items():
+            if own.get(name) is not twin:
+                continue
+            if name in before:
+                setattr(module, name, before[name])
+            else:
+                delattr(module, name)
+    for name, original in PATCHED.items():
+        original.__module__ = HOMES[name]
+    _before.clear()

@@ -1,0 +1,84 @@
+"""Bare rows of token ids, no mapping around them: `_torch_collate_batch` and `_numpy_collate_batch` on columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from quadrat import _core
+from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
+from quadrat.input.rows import SEQUENCES, bare_column
+from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.planning.padded import check_device, require_tokenizer, run_steps
+from quadrat.ragged import Ragged
+from quadrat.support.memory import BOOL, INT64, Framework
+
+
+def stack_rows(
+    tokenizer: Any,
+    rows: Any,
+    framework: Framework,
+    multiple: int | None,
+    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
+    *,
+    deferred: bool = False,
+) -> Any:
+    """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
+
+    Raises:
+        FallBack: when the result cannot be proven to be the reference's.
+    """
+    if type(rows) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
+        raise FallBack("rows are not in a plain list or tuple")
+    return stack_column(tokenizer, bare_column(rows), framework, multiple, labels, deferred=deferred)
+
+
+def stack_column(
+    tokenizer: Any,
+    columns: _core.Columns,
+    framework: Framework,
+    multiple: int | None,
+    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
+    *,
+    deferred: bool = False,
+) -> Any:
+    """`stack_rows` of the rows in the first of `columns`."""
+    require_tokenizer(tokenizer)
+    forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
+    _check_forms(forms, first_form, kinds, framework)
+    if framework == "pt":
+        check_device()
+    if forms & MEMORY_ROWS and shortest == 0:
+        raise FallBack("an empty array or tensor, whose dtype may be another")
+    if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):
+        raise FallBack("an array that torch does not take")
+    width = rounded_up(longest, multiple)
+    pads = shortest < longest or width > longest
+    left = tokenizer.padding_side != "right"
+    values: dict[str, Any] = {}
+    if pads:
+        if tokenizer.pad_token is None or type(tokenizer.pad_token_id) is not int:
+            raise FallBack("the tokenizer has no pad token")
+        if left and shortest == 0:
+            raise FallBack("an empty row on the left")
+        values["input_ids"] = tokenizer.pad_token_id
+    steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
+    if labels is not None:
+        values["labels"] = labels(("input_ids",), framework)
+        steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
+    batch = run_steps(columns, tuple(steps), values, framework, (width, 1, left), deferred=deferred)
+    if isinstance(batch, tuple):
+        raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
+    return batch
+
+
+def _check_forms(forms: int, first_form: int, kinds: int, framework: Framework) -> None:
+    """Whether the reference makes int64 of all rows: from lists and, for torch, arrays; other rows keep their dtype."""
+    converts = LIST | ARRAY if framework == "pt" else LIST
+    if not forms & ~converts and kinds and not kinds & ~(INTS | 1 << BOOL):
+        return
+    if not forms & ~PYTHON_ROWS and kinds and not kinds & ~(1 << INT64 | 1 << BOOL):
+        return
+    if forms == first_form == (TENSOR if framework == "pt" else ARRAY) and kinds == 1 << INT64:
+        return
+    raise FallBack("rows are not lists of ints, or arrays or tensors of int64")

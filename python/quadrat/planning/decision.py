@@ -1,0 +1,208 @@
+"""What becomes of each column of a padded batch, by the facts about it: `PreTrainedTokenizerBase._pad` as a table.
+
+A decision depends on a short signature only, so it is taken once per kind of batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from transformers.utils.generic import to_py_obj
+
+from quadrat.input.columns import (
+    HOLD,
+    INTS,
+    KEPT_KINDS,
+    LABELS,
+    LIST,
+    MASK,
+    MEMORY_ROWS,
+    NUMBER,
+    NUMBERS,
+    OTHER,
+    PAD,
+    PAD_OWN,
+    PYTHON_INTS,
+    PYTHON_ROWS,
+    ROWS,
+    SCALAR,
+    SINGLE_NUMBERS,
+    STACK,
+    TENSOR_NUMBER,
+    ColumnShape,
+    column_shapes,
+    inferred_kind,
+)
+from quadrat.planning.extra_columns import further_kind
+from quadrat.planning.fallback import FallBack
+from quadrat.support.memory import BOOL, INT64, Framework
+
+
+class LabelColumn(NamedTuple):
+    """The column of labels: set aside, made int64, last in the batch."""
+
+    name: str | None  # None: there is none, and the output is None
+    output: str
+    action: int  # PAD: to the width of the batch, PAD_OWN: to its own longest row, STACK: as it is, NUMBERS, HOLD: None
+    lists: bool = False  # after a list only lists may follow
+
+
+class Situation(NamedTuple):
+    """All that the decision about a batch depends on."""
+
+    names: tuple[str, ...]
+    signature: bytes
+    main: str  # the column the batch is padded by, usually input_ids
+    pads: bool  # False: padding=False or "do_not_pad"
+    makes_mask: bool  # the tokenizer's model_input_names list attention_mask
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    label: LabelColumn | None
+    further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
+    renames: tuple[str, ...]  # columns that come out as labels
+    omits: tuple[str, ...]  # columns that are looked at, and do not come out
+    derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
+
+
+class Decision(NamedTuple):
+    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
+
+    steps: tuple[tuple[str, int, int, int], ...]
+    held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
+    refusal: str | None
+
+
+_decisions: dict[Situation, Decision] = {}
+_MOST_DECISIONS = 1024
+
+
+def decision_on(situation: Situation) -> Decision:
+    """The decision, taken once for each kind of batch."""
+    known = _decisions.get(situation)
+    if known is not None:
+        return known
+    if len(_decisions) >= _MOST_DECISIONS:
+        _decisions.clear()
+    try:
+        decision = _decide(situation)
+    except FallBack as reason:
+        decision = Decision((), {}, str(reason))
+    _decisions[situation] = decision
+    return decision
+
+
+def _decide(situation: Situation) -> Decision:
+    shapes = column_shapes(situation.signature)
+    main = situation.names.index(situation.main)
+    forms, first_form, kinds, equal, _, _ = shapes[main]
+    # In lists the reference looks at the first number; arrays it turns into lists first.
+    arrays = bool(first_form & MEMORY_ROWS)
+    if not arrays and (forms & ~PYTHON_ROWS or kinds != PYTHON_INTS):
+        raise FallBack(f"column '{situation.main}' is not made of lists of ints, arrays or tensors")
+    if _is_padded(situation.main, True):
+        raise FallBack(f"column '{situation.main}' is the one to pad by")
+    if not situation.pads and not equal:
+        raise FallBack("rows of different lengths without padding")
+    further, label = dict(situation.further), situation.label
+    steps: list[tuple[str, int, int, int]] = []
+    for index, (name, shape) in enumerate(zip(situation.names, shapes, strict=True)):
+        if label is not None and name == label.name:
+            continue
+        if name in further:
+            steps.append((name, index, *_further(name, shape, further[name], situation)))
+        elif situation.pads and (index == main or _is_padded(name, situation.makes_mask)):
+            # What is left out in the end pads or fails in the reference before.
+            steps.append((name, index, PAD, _padded_kind(name, shape, arrays, situation)))
+        elif name not in situation.omits:
+            steps.append((name, index, *_stacked(name, shape, arrays, situation)))
+    if situation.makes_mask and "attention_mask" not in situation.names:
+        steps.append(("attention_mask", main, MASK, INT64))
+    if situation.derives:
+        steps.append(_derived_step(situation, steps))
+    decision = _renamed([step for step in steps if step[0] not in situation.omits], situation)
+    if label is None:
+        return decision
+    return decision._replace(steps=(*decision.steps, _label_step(label, situation.names, shapes)))
+
+
+def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
+    if label.name is None:
+        return label.output, 0, HOLD, 0
+    index = names.index(label.name)
+    shape = shapes[index]
+    if label.action == NUMBERS:
+        if shape.forms & ~SINGLE_NUMBERS or shape.kinds != PYTHON_INTS:
+            raise FallBack(f"column '{label.name}' is not made of ints")
+        return label.output, index, NUMBERS, INT64
+    known = LIST if label.lists and shape.first_form == LIST else ROWS
+    if shape.forms & ~known or not shape.kinds or shape.kinds & ~INTS:
+        raise FallBack(f"column '{label.name}' is not made of rows of ints")
+    if label.action == STACK and (shape.forms != LIST or not shape.equal):
+        raise FallBack(f"column '{label.name}' is not made of lists of one length")
+    return label.output, index, label.action, INT64
+
+
+def _derived_step(situation: Situation, steps: list[tuple[str, int, int, int]]) -> tuple[str, int, int, int]:
+    if any(step[0] == "labels" and step[2] == HOLD for step in steps):
+        raise FallBack("the labels that are there stack in the reference's own way, if at all")
+    main = situation.names.index(situation.main)
+    return "labels", main, PAD if situation.derives == "fill" else LABELS, INT64
+
+
+def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> Decision:
+    names = [step[0] for step in steps]
+    for name in situation.renames:
+        if name in names and "labels" in names:  # one overwrites the other, but may fail first
+            raise FallBack(f"both '{name}' and 'labels' are there")
+        if name in names:
+            at = names.index(name)
+            steps.append(("labels", *steps.pop(at)[1:]))
+            names.append("labels")
+            del names[at]
+    return Decision(tuple(steps), {step[0]: situation.names[step[1]] for step in steps if step[2] == HOLD}, None)
+
+
+@functools.cache
+def _keeps_numpy_numbers() -> bool:
+    """Whether NumPy's numbers stay what they are where the reference makes Python objects of arrays; not on 4.57."""
+    return not isinstance(to_py_obj([np.int32(1)])[0], int)
+
+
+def _is_padded(name: str, makes_mask: bool) -> bool:
+    return name in ("token_type_ids", "special_tokens_mask") or (makes_mask and name == "attention_mask")
+
+
+def _padded_kind(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> int:
+    if not shape.aligned:
+        raise FallBack(f"column '{name}' differs in length from the tokens")
+    allowed = ROWS if arrays else PYTHON_ROWS if shape.full else LIST  # the reference cannot add a list to a tuple
+    kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, situation.float_kind)
+    if kind is None:
+        raise FallBack(f"column '{name}' holds rows or numbers the kernels do not know")
+    return INT64 if kind == BOOL and not shape.full else kind
+
+
+def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> tuple[int, int]:
+    kind = inferred_kind(shape.kinds, situation.float_kind)
+    if kind is not None and shape.forms == NUMBER:
+        return NUMBERS, kind
+    if kind is not None and arrays and shape.forms == TENSOR_NUMBER:  # become Python numbers first
+        return NUMBERS, kind
+    if kind is not None and shape.forms == SCALAR and shape.kinds in KEPT_KINDS:
+        keeps = not arrays or _keeps_numpy_numbers()
+        return NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
+    if kind is not None and shape.equal and not shape.forms & ~(ROWS if arrays else PYTHON_ROWS):
+        return STACK, kind
+    if name == "attention_mask" and shape.forms & OTHER:
+        raise FallBack("an attention mask of more dimensions")
+    return HOLD, 0
+
+
+def _further(name: str, shape: ColumnShape, value_type: type, situation: Situation) -> tuple[int, int]:
+    """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
+    kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
+    if kind is None:
+        raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
+    return PAD if shape.aligned else PAD_OWN, kind

@@ -1,0 +1,246 @@
+"""What each collator makes of its features, and so what can be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from quadrat.installed import originals
+from quadrat.planning.diagnosis import options
+from quadrat.planning.diagnosis.columns import LABELS, MAIN, MARKS, WORDS, not_one_per_token, to_stack, uneven
+from quadrat.planning.diagnosis.features import missing, not_mappings, not_rows
+from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
+from quadrat.support.memory import is_tensor
+
+
+def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
+    """Those of a list of features, by the kind of collator."""
+    bare = hasattr(collator, "mlm_probability") or hasattr(collator, "plm_probability")
+    if bare and not isinstance(features[0], Mapping):
+        yield from _bare(collator, features)
+        return
+    yield from not_mappings(features)
+    if hasattr(collator, "plm_probability") or hasattr(collator, "_shuffle"):  # whole words as in 4.x
+        if MAIN not in features[0]:
+            yield _no_tokens(MAIN, features[0], "whose tokens are masked")
+        yield from missing(features, [MAIN])
+        yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
+    elif getattr(collator, "padding_free", hasattr(collator, "separator_id")):
+        yield from _flattened(collator, features)
+    elif isinstance(collator, originals.DataCollatorForMultipleChoice):
+        yield from missing(features, list(features[0]))
+        yield from _choices(collator, features)
+    elif hasattr(collator, "tokenizer"):
+        yield from missing(features, list(features[0]))
+        yield from _padded(collator, {name: [feature[name] for feature in features] for name in features[0]})
+    else:
+        yield from missing(features, list(features[0]))
+        yield from _stacked(collator, {name: [feature[name] for feature in features] for name in features[0]})
+
+
+def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
+    """Columns that the tokenizer pads, with or without labels."""
+    main = collator.tokenizer.model_input_names[0]
+    if main not in rows:
+        yield _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
+        return
+    columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
+    tokens = next(column for column in columns if column.role is Role.TOKENS)
+    rest = [column for column in columns if column.role in (Role.WORDS, Role.LABEL, Role.OTHER)]
+    if options.pads(collator):
+        yield from options.no_pad_token(collator, rows_of_one_length=len(set(map(length_of, tokens.values))) == 1)
+        yield from options.padding_side(collator)
+    yield from options.beyond_max_length(collator, main, tokens.values, "tokens")
+    targets = [column for column in columns if column.role is Role.TARGETS]
+    for column in columns:
+        if column.role is not Role.TARGETS or any(value is not None for value in column.values):
+            yield from broken(column)
+    for column in targets:
+        yield from _targets(collator, column)
+    yield from not_one_per_token(columns, tokens)
+    for column in rest:
+        yield from uneven(column, to_stack(collator, column, rows))
+    if not options.pads(collator):
+        yield from uneven(tokens, "use padding=True")
+    for column in columns:
+        yield from doubtful(column)
+
+
+def _role(collator: Any, name: str, main: str) -> Role:
+    if name == main:
+        return Role.TOKENS
+    if name in MARKS:
+        return Role.MARKS
+    if name in WORDS and getattr(collator, "whole_word_mask", False):
+        return Role.WORDS
+    if name in ("label", "labels") and hasattr(collator, "label_pad_token_id"):
+        return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
+    if name in LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
+        return Role.LABEL
+    return Role.OTHER
+
+
+def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> str:
+    text = next((name for name, value in first.items() if isinstance(value, str)), None)
+    remedy = f"tokenize the texts: tokenizer(row['{text}'])" if text is not None else "tokenize the texts"
+    return (
+        f"no column '{main}', {why}; the features have {shown(list(first))}: {remedy}, and if Trainer removed it, give "
+        "TrainingArguments(remove_unused_columns=False)"
+    )
+
+
+def _targets(collator: Any, column: Column) -> Iterator[str]:
+    """Labels that have lengths of their own."""
+    values = column.values
+    for row, value in enumerate(values):
+        if isinstance(values[0], list) and not isinstance(value, list):
+            yield (
+                f"column '{column.name}', row {row} is {kind_of(value)} where row 0 is a list; give lists in every "
+                "row, as value.tolist()"
+            )
+    if not options.pads(collator):
+        yield from uneven(column, "use padding=True")
+    yield from options.beyond_max_length(collator, column.name, values, "labels")
+
+
+def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
+    """`default_data_collator`: what is None or a string in the first row is left out, unless it is the label."""
+    label = next((name for name in ("label", "label_ids") if name in rows and rows[name][0] is not None), None)
+    left_out = [name for name, values in rows.items() if name != label and isinstance(values[0], (str, type(None)))]
+    columns = [
+        Column(name, values, _stacked_role(name, values)) for name, values in rows.items() if name not in left_out
+    ]
+    columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
+    for column in columns:
+        yield from broken(column)
+        yield from uneven(column, to_stack(collator, column, rows))
+    for column in columns:
+        yield from doubtful(column)
+
+
+def _stacked_role(name: str, values: Sequence[Any]) -> Role:
+    if name == MAIN and all((dimensions(value) or 0) < 2 for value in values):
+        return Role.TOKENS
+    return Role.LABEL if name in LABELS else Role.OTHER
+
+
+def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
+    """Examples that hold one row per choice; then their rows."""
+    columns = list(examples[0])
+    label = "label" if "label" in columns else "labels"
+    if label not in columns:
+        yield (
+            f"no column 'label' or 'labels', the number of the right choice; the features have {shown(columns)}: add "
+            "one; any number will do where you do not need it"
+        )
+        return
+    if MAIN not in columns:
+        found = f"no column '{MAIN}', whose rows are the choices; the features have {shown(columns)}"
+        yield f"{found}: tokenize each choice"
+        return
+    for row, example in enumerate(examples):
+        for column, value in example.items():  # each is indexed, those of this row only included
+            if column != label and (not hasattr(value, "__getitem__") or isinstance(value, str)):
+                yield (
+                    f"column '{column}', row {row} is {kind_of(value)}, not a list of one row per choice; remove the "
+                    "column, or give it one"
+                )
+    count = len(examples[0][MAIN])
+    if count == 0:
+        yield f"column '{MAIN}', row 0 has no choices; give every example at least one"
+        return
+    for row, example in enumerate(examples):
+        for column, value in example.items():
+            if column != label and len(value) < count:
+                yield (
+                    f"column '{column}', row {row} has {len(value)} choices where '{MAIN}' of row 0 has {count}; "
+                    "give every example the same number of choices"
+                )
+    labels = Column(label, [example[label] for example in examples], Role.CHOICE)
+    yield from broken(labels)
+    for row, value in enumerate(labels.values):
+        if length_of(value) is not None:
+            yield f"column '{label}', row {row} is {kind_of(value)}; give the number of the right choice"
+    rows = {
+        name: [example[name][choice] for example in examples for choice in range(count)]
+        for name in columns
+        if name != label
+    }
+    for problem in _padded(collator, rows):
+        yield f"{problem} (rows are the choices of all examples, {count} each)"
+
+
+def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
+    columns = list(features[0])
+    if MAIN not in columns:
+        yield _no_tokens(MAIN, features[0], "which is flattened")
+        return
+    shifted = hasattr(collator, "separator_id")
+    read = ("labels",) if shifted else ("label", "labels", "token_type_ids", "special_tokens_mask")
+    names = [MAIN, *(name for name in columns if name in read)]
+    yield from missing(features, names)
+    for name in names:
+        values = [feature[name] for feature in features]
+        if shifted and name == "labels":  # a row's first label is left out
+            values = [[0, *value[1:]] if isinstance(value, list) and value else value for value in values]
+        column = Column(name, values, Role.TOKENS if name == MAIN else Role.FLAT)
+        yield from broken(column)
+        for row, value in enumerate(values):
+            if isinstance(value, tuple):
+                yield f"column '{name}', row {row} is a tuple where a list is expected; give list(value)"
+        yield from doubtful(column)
+
+
+def _permuted(collator: Any, column: Column) -> Iterator[str]:
+    """What permutation language modelling needs of tokenizer and rows."""
+    tokenizer = collator.tokenizer
+    for name in ("mask_token", "pad_token"):
+        if getattr(tokenizer, name) is None:
+            what = name.replace("_", " ")
+            yield (
+                f"{type(tokenizer).__name__} has no {what}; set one, as "
+                f"tokenizer.add_special_tokens({{'{name}': '[{name[:-6].upper()}]'}})"
+            )
+    lengths = [length_of(row) or 0 for row in column.values]
+    if 0 in lengths:
+        yield f"row {lengths.index(0)} is empty; remove it"
+    longest = max(lengths)
+    if longest % 2:
+        yield (
+            f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
+            "even; give rows of an even length, or add a padding token to the longest"
+        )
+
+
+def _bare(collator: Any, rows: Sequence[Any]) -> Iterator[str]:
+    """Rows of token ids without a mapping around them."""
+    yield from not_rows(rows)
+    yield from _masked(collator, Column("", rows, Role.TOKENS))
+
+
+def _masked(collator: Any, column: Column) -> Iterator[str]:
+    """Rows of token ids, all that some collators look at."""
+    yield from broken(column)
+    if len(set(map(length_of, column.values))) > 1:
+        yield from options.no_pad_token(collator)
+    for row, value in enumerate(column.values):
+        if getattr(collator, "return_tensors", "pt") == "np" and is_tensor(value):
+            yield f"{column.place(row)} is a tensor where return_tensors='np' takes lists and arrays; give row.numpy()"
+    yield from doubtful(column)
+    if hasattr(collator, "_shuffle"):
+        yield from _outside_vocabulary(collator.tokenizer, column)
+    if hasattr(collator, "plm_probability"):
+        yield from _permuted(collator, column)
+
+
+def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
+    """Ids without a token, by which words are told."""
+    size = len(tokenizer)
+    for row, value in enumerate(column.values):
+        ids = value.tolist() if hasattr(value, "tolist") else value
+        outside = [token for token in (min(ids, default=0), max(ids, default=0)) if not 0 <= token < size]
+        if outside:
+            yield (
+                f"{column.place(row)}, position {ids.index(outside[0])} is {outside[0]}, which is no token of the "
+                f"tokenizer; give ids from 0 to {size - 1}"
+            )

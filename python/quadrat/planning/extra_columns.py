@@ -1,0 +1,92 @@
+"""`pad_values`: ragged columns beyond those the reference pads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quadrat import _core
+from quadrat.input.columns import ROWS, inferred_kind
+from quadrat.ops.pad import pad
+from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind, interop
+
+_PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
+
+
+def check_pad_values(collator: Any) -> None:
+    """Refuses `pad_values` that would change what the reference pads.
+
+    Raises:
+        TypeError: when `pad_values` is no mapping.
+        ValueError: when it names a column the tokenizer pads, or labels that the collator pads.
+    """
+    if collator.pad_values is None:
+        return
+    if not isinstance(collator.pad_values, Mapping):
+        raise TypeError(f"pad_values must map column names to values, not {collator.pad_values!r}")
+    inputs = getattr(collator.tokenizer, "model_input_names", ())
+    taken = {*inputs[:1], *_PADDED} & set(collator.pad_values)
+    if taken:
+        raise ValueError(
+            f"pad_values: {sorted(taken)} are padded by the tokenizer; set its pad_token or pad_token_type_id instead"
+        )
+    taken = {"label", "labels"} & set(collator.pad_values) if hasattr(collator, "label_pad_token_id") else set()
+    if taken:
+        raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
+
+
+def pad_further_columns(
+    collator: Any, reference: Callable[[Any], Any], features: Any, framework: Framework | None
+) -> Any:
+    """The reference's batch of the columns it knows, with those of `pad_values` added in their places."""
+    names = [name for name in features[0] if name in collator.pad_values] if features else []
+    if not names:
+        return reference(features)
+    if framework not in ("pt", "np"):
+        raise ValueError(f"pad_values needs return_tensors 'pt' or 'np', not {framework!r}")
+    rest = [{name: feature[name] for name in features[0] if name not in names} for feature in features]
+    batch = reference(rest)
+    main = collator.tokenizer.model_input_names[0]
+    tokens = [len(feature[main]) for feature in features]
+    for name in names:
+        rows = [feature[name] for feature in features]
+        try:
+            aligned = [len(row) for row in rows] == tokens
+            batch[name] = pad(
+                rows,
+                side=collator.tokenizer.padding_side,
+                length=batch[main].shape[1] if aligned else None,
+                multiple_of=None if aligned else collator.pad_to_multiple_of,
+                padding_value=collator.pad_values[name],
+                dtype=_dtype(rows, collator.pad_values[name], framework),
+                return_tensors=framework,
+            )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"pad_values: column '{name}' padded with {collator.pad_values[name]!r}: {error}"
+            ) from error
+    last = ("label", "labels") if hasattr(collator, "label_pad_token_id") else ()
+    order = dict.fromkeys([*(name for name in features[0] if name in batch and name not in last), *batch])
+    ordered = {name: batch[name] for name in order}
+    if isinstance(batch, dict):
+        return ordered
+    batch.data = ordered
+    return batch
+
+
+def further_kind(forms: int, kinds: int, float_kind: int | None, value_type: type) -> int | None:
+    """The kind of a padded column of `pad_values`; None when its rows are not rows of numbers of one kind."""
+    if forms & ~ROWS:
+        return None
+    kind = inferred_kind(kinds, float_kind) if kinds else INT64
+    return INT64 if kind == BOOL and value_type is not bool else kind
+
+
+def _dtype(rows: list[Any], value: Any, framework: Framework) -> str:
+    columns = _core.Columns()
+    columns.add_values(rows, interop())
+    forms, _, kinds, *_ = columns.describe(0)
+    kind = further_kind(forms, kinds, default_float_kind(framework), type(value))
+    if kind is None:
+        raise TypeError("its rows are not one-dimensional rows of numbers of one kind")
+    return KINDS[kind]

@@ -1,0 +1,136 @@
+"""What the collators share: falling back to the reference, and its errors said more clearly."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
+from quadrat.planning.diagnosis import diagnose
+from quadrat.support.mappings import is_plain
+from quadrat.support.memory import WIDEST
+
+logger = logging.getLogger("quadrat")
+
+# Exceptions that take one message; any other type of the reference's passes as it is.
+_REBUILDABLE = (
+    AssertionError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    UnboundLocalError,
+    ValueError,
+    ZeroDivisionError,
+)
+
+# What a reason names: columns, rows, positions. Without it, what is left is the kind of reason.
+_NAMED = re.compile(r"'[^']*'|\d+")
+_MOST_KINDS = 64
+
+
+class FallBack(Exception):  # noqa: N818 - a decision, not an error
+    """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
+
+
+def rounded_up(length: int, multiple: Any) -> int:
+    """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`.
+
+    Raises:
+        FallBack: unless that is None or a positive int, and memory may hold rows of that width.
+    """
+    if multiple is not None:
+        if type(multiple) is not int or multiple <= 0:
+            raise FallBack("pad_to_multiple_of is no positive int")
+        if multiple > WIDEST:
+            raise FallBack("pad_to_multiple_of is beyond any memory")
+        length = -(-length // multiple) * multiple
+    if length > WIDEST:
+        raise FallBack("the rows of the batch are beyond any memory")
+    return length
+
+
+class AlwaysFallBack(FallBack):
+    """The same, whatever the batch holds: by the collator's options or its tokenizer."""
+
+
+@contextlib.contextmanager
+def or_fall_back(reason: str) -> Iterator[None]:
+    """Makes a FallBack of an error, so that the reference meets it again and raises it in its own words.
+
+    A MemoryError, and what is no Exception (KeyboardInterrupt, SystemExit), passes: nothing is tried a second time.
+    """
+    try:
+        yield
+    except (FallBack, MemoryError):
+        raise
+    except Exception as error:
+        raise FallBack(reason) from error
+
+
+def first_feature(features: Any) -> Mapping[str, Any]:
+    """The first of a list of features, to read. Raises FallBack unless there is one, and reading it does no more."""
+    first = first_mapping(features) if type(features) in SEQUENCES else None
+    if first is None or not (type(features) is Rows or is_plain(first)):
+        raise FallBack("features are not a list of plain mappings")
+    return first
+
+
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, reason: str | None = None) -> Any:
+    """The reference's result for `features`, or its error with what quadrat can add to it.
+
+    Logs the reason at debug level, once per collator and kind of reason; None: it has been logged.
+    """
+    if reason is not None:
+        _log_once(collator, reason)
+    if type(features) is not list:
+        features = plain(features)
+    try:
+        return reference(features)
+    except Exception as error:
+        raise_clearer(error, features, collator)
+
+
+def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
+    """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
+    more = diagnose(features, collator) if type(error) in _REBUILDABLE and _may_be_read(features) else None
+    if more is None:
+        raise error
+    separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
+    message = str(error.args[0]) if len(error.args) == 1 else str(error)
+    raise type(error)(f"{message}{separator}quadrat: {more}") from error
+
+
+def _may_be_read(features: Any) -> bool:
+    """Whether to look for what is wrong does nothing but look."""
+    return not isinstance(features, (list, tuple)) or all(
+        is_plain(feature) or not isinstance(feature, Mapping) for feature in features
+    )
+
+
+def refuse_philox(name: str, options: dict[str, Any], why: str) -> None:
+    """Takes `rng` out of the options of a collator that only has "torch". Raises ValueError for another."""
+    rng = options.pop("rng", "torch")
+    if rng != "torch":
+        raise ValueError(f"{name} has no rng={rng!r}: {why}")
+
+
+@functools.lru_cache(maxsize=256)
+def _kind_of(reason: str) -> str:
+    return _NAMED.sub("", reason)
+
+
+def _log_once(collator: Any, reason: str) -> None:
+    name = type(collator).__name__
+    said = collator.__dict__.setdefault("_quadrat_fell_back", set())
+    kind = name, _kind_of(reason)
+    if kind not in said and len(said) < _MOST_KINDS:
+        said.add(kind)
+        logger.debug("%s: fell back to transformers: %s", name, reason)

@@ -1,0 +1,83 @@
+"""`return_tensors` "tf" and "jax": the NumPy batch, converted.
+
+transformers 5.x has neither. 4.57 has "tf" in most collators, with code and random numbers of its own: there the
+reference does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import numpy as np
+
+from quadrat.installed.behaviour import HAS_TENSORFLOW
+from quadrat.planning.fallback import fall_back
+from quadrat.support.extras import needs
+
+# return_tensors -> module, its function that takes an array
+_FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
+
+
+def further_framework(return_tensors: Any) -> str | None:
+    """ "tf" or "jax" when that is what `return_tensors` says, in whatever form; else None."""
+    return next((name for name in _FURTHER if return_tensors == name), None)
+
+
+def collate_further(
+    collator: Any,
+    framework: str,
+    features: Any,
+    numpy_call: Callable[[Any, Any], Any],
+    reference: Callable[[Any], Any] | None,
+) -> Any:
+    """The batch of `numpy_call(collator, features)`, its arrays converted: same container, keys and order.
+
+    Element types are those of the NumPy batch as far as the framework has them: JAX makes int32 of int64, and float32
+    of float64, unless `jax_enable_x64` is set.
+
+    Args:
+        collator: an instance.
+        framework: "tf" or "jax".
+        features: as the user gave them.
+        numpy_call: collates into NumPy arrays, or into CPU tensors where there is nothing else. Where "tf" or "jax" is
+            the collator's own `return_tensors`, the one it is given says "np"; what it sets there, a generator say, is
+            set in `collator`.
+        reference: for "tf" on 4.x, the reference's call; None where it has none.
+
+    Raises:
+        ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
+    """
+    convert = _converter(framework)
+    if framework == "tf" and HAS_TENSORFLOW and reference is not None:
+        return fall_back(collator, reference, features, "return_tensors='tf'")
+    batch = _numpy_batch(collator, framework, features, numpy_call)
+    if isinstance(batch, MutableMapping):
+        for name, value in batch.items():
+            if type(value).__module__ == "torch":
+                batch[name] = convert(value.numpy())
+            elif isinstance(value, np.ndarray):
+                batch[name] = convert(value)
+    return batch
+
+
+def _converter(framework: str) -> Callable[[np.ndarray[Any, Any]], Any]:
+    module, function = _FURTHER[framework]
+    with needs(f"return_tensors={framework!r}"):
+        convert: Callable[[np.ndarray[Any, Any]], Any] = getattr(importlib.import_module(module), function)
+    return convert
+
+
+def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
+    if getattr(collator, "return_tensors", None) != framework:
+        return numpy_call(collator, features)
+    # A second view of the collator, because other threads may be using this one.
+    view = object.__new__(type(collator))
+    before = {**vars(collator), "return_tensors": "np"}
+    vars(view).update(before)
+    try:
+        return numpy_call(view, features)
+    finally:
+        changed = {name: value for name, value in vars(view).items() if name not in before or before[name] is not value}
+        vars(collator).update(changed)

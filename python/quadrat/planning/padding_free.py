@@ -1,0 +1,69 @@
+"""`padding_free=True`: what a collator that pads by its tokenizer asks of flattening instead."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from quadrat.input.rows import first_mapping
+from quadrat.planning.diagnosis.options import not_a_tokenizer
+from quadrat.planning.extra_columns import check_pad_values
+from quadrat.planning.flat import MAIN, Flattening, check_pad_to_multiple_of
+from quadrat.planning.labels import Labelling
+from quadrat.support.memory import Framework
+
+
+def padding_free_plan(
+    collator: Any,
+    features: Any,
+    framework: Framework,
+    *,
+    labels: Literal["shifted", "as they are", "none"],
+    label: str | None = None,
+    label_pad: Any = -100,
+    labelling: Labelling | None = None,
+) -> Flattening:
+    """The flattening of features that the collator's tokenizer would pad, with the collator's options.
+
+    Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
+
+    Raises:
+        TypeError: when the collator's tokenizer is none.
+        ValueError: for features that are no list of mappings with input_ids, a column that is none of these, or a
+            total to be rounded up without a pad token.
+    """
+    for problem in not_a_tokenizer(collator):
+        raise TypeError(problem)
+    check_pad_values(collator)
+    check_pad_to_multiple_of(collator.pad_to_multiple_of)
+    first = first_mapping(features)
+    if first is None:
+        raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
+    tokenizer = collator.tokenizer
+    if collator.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:
+        raise ValueError("pad_to_multiple_of needs a pad token: set tokenizer.pad_token")
+    pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
+    looked_at = () if labelling is None else labelling.omits
+    further = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
+    if MAIN not in first:
+        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
+    known = (MAIN, label, "attention_mask", *looked_at, *further)
+    unknown = [name for name in first if name not in known]
+    if unknown:
+        raise ValueError(
+            f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
+            f"pad_values={{'{unknown[0]}': value}}"
+        )
+    return Flattening(
+        framework,
+        labels,
+        label,
+        bool(collator.return_position_ids),
+        bool(collator.return_seq_idx),
+        bool(collator.return_flash_attn_kwargs),
+        further,
+        collator.pad_to_multiple_of,
+        position_ids_start=collator.position_ids_start,
+        input_pad=tokenizer.pad_token_id or 0,
+        label_pad=label_pad,
+        labelling=labelling,
+    )

@@ -1,0 +1,120 @@
+"""`rng="philox"` of `DataCollatorForLanguageModeling`: its options, and the batches that take no fast path.
+
+The draws belong to a row, so masking must know where in the batch each row is: a padded matrix alone does not say.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quadrat.input.rows import plain
+from quadrat.ops import _philox as philox
+from quadrat.ops.mask_tokens import Given, mask_places
+from quadrat.planning.extra_columns import pad_further_columns
+from quadrat.planning.vocabulary import length_of
+from quadrat.support.memory import Framework, is_tensor
+
+
+class _Batch(NamedTuple):
+    """What masking must know of a batch besides its ids; kept by a view of the collator, as `_quadrat_batch`."""
+
+    lengths: Any
+    keys: Any
+    seed: Any
+    flat: bool
+
+
+def check(collator: Any) -> None:
+    """Raises ValueError or TypeError for options that do not go together."""
+    if collator.rng not in ("torch", "philox"):
+        raise ValueError(f"rng must be 'torch' or 'philox', not {collator.rng!r}")
+    if collator.row_key is not None and not isinstance(collator.row_key, str):
+        raise TypeError(f"row_key must be the name of a column, not {collator.row_key!r}")
+    if collator.rng == "philox":
+        philox.seed_of(collator.seed)
+    elif collator.row_key is not None:
+        raise ValueError('row_key goes with rng="philox"')
+
+
+def key_column(collator: Any, names: Any) -> int:
+    """Which column has the row keys; -1 where they come from the tokens. Raises ValueError."""
+    if collator.row_key is None:
+        return -1
+    if collator.row_key not in names:
+        raise ValueError(
+            f"row_key={collator.row_key!r}: the features have no such column, but {list(names)}; Trainer removes "
+            "columns the model does not take, unless it is told remove_unused_columns=False"
+        )
+    return list(names).index(collator.row_key)
+
+
+def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[[Any], Any]:
+    """Pads as `reference` does, its method bound to the collator, and masks by counter."""
+
+    def collate(features: Any) -> Any:
+        view, rows = view_of(collator, features, flat=False)
+        pad = types.MethodType(reference.__func__, view)
+        return pad_further_columns(view, pad, rows, framework) if collator.pad_values else pad(rows)
+
+    return collate
+
+
+def view_of(collator: Any, features: Any, *, flat: bool) -> tuple[Any, list[Any]]:
+    """A collator that knows these features are what it masks, and the features without their keys."""
+    rows = list(plain(features))
+    named = bool(rows) and isinstance(rows[0], Mapping)
+    key_column(collator, rows[0] if named else ())
+    keys = None if collator.row_key is None else [row[collator.row_key] for row in rows]
+    if keys is not None:
+        rows = [{name: value for name, value in row.items() if name != collator.row_key} for row in rows]
+        keys = [key.item() if hasattr(key, "item") else key for key in keys]
+    view = object.__new__(type(collator))
+    lengths = [len(row.get("input_ids", ()) if named else row) for row in rows]  # without, the reference says what is
+    batch = _Batch(np.array(lengths, np.int64), keys, collator.seed, flat)
+    # Without a seed, of which the reference would make a generator.
+    vars(view).update(vars(collator), seed=None, _quadrat_batch=batch)
+    return view, rows
+
+
+def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) -> tuple[Any, Any]:
+    """(ids, labels) of a padded or flat batch, `[rows, width]`, whose rows the collator knows.
+
+    Raises:
+        ValueError: when it does not, and for options that cannot be met.
+    """
+    batch = vars(collator).get("_quadrat_batch")
+    if batch is None:
+        raise ValueError(
+            'rng="philox" must know where each row begins and ends: call the collator with features, or '
+            'quadrat.mask_tokens(..., rng="philox", lengths=...)'
+        )
+    tokenizer = collator.tokenizer
+    if collator.whole_word_mask and offset_mapping is None:
+        raise ValueError("whole_word_mask needs a column offset_mapping or word_ids")
+    if special is None:  # as the reference asks; padding is in no row
+        special = np.array(
+            [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()],
+            np.int64,
+        ).reshape(tuple(inputs.shape))
+        if is_tensor(inputs) and inputs.is_cuda:
+            special = inputs.new_tensor(special)
+    options = philox.PhiloxOptions(
+        philox.seed_of(batch.seed),
+        collator.epoch,
+        collator.mlm_probability,
+        collator.mask_replace_prob,
+        collator.random_replace_prob,
+        tokenizer.convert_tokens_to_ids(tokenizer.mask_token),
+        length_of(tokenizer),
+    )
+    left = tokenizer.padding_side != "right"
+    return mask_places(
+        inputs,
+        philox.Places(batch.lengths, len(batch.lengths), inputs.shape[1], left=left, flat=batch.flat),
+        options,
+        Given(special, offset_mapping if collator.whole_word_mask else None, batch.keys),
+    )

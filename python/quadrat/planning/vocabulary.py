@@ -1,0 +1,120 @@
+"""What a tokenizer says of its tokens, by id: asked once, and again when its vocabulary has changed."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from quadrat import _core
+from quadrat.installed.behaviour import counting_copies_the_vocabulary
+from quadrat.planning.fallback import FallBack
+from quadrat.planning.plan_cache import CALL, ENTRY, Fact
+
+# What a token is to the words of its row: bits.
+JOINS, APART, KEPT, MISSING = _core.PIECE_JOINS, _core.PIECE_APART, _core.PIECE_KEPT, _core.PIECE_MISSING
+
+# Kept from import time: a tokenizer that answers in its own way is asked by the reference.
+_METHODS = {
+    "_convert_id_to_token": PreTrainedTokenizerFast._convert_id_to_token,
+    "__len__": PreTrainedTokenizerFast.__len__,
+    "get_special_tokens_mask": PreTrainedTokenizerBase.get_special_tokens_mask,
+}
+
+
+_lengths: weakref.WeakKeyDictionary[Any, tuple[Any, int, dict[int, Any], int]] = weakref.WeakKeyDictionary()
+
+
+def length_of(tokenizer: Any) -> int:
+    """`len(tokenizer)`, remembered where it is slow for as long as the vocabulary is the same."""
+    if not counting_copies_the_vocabulary() or not _has_plain_length(tokenizer):
+        return len(tokenizer)
+    backend = tokenizer._tokenizer
+    state = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
+    known = _lengths.get(tokenizer)
+    if known is None or known[0] is not backend or known[1:3] != state:
+        known = (backend, *state, len(tokenizer))
+        _lengths[tokenizer] = known
+    return known[3]
+
+
+def length_facts(tokenizer: Any) -> tuple[Fact, ...]:
+    """By which a recipe sees that `len(tokenizer)` is what it was."""
+    if not counting_copies_the_vocabulary() or not _has_plain_length(tokenizer):
+        return ((CALL, tokenizer.__len__, None, len(tokenizer)),)
+    backend = tokenizer._tokenizer
+    return (
+        (ENTRY, tokenizer.__dict__, "_tokenizer", backend),
+        (CALL, functools.partial(backend.get_vocab_size, False), None, backend.get_vocab_size(False)),
+        (CALL, backend.get_added_tokens_decoder, None, backend.get_added_tokens_decoder()),
+    )
+
+
+def _has_plain_length(tokenizer: Any) -> bool:
+    return type(tokenizer).__len__ is _METHODS["__len__"]
+
+
+class Vocabulary(NamedTuple):
+    """The pieces of a tokenizer, and what was true of it when they were looked up.
+
+    Its length is kept too.
+    """
+
+    backend: Any
+    base_size: int
+    added: dict[int, Any]
+    length: int
+    special: tuple[tuple[Any, ...], Any]  # the special ids, the id of the padding
+    plain: NDArray[np.uint8]  # by id, special tokens not marked
+    pieces: NDArray[np.uint8]  # by id
+
+
+def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
+    """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding.
+
+    Raises:
+        FallBack: for tokenizers whose tokens or special tokens are not those of the fast base class.
+    """
+    tokenizer = collator.tokenizer
+    cls = type(tokenizer)
+    for name, method in _METHODS.items():
+        if getattr(cls, name, None) is not method or name in tokenizer.__dict__:
+            raise FallBack(f"{cls.__name__} has its own {name}")
+    backend = tokenizer._tokenizer
+    base_size, added = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
+    special = (tuple(tokenizer.all_special_ids), pad_id)
+    known: Vocabulary | None = collator.__dict__.get("_quadrat_vocabulary")
+    if known is None or known.backend is not backend or known.base_size != base_size or known.added != added:
+        length = length_of(tokenizer)
+        plain = _plain_pieces(tokenizer, max(length, *added, 0) + 1)
+        known = Vocabulary(backend, base_size, added, length, special, plain, _marked(plain, special))
+    elif known.special != special:
+        known = known._replace(special=special, pieces=_marked(known.plain, special))
+    else:
+        return known
+    collator.__dict__["_quadrat_vocabulary"] = known
+    return known
+
+
+def _plain_pieces(tokenizer: Any, size: int) -> NDArray[np.uint8]:
+    convert = tokenizer._convert_id_to_token
+    return np.fromiter((_piece(convert(token_id)) for token_id in range(size)), np.uint8, size)
+
+
+def _piece(token: str | None) -> int:
+    if token is None:
+        return MISSING
+    return APART if token in ("[CLS]", "[SEP]") else JOINS if token.startswith("##") else 0
+
+
+def _marked(plain: NDArray[np.uint8], special: tuple[tuple[Any, ...], Any]) -> NDArray[np.uint8]:
+    pieces = plain.copy()
+    for token_id in (*special[0], special[1]):
+        if token_id is not None and 0 <= token_id < len(pieces):
+            pieces[token_id] |= KEPT
+    return pieces

@@ -1,0 +1,5 @@
+"""Sequences of any length as one array of values, and what works on them."""
+
+from quadrat.ragged.ragged import Ragged, source_of
+
+__all__ = ["Ragged", "source_of"]

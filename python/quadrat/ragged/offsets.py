@@ -1,0 +1,127 @@
+"""Offsets of ragged rows: row `i` runs from `offsets[i]` to before `offsets[i + 1]`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.support.arrays import as_numpy
+from quadrat.support.memory import KINDS, address_of, compiling, is_tensor, kind_of, on_gpu
+
+_LONGEST = 2**62  # tokens in all
+
+
+class Facts(NamedTuple):
+    """What the functions have to know of the offsets of a `Ragged`: its bounds, and the longest row and its length."""
+
+    first: int
+    last: int
+    longest: tuple[int, int]
+
+
+def require_offsets(offsets: Any) -> None:
+    """Raises ValueError unless these are integers of one dimension, at least one."""
+    if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
+        raise ValueError(
+            f"offsets must be integers of one dimension, one more than there are rows, not {offsets.dtype} of shape "
+            f"{tuple(offsets.shape)}"
+        )
+
+
+@functools.cache
+def _is_integer(dtype: Any) -> bool:
+    try:
+        return "int" in KINDS[kind_of(dtype)]
+    except TypeError:
+        return False
+
+
+def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
+    """Offsets on the CPU as the kernels read them, and what is known of them.
+
+    They are a copy that nobody else has, so that what was checked stays so while it is used.
+
+    Args:
+        offsets: an array or CPU tensor.
+        total: how many values there are.
+
+    Raises:
+        TypeError: for a tensor whose numbers are not in memory.
+        ValueError: when they are no offsets, decrease or leave the values.
+    """
+    require_offsets(offsets)
+    return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
+
+
+def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], Facts]:
+    failure, row, length = _core.check_offsets(address_of(bounds), len(bounds), total)
+    first, last = int(bounds[0]), int(bounds[-1])
+    if failure is not None:
+        row = failure[1]
+        where = f", and row {row} runs from {bounds[row]} to {bounds[row + 1]}" if len(bounds) > 1 else ""
+        raise ValueError(
+            f"offsets must rise from 0 and stay within the {total} values; they run from {first} to {last}{where}"
+        )
+    return bounds, Facts(first, last, (row, length))
+
+
+def as_lengths(lengths: Any) -> NDArray[np.int64]:
+    """The lengths of rows as int64 on the CPU.
+
+    Args:
+        lengths: `[rows]` integers: an array, a tensor anywhere or a list.
+
+    Raises:
+        TypeError: when they are no integers of one dimension, or a tensor's numbers are not in memory.
+        ValueError: when one is negative, or their sum is beyond any memory.
+    """
+    array = as_numpy(lengths, "lengths")
+    if not array.size and not hasattr(lengths, "dtype"):
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"lengths must be integers of one dimension, not {array.dtype} of {array.ndim}")
+    if array.size and int(array.min()) < 0:
+        raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
+    if array.size and int(array.max()) > _LONGEST // array.size:
+        raise ValueError(f"row {int(array.argmax())} has the length {int(array.max())}: no array holds such a batch")
+    return array.astype(np.int64, copy=False)
+
+
+def offsets_of(lengths: Any) -> tuple[NDArray[np.int64], Facts]:
+    """`[rows + 1]` offsets of rows of these lengths, and what is known of them. Raises TypeError and ValueError."""
+    lengths = as_lengths(lengths)
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=bounds[1:])
+    return _checked(bounds, int(bounds[-1]))
+
+
+def tensor_or_array(bounds: NDArray[np.int64], like: Any) -> Any:
+    """Offsets in the library of an array, and on its device."""
+    if not is_tensor(like):
+        return bounds
+    import torch
+
+    offsets = torch.from_numpy(bounds)
+    return offsets if like.is_cpu else offsets.to(like.device, non_blocking=True)
+
+
+def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
+    """Offsets of rows of these lengths, int64, in the library of `values` and on its device; and what is known of them.
+
+    Lengths on a GPU stay there, and nothing is known.
+
+    Raises:
+        TypeError, ValueError: when the lengths are none, unless they are on a GPU.
+    """
+    if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
+        import torch
+
+        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
+        torch.cumsum(lengths, 0, out=offsets[1:])
+        return offsets.to(values.device), None
+    bounds, facts = offsets_of(lengths)
+    return tensor_or_array(bounds, values), facts

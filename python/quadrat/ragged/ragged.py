@@ -1,0 +1,314 @@
+"""`Ragged`: rows of different lengths, stored flat."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.ragged.arrow import list_array
+from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
+from quadrat.ragged.source import RowSource
+from quadrat.ragged.take import take
+from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
+from quadrat.support.extras import needs
+from quadrat.support.memory import (
+    INT64,
+    Framework,
+    address_of,
+    compiling,
+    empty,
+    framework_of,
+    is_tensor,
+    kind_of,
+    on_gpu,
+)
+
+
+class Ragged:
+    """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
+
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so whoever else has them may change their
+    numbers: on the CPU, offsets are checked again whenever rows are read.
+
+    Args:
+        values: NumPy array or torch tensor, `[total, ...]`.
+        offsets: `[rows + 1]` integers of the same library and on the same device, rising from 0 to at most `total`. On
+            a GPU that is not checked, which would mean to wait for it: there rows are cut where they leave the values.
+
+    Raises:
+        TypeError: when `values` or `offsets` are not arrays of one library, their dtypes are not known, or the numbers
+            of a tensor are not in memory (sparse, fake, ... ones).
+        ValueError: when `offsets` decrease, are empty, or run past the values, or the devices differ.
+    """
+
+    __slots__ = ("_facts", "_offsets", "_values")
+
+    def __init__(self, values: Any, offsets: Any) -> None:
+        """See the class."""
+        for array in (values, offsets):
+            if is_tensor(array) != is_tensor(values) or not (is_tensor(array) or isinstance(array, np.ndarray)):
+                raise TypeError(
+                    f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} "
+                    f"and {type(offsets).__name__}"
+                )
+            if is_tensor(array) and not (
+                array.device == values.device and (array.device.type == "cpu" or on_gpu(array))
+            ):
+                raise ValueError(
+                    f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU or on one GPU"
+                )
+        self._values, self._offsets = values, offsets
+        self._facts: Facts | None = None  # of a GPU, where finding them out means to wait
+        require_plain(values, "values")
+        require_plain(offsets, "offsets")
+        traced = compiling()
+        if not traced:
+            carrier_of(values)
+        if values.ndim < 1:
+            raise ValueError("values must have at least one dimension")
+        if on_gpu(offsets) and not traced:
+            require_offsets(offsets)
+        elif not traced:
+            self._checked()
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None) -> Ragged:
+        """Copy a sequence of rows (lists, tuples, 1-D NumPy arrays or torch tensors) into one `Ragged`.
+
+        Args:
+            rows: the rows; numbers of one kind.
+            dtype: of the values; by default that of the rows, int64 or float64 for Python numbers.
+            return_tensors: "np" or "pt"; by default that of the first row, "np" for Python lists.
+
+        Raises:
+            TypeError: when a row is no row of numbers, or the rows hold different kinds.
+            OverflowError: when a number does not fit the dtype.
+        """
+        source = RowSource.of(rows)
+        framework = framework_of(return_tensors, source.framework)
+        kind = source.kind if dtype is None else kind_of(dtype)
+        values, address = empty(framework, (source.total,), kind)
+        source.require(source.columns.flatten(0, address, kind, source.total))
+        offsets, offsets_address = empty(framework, (len(source) + 1,), INT64)
+        offsets[0] = 0
+        source.columns.lengths(0, offsets_address + 8)
+        view = offsets.numpy() if framework == "pt" else offsets
+        np.cumsum(view, out=view)
+        return cls(values, offsets)
+
+    @classmethod
+    def of_lengths(cls, values: Any, lengths: Any) -> Ragged:
+        """Rows of these lengths, one after the other in `values`; `lengths` are integers, anywhere."""
+        offsets, facts = offsets_like(values, lengths)
+        made = cls(values, offsets)
+        made._facts = facts
+        return made
+
+    @classmethod
+    def known(cls, values: Any, offsets: Any, facts: Facts | None) -> Ragged:
+        """Values and offsets that were made here, of which nothing is to be checked."""
+        made = object.__new__(cls)
+        made._values, made._offsets, made._facts = values, offsets, facts
+        return made
+
+    @property
+    def values(self) -> Any:
+        """`[total, ...]`; it cannot be replaced, make another `Ragged`."""
+        return self._values
+
+    @property
+    def offsets(self) -> Any:
+        """`[rows + 1]`; it cannot be replaced, make another `Ragged`."""
+        return self._offsets
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is copied or unpickled is checked like all that is made."""
+        return type(self), (self._values, self._offsets)
+
+    def _checked(self) -> tuple[NDArray[np.int64], Facts]:
+        """`[rows + 1]` offsets on the CPU, a copy that was checked just now, and what is known of them.
+
+        All that reads rows on the CPU comes through here, once.
+
+        Raises:
+            TypeError, ValueError: when they were changed, and are no offsets into the values any more.
+        """
+        return checked_offsets(self._offsets, len(self._values))
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
+        """The same rows as tensors on `device`; what is there already is not copied."""
+        values, offsets = self.values, self.offsets
+        if not is_tensor(values):
+            with needs("Ragged.to"):
+                import torch
+
+            values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
+        facts = self._facts if on_gpu(offsets) else self.facts
+        moved = Ragged(
+            values.to(device, non_blocking=non_blocking),
+            offsets.to(device, non_blocking=non_blocking and not offsets.is_cuda),
+        )
+        moved._facts = facts
+        return moved
+
+    @property
+    def facts(self) -> Facts:
+        """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        if not on_gpu(self.offsets):
+            return self._checked()[1]
+        if self._facts is None:
+            if len(self) == 0:
+                bound = int(self.offsets[0])
+                self._facts = Facts(bound, bound, (0, 0))
+            else:
+                import torch
+
+                lengths = self.lengths
+                row = lengths.argmax()
+                found = torch.stack([self.offsets[0], self.offsets[-1], row, lengths[row]]).tolist()
+                self._facts = Facts(found[0], found[1], (found[2], found[3]))
+        return self._facts
+
+    @property
+    def lengths(self) -> Any:
+        """`[rows]` lengths, in tokens, int64."""
+        if on_gpu(self.offsets):
+            return (self.offsets[1:] - self.offsets[:-1]).long()
+        lengths = np.diff(self._checked()[0])
+        if not is_tensor(self.offsets):
+            return lengths
+        import torch
+
+        return torch.from_numpy(lengths)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        """One row, or several.
+
+        Args:
+            index: a number, from the end if it is negative; a slice; or a list, range, array or tensor of `[n]`
+                numbers or of `[rows]` booleans.
+
+        Returns:
+            For a number, the row as a view of the values, `[length, ...]`. For a slice without a step, a `Ragged` over
+            the same values. For everything else, a `Ragged` of copies of those rows, in the library of the values and
+            on their device, with a gradient where these have one. On a GPU that waits once.
+
+        Raises:
+            IndexError: when there is no such row, or the booleans are not one per row.
+            TypeError: when `index` is nothing of these.
+            ValueError: when the offsets were changed, and the rows leave the values. On a GPU they are cut.
+        """
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
+            index = range(start, stop, step)
+        if isinstance(index, (list, range)) or getattr(index, "ndim", 0) > 0:
+            bounds = None if on_gpu(self.values) else self._checked()[0]
+            return Ragged.known(*take(self.values, self.offsets, bounds, index))
+        row = operator.index(index)
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        row %= len(self)
+        require_plain(self.offsets, "offsets")
+        first, last, total = int(self.offsets[row]), int(self.offsets[row + 1]), len(self.values)
+        if not 0 <= first <= last <= total and not on_gpu(self.offsets):
+            raise ValueError(f"row {row} runs from {first} to {last} of {total} values")
+        return self.values[first:last]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows, as views of the values."""
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        """Rows, tokens and dtype, and the GPU where they are on one."""
+        try:
+            first, last, _ = self.facts
+        except (TypeError, ValueError) as error:
+            return f"Ragged({error})"
+        tokens = last - first
+        place = f", {self.values.device}" if on_gpu(self.values) else ""
+        return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
+
+    def to_padded(self, **options: Any) -> Any:
+        """The rows padded to one length, `[rows, length, ...]`: `quadrat.pad` with these options, see there."""
+        from quadrat.ops.pad import pad
+
+        return pad(self, **options)
+
+    def to_nested(self) -> Any:
+        """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.
+
+        NumPy values become a tensor that shares their memory. A gradient reaches the values. On a GPU this waits for
+        the offsets, once, unless they came from the CPU.
+        """
+        with needs("Ragged.to_nested"):
+            import torch
+
+        rows = self if is_tensor(self.values) else self.to("cpu")
+        first, last, _ = rows.facts
+        values, offsets = rows.values, rows.offsets.long()
+        if (first, last) != (0, len(values)):
+            values, offsets = values[first:last], offsets - first
+        return torch.nested.nested_tensor_from_jagged(values, offsets)
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.ListArray` over the same values, for a column of a table.
+
+        Trailing dimensions become lists of fixed size inside. It is a `LargeListArray` where the rows have 2^31 values
+        or more. Values are copied if they are bools, which are bits in Arrow, if they are not contiguous, and from a
+        GPU, where rows that leave the values are cut.
+
+        Raises:
+            ModuleNotFoundError: without pyarrow.
+            TypeError: when Arrow has no such numbers, such as bfloat16.
+            ValueError: when the offsets decrease; only those of a GPU may.
+        """
+        return list_array(*self._spanned())
+
+    def to_lists(self) -> list[list[Any]]:
+        """The rows as Python lists, copied from a GPU all at once, where rows that leave the values are cut."""
+        values, bounds = self._spanned()
+        if is_tensor(values):  # NumPy makes lists faster, but does not know the small kinds of floats
+            small = values.is_floating_point() and values.dtype.itemsize < 4
+            values = (values.float() if small else values).numpy(force=True)
+        return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
+
+    def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
+        """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
+        if on_gpu(self.offsets):
+            bounds = np.clip(as_numpy(self.offsets.cpu(), "offsets").astype(np.int64), 0, len(self.values))
+        else:
+            bounds, _ = self._checked()
+            require_plain(self.values, "values")
+        first, last = int(bounds.min()), int(bounds.max())
+        values = self.values[first:last]
+        return values.cpu() if on_gpu(values) else values, bounds - first
+
+    def _source(self) -> RowSource:
+        """The rows as the functions take them."""
+        values = dense(self.values, "values")
+        offsets, _ = self._checked()
+        columns = _core.Columns()
+        inner = math.prod(values.shape[1:])
+        columns.add_ragged(
+            address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, inner
+        )
+        framework: Framework = "pt" if is_tensor(values) else "np"
+        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values)
+
+
+def source_of(rows: Any) -> RowSource:
+    """The rows of a `Ragged` or of a sequence of rows. Raises TypeError."""
+    return rows._source() if isinstance(rows, Ragged) else RowSource.of(rows)

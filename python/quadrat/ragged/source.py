@@ -1,0 +1,104 @@
+"""`RowSource`: the rows that a function was given, whatever holds them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.input.columns import ROWS, explain, inferred_kind
+from quadrat.support.memory import FLOAT64, INT64, Framework, address_of, interop, is_tensor, kind_of
+
+
+class RowSource:
+    """One ragged column with what the functions need to know of it.
+
+    Attributes:
+        columns: the rows, as column 0.
+        framework: that of the rows; "np" for Python lists.
+        lengths: `[rows]` int64, in tokens.
+        trailing: the shape of one token's values.
+        total: elements in all rows.
+    """
+
+    def __init__(
+        self,
+        columns: _core.Columns,
+        framework: Framework,
+        lengths: NDArray[np.int64],
+        *,
+        keep: Any,
+        values: Any = None,
+    ) -> None:
+        """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`."""
+        self.columns = columns
+        self.framework: Framework = framework
+        self.lengths = lengths
+        self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])
+        self.inner = math.prod(self.trailing)
+        self._keep = keep
+        _, _, kinds, _, _, self.total = columns.describe(0)
+        self._kinds = kinds if values is None else 1 << kind_of(values.dtype)
+
+    @classmethod
+    def of(cls, rows: Any) -> RowSource:
+        """The rows of a sequence of rows. Raises TypeError."""
+        if not isinstance(rows, (list, tuple)):
+            raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
+        columns = _core.Columns()
+        columns.add_values(rows, interop())
+        if columns.describe(0)[0] & ~ROWS:
+            row = next(row for row, value in enumerate(rows) if not _is_row(value))
+            raise TypeError(
+                f"row {row} is {_shown(rows[row])}: rows must be lists or tuples of numbers, or one-dimensional arrays "
+                "or CPU tensors of a known dtype, with numbers in memory and without a gradient"
+            )
+        lengths = np.empty(len(rows), np.int64)
+        columns.lengths(0, address_of(lengths))
+        return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", lengths, keep=rows)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.lengths)
+
+    @property
+    def kind(self) -> int:
+        """The kind of the rows' numbers, int64 where there are none.
+
+        Raises:
+            TypeError: when they are of several kinds that have none in common.
+        """
+        if self._kinds.bit_count() == 1:
+            return self._kinds.bit_length() - 1
+        kind = inferred_kind(self._kinds, FLOAT64) if self._kinds else INT64
+        if kind is None:
+            raise TypeError("the rows hold different kinds of numbers; convert them to one dtype or give dtype=")
+        return kind
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The longest row and its length in tokens; (0, 0) when there is no row."""
+        row = int(self.lengths.argmax()) if len(self) else 0
+        return row, int(self.lengths[row]) if len(self) else 0
+
+    def require(self, failure: tuple[int, int, int] | None) -> None:
+        """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
+        if failure is not None:
+            error = {3: TypeError, 4: OverflowError, 5: TypeError}.get(failure[0], ValueError)
+            raise error(explain(failure))
+
+
+def _is_row(value: Any) -> bool:
+    columns = _core.Columns()
+    columns.add_values([value], interop())
+    return not columns.describe(0)[0] & ~ROWS
+
+
+def _shown(value: Any) -> str:
+    if is_tensor(value):  # whose numbers may not be there to be shown
+        return f"the {type(value).__name__} of {value.dtype} on {value.device}"
+    text = repr(value)
+    return f"the {type(value).__name__} {text if len(text) <= 40 else text[:40] + '...'}"

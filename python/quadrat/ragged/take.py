@@ -1,0 +1,138 @@
+"""Rows of flat values, chosen by their numbers or by a mask, as copies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
+from quadrat.support.arrays import as_numpy, carrier_of, dense
+from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tangent, interop, is_tensor, kind_of, on_gpu
+
+
+def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
+    """The rows at `index`, one after the other.
+
+    Args:
+        values: `[total, ...]`, a NumPy array or torch tensor.
+        offsets: `[rows + 1]` integers of the same library and on the same device.
+        bounds: on the CPU, a checked copy of them.
+        index: numbers of rows, negative ones from the end, or booleans, one per row; a list, range, array or tensor.
+
+    Returns:
+        Their values and offsets, int64, in the library and on the device they are from; what is known of the offsets.
+
+    Raises:
+        IndexError: when there is no such row, or the booleans are not one per row.
+        TypeError: when `index` holds neither integers nor booleans.
+    """
+    if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
+        return _take_in_torch(values, offsets, index)
+    rows = _row_numbers(index, len(bounds) - 1)
+    new_bounds, facts = offsets_of(bounds[rows + 1] - bounds[rows])
+    return _copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
+
+
+def _copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
+    """`[total, ...]`, by the kernel that flattens batches."""
+    framework: Framework = "pt" if is_tensor(values) else "np"
+    source = dense(values, "values")
+    carrier = carrier_of(source)
+    out, address = empty(framework, (total, *source.shape[1:]), kind_of(source.dtype if carrier is None else carrier))
+    # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
+    kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
+    inner = math.prod(source.shape[1:])
+    starts = bounds * inner
+    memory = address_of(source), kind, len(source) * inner, address_of(starts), len(bounds) - 1
+    table = _core.Table(("rows",), [_core.memory_column(*memory, (source, starts))])
+    collected = _core.collect(_core.TableRows(table, rows.tolist()), ("rows",), interop())
+    assert collected is not None
+    failure = collected[1].flatten(0, address, kind, total * inner)
+    assert failure is None
+    return out if carrier is None else out.view(source.dtype)
+
+
+def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
+    """`take` as operations of torch: with a gradient, and on a GPU with one wait for the sizes."""
+    import torch
+
+    count, place = len(offsets) - 1, values.device
+    bounds = offsets.long().clamp(0, len(values))
+    if on_gpu(index):
+        rows, state = _row_numbers_on_gpu(index.to(place), count)
+    else:
+        rows = torch.from_numpy(_row_numbers(index, count)).to(place, non_blocking=True)
+        state = rows.new_zeros(0)
+    if not len(rows):
+        return values.index_select(0, rows), rows.new_zeros(1), Facts(0, 0, (0, 0))
+    lengths = bounds.new_zeros(count + 1)  # that of no row is 0
+    torch.sub(bounds[1:], bounds[:-1], out=lengths[:-1]).clamp_(min=0)
+    lengths = lengths[rows]
+    most, longest = lengths.max(0)  # a tensor as an index would be waited for
+    total, row, tokens, *found = torch.cat([torch.stack([lengths.sum(), longest, most]), state]).tolist()
+    if found:
+        kept, outside, number = found
+        if outside:
+            raise _no_row(number, count)
+        rows, lengths = rows[:kept], lengths[:kept]
+    ends = lengths.cumsum(0)
+    shift = torch.repeat_interleave(bounds[rows] - (ends - lengths), lengths, output_size=total)
+    places = shift.add_(torch.arange(total, device=place))
+    new_offsets = torch.cat([ends.new_zeros(1), ends])
+    return values.index_select(0, places), new_offsets, Facts(0, total, (row, tokens) if tokens else (0, 0))
+
+
+def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
+    """As `_row_numbers`, without a wait.
+
+    Returns:
+        The numbers, `count` for no row, and three more: how many of them count, whether one is that of no row, and
+        which.
+    """
+    import torch
+
+    _check_index(index, count, index.dtype == torch.bool, not (index.is_floating_point() or index.is_complex()))
+    if index.dtype == torch.bool:
+        kept = index.sum()
+        first = torch.argsort(index.logical_not().byte(), stable=True)
+        rows = torch.where(torch.arange(count, device=index.device) < kept, first, count)
+        return rows, torch.stack([kept, kept.new_zeros(()), kept.new_zeros(())])
+    numbers = index.long()
+    if not len(numbers):
+        return numbers, numbers
+    outside = (numbers < -count) | (numbers >= count)
+    is_outside, first = outside.byte().max(0)
+    rows = torch.where(outside, count, numbers.remainder(max(count, 1)))
+    return rows, torch.stack([torch.full_like(first, len(rows)), is_outside.long(), numbers.take(first)])
+
+
+def _row_numbers(index: Any, count: int) -> NDArray[np.int64]:
+    """The numbers, from 0 on, of the rows that `index` chooses of `count`. Raises IndexError and TypeError."""
+    if not is_tensor(index) and not len(index):
+        index = np.asarray(index, getattr(index, "dtype", np.int64))
+    numbers = as_numpy(index, "the numbers of rows")
+    _check_index(numbers, count, numbers.dtype == np.bool_, numbers.dtype.kind in "iu")
+    if numbers.dtype == np.bool_:
+        return np.flatnonzero(numbers)
+    outside = (numbers < -count) | (numbers >= count)
+    if outside.any():
+        raise _no_row(int(numbers[outside.argmax()]), count)
+    numbers = numbers.astype(np.int64)
+    return np.where(numbers < 0, numbers + count, numbers)
+
+
+def _check_index(index: Any, count: int, is_mask: bool, is_integers: bool) -> None:
+    if index.ndim != 1:
+        raise IndexError(f"rows are chosen by numbers of one dimension, not of {index.ndim}")
+    if is_mask and len(index) != count:
+        raise IndexError(f"the mask has {len(index)} booleans for {count} rows: it must have one for each")
+    if not (is_mask or is_integers):
+        raise TypeError(f"rows are chosen by integers, or by one boolean for each, not by {index.dtype}")
+
+
+def _no_row(number: int, count: int) -> IndexError:
+    return IndexError(f"row {number} of {count}")

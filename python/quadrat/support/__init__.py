@@ -1,0 +1,1 @@
+"""What several rooms need: extras, generators, memory, mappings and the launcher of the CUDA kernels."""

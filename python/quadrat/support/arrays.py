@@ -1,0 +1,113 @@
+"""Arrays as the kernels take them: dense numbers in memory, of dtypes that they know or integers in their place."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat.support.memory import KINDS, compiling, has_tangent, is_tensor, other_than_memory, torch_dtype
+
+
+def require_plain(array: Any, name: str) -> None:
+    """Checks that an array's numbers are what its memory holds, on the CPU or a GPU; not while `torch.compile` traces.
+
+    Raises:
+        TypeError: for a tensor that is sparse, nested, quantized, of a class that stands for something else (fake,
+            distributed), inside of a `torch.func` transform, or without memory.
+        ValueError: for a tensor on another device.
+    """
+    if not is_tensor(array) or compiling():
+        return
+    if not (array.is_cpu or array.is_cuda):
+        raise ValueError(f"{name} must be on the CPU or a GPU, not on {array.device}")
+    if (other := other_than_memory(array)) is not None:
+        raise TypeError(f"{name} must be a dense tensor with its numbers in memory, not {other}")
+
+
+def dense(array: Any, name: str) -> Any:
+    """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
+
+    Raises:
+        TypeError, ValueError: see `require_plain`.
+        NotImplementedError: for a tensor with a tangent, which would be lost.
+    """
+    if not is_tensor(array):
+        return np.ascontiguousarray(array)
+    require_plain(array, name)
+    if has_tangent(array):
+        raise NotImplementedError(
+            f"{name} have a tangent, and quadrat has no forward-mode derivatives: unpack the tensor with "
+            "torch.autograd.forward_ad.unpack_dual first"
+        )
+    if array.is_contiguous() and not (array.requires_grad or array.is_neg() or array.is_conj()):
+        return array
+    return array.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def as_numpy(array: Any, name: str) -> NDArray[Any]:
+    """An array, a tensor or a sequence of numbers as a NumPy array, which shares the memory of a CPU tensor.
+
+    Raises:
+        TypeError, ValueError: see `require_plain`, and for a sequence of which NumPy makes no array.
+    """
+    if not is_tensor(array):
+        return np.asarray(array)
+    require_plain(array, name)
+    stored = array.is_cpu and not (array.requires_grad or array.is_neg())
+    host: NDArray[Any] = array.numpy() if stored else array.numpy(force=True)
+    return host
+
+
+# Numbers no kernel computes with are moved as integers of their size.
+_CARRIED = ("float16", "bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+def carrier_of(values: Any) -> Any:
+    """The integer dtype that stands in for that of `values` where the kernels have no name for it; None where they do.
+
+    Raises:
+        TypeError: when no kernel can move such elements.
+    """
+    return _carrier(values.dtype)
+
+
+@functools.cache
+def _carrier(dtype: Any) -> Any:
+    name = str(dtype).removeprefix("torch.")
+    if name in KINDS:
+        return None
+    if name not in _CARRIED:
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
+    integer = f"int{8 * int(dtype.itemsize)}"
+    return np.dtype(integer) if isinstance(dtype, np.dtype) else torch_dtype(KINDS.index(integer))
+
+
+def carried(value: float, values: Any) -> int:
+    """The bits of a number as one element of the dtype of `values`, as a signed integer of its size.
+
+    Raises:
+        OverflowError: when a finite number is beyond the dtype, which would make it infinite.
+    """
+    one: Any
+    try:
+        number = float(value)
+        if is_tensor(values):
+            import torch
+
+            one = torch.tensor(number, dtype=values.dtype)
+            finite = torch.isfinite(one if one.is_complex() else one.float())
+            bits = one.view(carrier_of(values)).item()
+        else:
+            with np.errstate(over="ignore"):
+                one = np.array(number, values.dtype)
+            finite, bits = np.isfinite(one), one.view(carrier_of(values))
+        fits = bool(finite) or not math.isfinite(number)
+    except OverflowError:  # an int beyond all floats
+        fits = False
+    if not fits:
+        raise OverflowError(f"padding_value={value!r} does not fit the dtype {values.dtype}")
+    return int(bits)

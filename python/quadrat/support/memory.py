@@ -1,0 +1,345 @@
+"""Raw addresses, element kinds and allocation: the only module that knows where an array's memory is.
+
+A *kind* is the number of an element type in ``_core.kinds``; it is what the kernels are told in place of a dtype.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import multiprocessing.util
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.support.extras import needs
+from quadrat.support.mappings import way_to_read
+from quadrat.support.shared import make_shared
+
+if TYPE_CHECKING:
+    import torch
+
+Framework = Literal["np", "pt"]
+
+KINDS: tuple[str, ...] = _core.kinds
+BOOL = KINDS.index("bool")
+INT32 = KINDS.index("int32")
+INT64 = KINDS.index("int64")
+FLOAT32 = KINDS.index("float32")
+FLOAT64 = KINDS.index("float64")
+WIDEST = 2**48  # tokens of a row; more than any address space holds
+
+_DTYPES = tuple(np.dtype(name) for name in KINDS)
+_KIND_OF_DTYPE = {dtype: kind for kind, dtype in enumerate(_DTYPES)}
+
+
+def is_tensor(value: object) -> bool:
+    """Whether `value` is a torch tensor; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+class NotOnCpu(RuntimeError):  # noqa: N818 - a reason to fall back, not raised to users
+    """An allocation landed on a device the CPU kernels cannot write to."""
+
+
+class _Torch:
+    """What is needed of torch, looked up once it is needed: the dtype of each kind, and a few names."""
+
+    @functools.cached_property
+    def module(self) -> Any:
+        with needs("return_tensors='pt'"):
+            import torch
+
+        return torch
+
+    @functools.cached_property
+    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
+        return tuple(getattr(self.module, name, None) for name in KINDS)
+
+    @functools.cached_property
+    def _kinds(self) -> dict[torch.dtype | None, int]:
+        return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
+
+    @functools.cached_property
+    def default_dtype(self) -> Callable[[], torch.dtype]:
+        return self.module.get_default_dtype  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def tensor(self) -> type[torch.Tensor]:
+        return self.module.Tensor  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def empty(self) -> Callable[..., torch.Tensor]:
+        return self.module.empty  # type: ignore[no-any-return]
+
+    def __getitem__(self, kind: int) -> torch.dtype:
+        dtype = self._dtypes[kind]
+        if dtype is None:
+            raise TypeError(f"this torch has no dtype {KINDS[kind]}")
+        return dtype
+
+    def kind(self, dtype: torch.dtype) -> int | None:
+        return self._kinds.get(dtype)
+
+
+_torch = _Torch()
+
+
+def framework_of(return_tensors: str | None, default: Framework) -> Framework:
+    """The library asked for. Raises ValueError for an unknown one."""
+    if return_tensors is None:
+        return default
+    if return_tensors not in ("np", "pt"):
+        raise ValueError(f"return_tensors must be 'np' or 'pt', not {return_tensors!r}")
+    return "np" if return_tensors == "np" else "pt"
+
+
+def kind_of(dtype: Any) -> int:
+    """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes.
+
+    Raises:
+        TypeError: when no kernel knows the dtype.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(dtype, torch.dtype):
+        kind = _torch.kind(dtype)
+    else:
+        kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
+    if kind is None:
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}")
+    return kind
+
+
+def default_float_kind(framework: Framework) -> int | None:
+    """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
+    if framework == "np":
+        return FLOAT64
+    return _torch.kind(_torch.default_dtype())
+
+
+def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
+    """An uninitialised contiguous array ("np") or CPU tensor ("pt"), and the address of its first element."""
+    if framework == "pt":
+        _torch.module  # noqa: B018 - interop looks at the libraries loaded so far
+    return _core.allocate(interop(), framework == "pt", shape, kind)
+
+
+def empty_batch(framework: Framework, outputs: Sequence[tuple[Sequence[int], int]]) -> list[tuple[Any, int]]:
+    """`empty` for the (shape, kind) of each output of a batch: in a DataLoader's worker, tensors in shared memory."""
+    return _core.allocate_batch(interop(), framework == "pt", outputs)
+
+
+def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
+    tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
+    return tensor, tensor.data_ptr()
+
+
+def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
+    """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
+
+    No mode is active, no default device is set. None where torch makes others now, or does not say.
+    """
+    binding = _torch.module._C
+    try:
+        facts = (
+            (binding._len_torch_function_stack, 0),
+            (binding._len_torch_dispatch_stack, 0),
+            (binding._get_default_device, "cpu"),
+        )
+    except AttributeError:  # a torch that names them otherwise
+        return None
+    if any(function() != result for function, result in facts):
+        return None
+    return *facts, (_torch.default_dtype, _torch.default_dtype())
+
+
+def require_cpu_default() -> None:
+    """Checks that torch makes its tensors on the CPU unless told otherwise, as the kernels do.
+
+    Raises:
+        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
+    """
+    probe = _torch.empty(0)
+    if type(probe) is not _torch.tensor or not probe.is_cpu:
+        raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
+
+
+def require_plain_tensors() -> None:
+    """As `require_cpu_default`, without making a tensor where torch says enough.
+
+    Raises:
+        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
+    """
+    if torch_facts_of_plain_tensors() is None:
+        require_cpu_default()
+
+
+def _in_worker() -> bool:
+    """Whether this process is a worker of a `torch.utils.data.DataLoader`."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+class _Interops:
+    """The `_core.Interop`s of this process.
+
+    Processes that `multiprocessing` starts are told that they may be a DataLoader's workers, also those forked with all
+    that is here; no other process ever asks.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[_core.Interop] = []
+        multiprocessing.util.register_after_fork(self, _Interops._started)  # called in spawned processes, too
+
+    def add(self, interop: _core.Interop) -> _core.Interop:
+        interop.may_be_worker = multiprocessing.parent_process() is not None
+        self._made.append(interop)
+        return interop
+
+    def _started(self) -> None:
+        for interop in self._made:
+            interop.may_be_worker = True
+
+
+_interops = _Interops()
+
+
+@functools.cache
+def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
+    tensor, tensor_c = (sys.modules["torch"].Tensor, sys.modules["torch"]._C) if torch_loaded else (None, None)
+    exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
+    wrapper = None
+    if transformers_loaded:
+        from transformers import BatchEncoding
+
+        wrapper = BatchEncoding
+    made = _interops.add(
+        _core.Interop(
+            np.ndarray,
+            wrapper,
+            tensor,
+            exchange,
+            describe_tensor,
+            _make_tensor,
+            _in_worker,
+            make_shared,
+            tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
+            way_to_read,
+            # What counts the function modes that are active, and what keeps them out of a stretch of code.
+            getattr(tensor_c, "_len_torch_function_stack", None),
+            getattr(tensor_c, "DisableTorchFunction", None),
+            vars(_forward_ad()) if torch_loaded else None,
+        )
+    )
+    if exchange is not None:
+        _learn_tensor(made)
+    return made
+
+
+def _learn_tensor(interop: _core.Interop) -> None:
+    """Shows `interop` a tensor, so that it finds out where tensors keep their parts."""
+    with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
+        tensor = _torch.empty(1, device="cpu")
+        interop.learn_tensor(tensor, tensor._cdata, tensor.untyped_storage()._cdata)
+
+
+def interop() -> _core.Interop:
+    """The types to recognise among rows, of the libraries loaded so far."""
+    modules = sys.modules  # None stands there for a module that is shut out
+    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers are what its memory holds, on the CPU: what the kernels may be shown."""
+    return tensor.is_cpu and other_than_memory(tensor) is None
+
+
+def other_than_memory(tensor: Any) -> str | None:
+    """What a tensor is whose numbers are not what its memory holds, on the CPU or a GPU; None for all others."""
+    cls = type(tensor)
+    if cls is not _torch.tensor and cls.__torch_dispatch__ is not _torch.tensor.__torch_dispatch__:
+        return f"a {cls.__name__}"  # fake, distributed, a wrapper: it stands for something else
+    if tensor.is_nested or tensor.is_quantized:
+        return "a nested tensor" if tensor.is_nested else "a quantized tensor"
+    if tensor.layout is not sys.modules["torch"].strided:
+        return f"a tensor of layout {tensor.layout}"
+    try:
+        return None if tensor.data_ptr() or not tensor.numel() else "a tensor without memory of its own"
+    except RuntimeError:
+        return "a tensor inside of a torch.func transform"
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Whether forward-mode differentiation follows a tensor, as only torch's own operations do."""
+    forward_ad = _forward_ad()
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _forward_ad() -> Any:
+    return sys.modules["torch.autograd.forward_ad"]
+
+
+def address_of(array: Any) -> int:
+    """The address of the first element of a contiguous array or tensor, which the caller keeps alive.
+
+    Raises:
+        TypeError: for a tensor with elements that is nowhere in memory.
+    """
+    if not is_tensor(array):
+        return _core.address(array)
+    try:
+        address = int(array.data_ptr())
+    except RuntimeError:
+        address = 0
+    if not address and array.numel():
+        raise TypeError(f"a {type(array).__name__} of {array.numel()} elements has no memory of its own")
+    return address
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def bits_of(value: Any, kind: int) -> int:
+    """The bits of a number as one element of `kind`, as an unsigned integer."""
+    return int.from_bytes(np.array(value, _DTYPES[kind]).tobytes(), sys.byteorder)
+
+
+def on_gpu(value: object) -> bool:
+    """Whether `value` is a tensor in the memory of a CUDA device."""
+    return is_tensor(value) and value.device.type == "cuda"  # type: ignore[attr-defined]
+
+
+def compiling() -> bool:
+    """Whether torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def item_size(kind: int) -> int:
+    """The bytes of one element."""
+    return _DTYPES[kind].itemsize
+
+
+def torch_dtype(kind: int) -> torch.dtype:
+    """The torch dtype of a kind. Raises TypeError where this torch has none."""
+    return _torch[kind]
+
+
+def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
+    """(address, length, stride in bytes, kind) of a CPU tensor of one dimension, or of none: then the length is -1.
+
+    None for any other.
+
+    Serves torch versions without the DLPack exchange API.
+    """
+    if tensor.dim() > 1 or tensor.requires_grad or tensor.is_neg() or not is_plain(tensor) or has_tangent(tensor):
+        return None
+    kind = _torch.kind(tensor.dtype)
+    if kind is None:
+        return None
+    if tensor.dim() == 0:
+        return tensor.data_ptr(), -1, tensor.element_size(), kind
+    return tensor.data_ptr(), tensor.shape[0], tensor.stride(0) * tensor.element_size(), kind
