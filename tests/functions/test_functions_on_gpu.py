@@ -28,7 +28,7 @@ from support.on_device import (
 
 MODULES = [
     importlib.import_module(f"quadrat.{name}")
-    for name in ("_offsets", "_take", "ragged", "ops._device", "ops.mask", "ops.unpad")
+    for name in ("ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops._rows", "ops.mask", "ops.unpad")
 ]
 
 

@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
 from quadrat.ops._device import bits_of_padding, rows_on_gpu
 from quadrat.ops._device import flatten as device_flatten
-from quadrat.ops.pad import fill_value, padded_length, require_own_dtype, whole
+from quadrat.ops._rows import fill_value, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.arrays import carried, carrier_of
 from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty, framework_of, kind_of

@@ -21,10 +21,9 @@ with needs("quadrat.ops.library"):
     import torch
 
 from quadrat.ops import _device
+from quadrat.ops._rows import fill_value, pad_here, unpad_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
-from quadrat.ops.pad import fill_value, pad_here
-from quadrat.ops.unpad import unpad_here
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import dense
 

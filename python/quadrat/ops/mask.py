@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._device import attention_mask as device_mask
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops.pad import Side, is_left, padded_length
+from quadrat.ops._rows import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
 from quadrat.support.memory import (

@@ -10,7 +10,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ops import _philox as philox
-from quadrat.ops.pad import Side, is_left
+from quadrat.ops._rows import Side, is_left
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import as_numpy, require_plain

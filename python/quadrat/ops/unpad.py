@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import explain
-from quadrat.ops import _device
-from quadrat.ops.pad import Side, is_left, operators, tracked
+from quadrat.ops._rows import Side, copied, is_left, room, unpad_here
+from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
-from quadrat.support.memory import Framework, address_of, compiling, empty, is_tensor, kind_of, on_gpu
+from quadrat.support.memory import address_of, compiling, is_tensor, on_gpu
 
 
 def unpad(
@@ -90,43 +88,8 @@ def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
     total = int(bounds[-1])
     if not 0 <= total <= len(lengths) * padded.shape[1]:
         return None
-    values, failure = _copied(padded, bounds, total, left)
+    values, failure = copied(padded, bounds, total, left)
     return Ragged.known(values, tensor_or_array(bounds, padded), None) if failure is None else None
-
-
-def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
-    """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device.
-
-    Raises:
-        ValueError: on the CPU, when offsets leave the values, or a row is longer than the width.
-    """
-    if on_gpu(padded):
-        return _device.unpad(padded, offsets, total, left=left)
-    bounds, _ = checked_offsets(offsets, total)
-    values, failure = _copied(padded, bounds, total, left)
-    if failure is not None:
-        raise ValueError(explain(failure))
-    return values
-
-
-def _copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tuple[Any, Any]:
-    """The `total` values, and what the kernel reports."""
-    source, values, address, token = _room(padded, total)
-    rows, width = source.shape[:2]
-    if len(bounds) != rows + 1:
-        raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more than rows")
-    failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
-    return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
-
-
-def _room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
-    """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
-    framework: Framework = "pt" if is_tensor(padded) else "np"
-    carrier = carrier_of(padded)
-    source = dense(padded, "padded")
-    source = source if carrier is None else source.view(carrier)
-    values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
-    return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
 
 
 def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
@@ -146,7 +109,7 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     place = address_of(kept), width, address_of(bounds), rows
     assert _core.count_masked(*place)
     _, facts = checked_offsets(bounds, rows * width)
-    source, values, address, token = _room(padded, facts.last)
+    source, values, address, token = room(padded, facts.last)
     failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
     if failure is not None:
         raise ValueError(explain(failure))

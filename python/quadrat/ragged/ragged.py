@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat._names import load
 from quadrat.ragged.arrow import list_array
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
 from quadrat.ragged.source import RowSource
@@ -243,9 +244,7 @@ class Ragged:
 
     def to_padded(self, **options: Any) -> Any:
         """The rows padded to one length, `[rows, length, ...]`: `quadrat.pad` with these options, see there."""
-        from quadrat.ops.pad import pad
-
-        return pad(self, **options)
+        return load("pad")(self, **options)
 
     def to_nested(self) -> Any:
         """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.

@@ -1,0 +1,169 @@
+"""Rows padded and unpadded where they are, without a gradient, and the options that the functions share."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.input.columns import explain
+from quadrat.ops import _device
+from quadrat.ragged import Ragged, source_of
+from quadrat.ragged.offsets import checked_offsets
+from quadrat.support.arrays import carried, carrier_of, dense
+from quadrat.support.memory import (
+    BOOL,
+    FLOAT32,
+    KINDS,
+    WIDEST,
+    Framework,
+    address_of,
+    empty,
+    framework_of,
+    is_tensor,
+    kind_of,
+    on_gpu,
+)
+
+Side = Literal["right", "left"]
+_BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
+
+
+def pad_here(
+    rows: Ragged | Sequence[Any],
+    *,
+    side: str = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> Any:
+    """`pad` without a gradient: see there."""
+    if (ragged := _device.rows_on_gpu(rows)) is not None:
+        require_own_dtype(ragged, dtype, return_tensors)
+        known = length is None or ragged._facts is not None
+        width = padded_length(ragged.facts.longest if known else (0, 0), length, multiple_of)
+        fill = _device.bits_of_padding(fill_value(padding_value, None), ragged.values)
+        return _device.pad(ragged.values, ragged.offsets, width, left=is_left(side), fill=fill)
+    if isinstance(rows, Ragged) and (carrier := carrier_of(rows.values)) is not None:
+        require_own_dtype(rows, dtype, return_tensors)
+        stand_in = Ragged(rows.values.view(carrier), rows.offsets)
+        fill = carried(fill_value(padding_value, None), rows.values)
+        out = pad_here(stand_in, side=side, length=length, multiple_of=multiple_of, padding_value=fill)
+        return out.view(rows.values.dtype)
+    source = source_of(rows)
+    framework = framework_of(return_tensors, source.framework)
+    kind = source.kind if dtype is None else kind_of(dtype)
+    width = padded_length(source.longest, length, multiple_of)
+    left = is_left(side)
+    value = fill_value(padding_value, kind)
+    out, address = empty(framework, (len(source), width, *source.trailing), kind)
+    failure = source.columns.pad(0, address, kind, width * source.inner, left, value)
+    if failure is not None and failure[1] < 0:
+        raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
+    source.require(failure)
+    return out
+
+
+def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
+    """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device.
+
+    Raises:
+        ValueError: on the CPU, when offsets leave the values, or a row is longer than the width.
+    """
+    if on_gpu(padded):
+        return _device.unpad(padded, offsets, total, left=left)
+    bounds, _ = checked_offsets(offsets, total)
+    values, failure = copied(padded, bounds, total, left)
+    if failure is not None:
+        raise ValueError(explain(failure))
+    return values
+
+
+def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tuple[Any, Any]:
+    """The `total` values, and what the kernel reports."""
+    source, values, address, token = room(padded, total)
+    rows, width = source.shape[:2]
+    if len(bounds) != rows + 1:
+        raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more than rows")
+    failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
+    return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
+
+
+def room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
+    """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
+    framework: Framework = "pt" if is_tensor(padded) else "np"
+    carrier = carrier_of(padded)
+    source = dense(padded, "padded")
+    source = source if carrier is None else source.view(carrier)
+    values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
+    return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
+
+
+def require_own_dtype(rows: Ragged, dtype: Any, return_tensors: Framework | None) -> None:
+    """Checks that nothing is to be converted. Raises TypeError and ValueError."""
+    if dtype is not None and dtype != rows.values.dtype:
+        raise TypeError(
+            f"{rows.values.dtype} on {getattr(rows.values, 'device', 'the CPU')} is not converted to {dtype}: convert "
+            "the values first"
+        )
+    own: Framework = "pt" if is_tensor(rows.values) else "np"
+    if framework_of(return_tensors, own) != own:
+        raise ValueError(f"{type(rows.values).__name__}s of {rows.values.dtype} stay in their library")
+
+
+def fill_value(value: Any, kind: int | None) -> Any:
+    """The padding value as a plain Python number; 0 and 1 serve as bools too. Raises TypeError and OverflowError."""
+    if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        if kind == FLOAT32 and math.isfinite(number) and abs(number) >= _BEYOND_FLOAT32:
+            raise OverflowError(f"padding_value={value!r} does not fit the dtype float32")
+        return number
+    raise TypeError(f"padding_value must be a number, not {value!r}")
+
+
+def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:
+    """The padded length, in tokens, that the options ask for; `longest` is a row and its length.
+
+    Raises TypeError and ValueError.
+    """
+    row, tokens = longest
+    width = tokens if length is None else whole(length, "length")
+    if multiple_of is not None:
+        multiple_of = whole(multiple_of, "multiple_of")
+        if multiple_of <= 0:
+            raise ValueError(f"multiple_of must be positive, not {multiple_of}")
+        width = -(-width // multiple_of) * multiple_of
+    if width < tokens:
+        raise ValueError(f"length={length} is below the longest row: row {row} has {tokens} tokens")
+    if width > WIDEST:
+        raise ValueError(f"no memory holds rows of {width} tokens: length is {length}, multiple_of {multiple_of}")
+    return width
+
+
+def whole(value: Any, name: str) -> int:
+    """A number of tokens, or what else is counted, as an int. Raises TypeError for others, floats among them."""
+    if isinstance(value, int):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}") from None
+
+
+def is_left(side: str) -> bool:
+    """Whether padding goes to the left. Raises ValueError for an unknown side."""
+    if side not in ("right", "left"):
+        raise ValueError(f"side must be 'right' or 'left', not {side!r}")
+    return side == "left"

@@ -1,0 +1,25 @@
+"""What torch keeps track of goes by way of quadrat's operators, which know their derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrat.support.memory import compiling, is_tensor
+
+
+def tracked(array: Any) -> bool:
+    """Whether torch keeps track of what is done to an array, for its gradient or to compile it."""
+    if not is_tensor(array) or not (array.requires_grad or compiling()):
+        return False
+    import torch
+
+    return compiling() or torch.is_grad_enabled()
+
+
+def operators() -> Any:
+    """`torch.ops.quadrat`, registered. Raises ImportError for a torch that is too old."""
+    import torch
+
+    import quadrat.ops.library  # noqa: F401 - registers them
+
+    return torch.ops.quadrat
