@@ -25,6 +25,7 @@ class Collator(Remembering):
     return_tensors: Any
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
+    _finishes: ClassVar[bool] = False  # whether `_emit` changes batches that are not deferred
 
     def _plan(self, features: Any, framework: Any) -> Any:
         """The batch, by a plan. Raises FallBack where none can be proven to give the reference's batch."""
@@ -57,20 +58,18 @@ class Collator(Remembering):
 
     def _collate(self, features: Any, framework: Any) -> Any:
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
-        run = self.__dict__.get(self._memory_of(framework))
+        run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
         batch = None if run is None else run(self, features)
         if batch is None:
             return self._collate_anew(features, framework)
         if batch is NotImplemented:
             return Collator._emit(self, fall_back(self, self._reference(framework), features))
-        return self._emit(batch)
+        return self._emit(batch) if self._finishes or self.deferred else batch
 
     def _memory_of(self, framework: Any) -> str:
         """The attribute that holds what is known of batches."""
-        if framework == "pt":
-            return "_quadrat_pt"
-        if framework == "np":
-            return "_quadrat_np"
+        if framework in ("pt", "np"):
+            return f"_quadrat_{framework}"
         return "_quadrat_other" if framework is self.return_tensors else ""
 
     def _with(self, options: dict[str, Any]) -> Any:
