@@ -1,6 +1,6 @@
 # make demo   the main job on real input: fine-tune a small classifier with the reference collator and with quadrat's
 # make test   two environments (the newest transformers and 4.57.x), the build, and all tests in each
-# make matrix what compares with the reference, on eight versions of transformers, and a table of the results
+# make matrix the comparison with the reference on eight versions of transformers, and a table of the results
 # make bench  quadrat against the installed transformers, side by side
 # make lint | sanitize | wheel | clean
 #
@@ -12,7 +12,6 @@ BIN := $(VENV)/bin
 BIN4 := .venv-4/bin
 # Of transformers: 4 is 4.57, and `newest` what $(VENV) has.
 VERSIONS := 4 5.0 5.6 5.12 5.14 5.18 5.22 newest
-IDENTITY := tests/identity tests/integration
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 WHEEL_DEV := build/dev/.built
@@ -35,7 +34,8 @@ test-5: $(VENV)/.installed
 	$(ENV) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m $(PYTEST) tests
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
-test-4: matrix-4
+test-4: .venv-4/.installed
+	$(ENV) $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
 
 # One version after the other, however those before went; then a table of all.
 matrix:
@@ -44,10 +44,10 @@ matrix:
 	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS)
 
 matrix-newest: $(VENV)/.installed
-	$(ENV) $(BIN)/python -m $(PYTEST) $(IDENTITY) --junitxml=build/matrix/newest.xml
+	$(ENV) $(BIN)/python -m $(PYTEST) tests/identity --junitxml=build/matrix/newest.xml
 
 matrix-%: .venv-%/.installed
-	$(ENV) .venv-$*/bin/python -m $(PYTEST) $(IDENTITY) --junitxml=build/matrix/$*.xml
+	$(ENV) .venv-$*/bin/python -m $(PYTEST) tests/identity --junitxml=build/matrix/$*.xml
 
 bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/report.py $(ARGS)
