@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
+from quadrat.config import show_config
 
 # Far beyond any data; what is multiplied with it stays within 64 bits.
 _LARGEST = 1_000_000_000
@@ -52,7 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(command: str, options: dict[str, Any]) -> int:
     if command == "info":
-        return _info()
+        config = show_config()
+        width = max(map(len, config))
+        for name, value in config.items():
+            print(harmless(f"{name:{width}}  {value}"))
+        return 0
     if command == "waste":
         from quadrat.cli import waste_report
 
@@ -130,17 +135,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
-def _info() -> int:
-    from quadrat.config import show_config
-
-    config = show_config()
-    width = max(map(len, config))
-    for name, value in config.items():
-        print(harmless(f"{name:{width}}  {value}"))
-    return 0
-
-
-def _number(text: str) -> int:
+def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -148,10 +143,15 @@ def _number(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    value = _number(text)
-    if not 1 <= value <= _LARGEST:
+    if not 1 <= _whole(text) <= _LARGEST:
         raise argparse.ArgumentTypeError(f"expected a number from 1 to {_LARGEST:,}, got {text}")
-    return value
+    return int(text)
+
+
+def _not_negative(text: str) -> int:
+    if _whole(text) < 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
@@ -161,13 +161,6 @@ def _seconds(text: str) -> float:
         value = 0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
-    return value
-
-
-def _not_negative(text: str) -> int:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
     return value
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import sys
 
 from quadrat import _core
+from quadrat.support.extras import version
 from quadrat.support.gpu import load_cuda_kernels
 
 
@@ -16,20 +16,15 @@ def show_config() -> dict[str, str]:
     Returns:
         name -> value, all strings; `python -m quadrat info` prints it. Imports neither torch nor transformers.
     """
-    config = {
+    return {
         "quadrat": _core.__version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "compiler": _core.compiler(),
         "SIMD level": _core.simd_level(),
         "CUDA": _cuda_build(),
+        **{name: version(name) for name in ("numpy", "torch", "transformers")},
+        "torch exchange": _exchange(),
     }
-    for name in ("numpy", "torch", "transformers"):
-        try:
-            config[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            config[name] = "not installed"
-    config["torch exchange"] = _exchange()
-    return config
 
 
 def _cuda_build() -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from quadrat.support.extras import needs
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+Item = TypeVar("Item")
 
 # Of a file or a pipe, where tables would be squeezed into 80 columns.
 _WIDTH = 110
@@ -89,9 +93,37 @@ def console() -> Console:
     return _console(sys.stdout, width=fixed, highlight=False, markup=False, emoji=False)
 
 
-def progress_console() -> Console:
-    """A console on standard error, for bars."""
-    return _console(getattr(sys.stderr, "raw", sys.stderr), stderr=True)
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table with a name and numbers in each row."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, padding=0)
+    made.add_column(headings[0], no_wrap=True)
+    for heading in headings[1:]:
+        made.add_column(Text(heading), justify="right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def with_progress(
+    items: Iterable[Item], total: int, what: str, size: Callable[[Item], int] = lambda _: 1
+) -> Iterator[Item]:
+    """The items, `total` in size, with a bar on a terminal's standard error where rich is installed."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield from items
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars = _console(getattr(sys.stderr, "raw", sys.stderr), stderr=True)
+    with Progress(*columns, console=bars, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            yield item
+            progress.advance(task, size(item))
 
 
 def _console(stream: TextIO, **options: Any) -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.cli.command import CommandError, complain, console, one_line, progress_console, require
+from quadrat.cli.command import CommandError, complain, console, one_line, require, table, with_progress
 from quadrat.cli.source import DataOptions, Source, TokenColumn, load_tokenizer, longest_sane, open_source, train_on
 
 if TYPE_CHECKING:
@@ -67,16 +68,15 @@ def run(options: Options) -> int:
     pairs = _pairs(tokenizer, options.collators)
     batches = _batches(source, tokenizer, options)
     results = []
-    for name, pair in _with_progress(pairs):
+    for name, pair in with_progress(pairs.items(), len(pairs), "Comparing"):
         try:
             results.append(_measure(name, pair, batches, options.seconds))
         except DifferenceError as error:
             complain(f"quadrat bench: {name}: {pair.title} differs from transformers: {error}")
             return 1
     if options.json:
-        found = [{**asdict(result), **asdict(result.times)} for result in results]
-        for one in found:
-            del one["times"]
+        found = [asdict(result) for result in results]
+        found = [one | one.pop("times") for one in found]
         about = {"machine": versions(), "data": source.name, "seed": options.seed, "collators": found}
         sys.stdout.write(json.dumps(rounded(about), indent=2) + "\n")
     else:
@@ -108,63 +108,53 @@ def _pairs(tokenizer: PreTrainedTokenizerBase, names: Sequence[str] | None) -> d
         names = [name for name in PAIRS if name != "mlm" or tokenizer.mask_token is not None]
     elif "mlm" in names and tokenizer.mask_token is None:
         raise CommandError("mlm: the tokenizer has no mask token")
-    return {name: PAIRS[name](tokenizer) for name in names}
+    return {name: _pair(name, tokenizer) for name in names}
 
 
-def _padding(tokenizer: PreTrainedTokenizerBase) -> Pair:
-    return _pair("DataCollatorWithPadding", _of_the_tokenizer(tokenizer), tokenizer)
+def _columns(tokenizer: PreTrainedTokenizerBase, row: Feature) -> Feature:
+    """The columns that the tokenizer makes."""
+    return {name: row[name] for name in tokenizer.model_input_names if name in row}
 
 
-def _masked(tokenizer: PreTrainedTokenizerBase) -> Pair:
-    prepare = _of_the_tokenizer(tokenizer, "special_tokens_mask")
-    return _pair("DataCollatorForLanguageModeling", prepare, tokenizer, mlm=True)
+def _columns_to_mask(tokenizer: PreTrainedTokenizerBase, row: Feature) -> Feature:
+    name = "special_tokens_mask"
+    return _columns(tokenizer, row) | ({name: row[name]} if name in row else {})
 
 
-def _causal(tokenizer: PreTrainedTokenizerBase) -> Pair:
-    return _pair("DataCollatorForLanguageModeling", _of_the_tokenizer(tokenizer), tokenizer, mlm=False)
+def _labelled_tokens(tokenizer: PreTrainedTokenizerBase, row: Feature) -> Feature:
+    """The columns, and labels made up of the ids: the times are those of any labels."""
+    return _columns(tokenizer, row) | {"labels": [token % _LABELS for token in row["input_ids"]]}
 
 
-def _flattening(tokenizer: PreTrainedTokenizerBase) -> Pair:
-    return _pair("DataCollatorWithFlattening", lambda row: {"input_ids": row["input_ids"]})
+def _only_tokens(tokenizer: PreTrainedTokenizerBase, row: Feature) -> Feature:
+    del tokenizer
+    return {"input_ids": row["input_ids"]}
 
 
-def _token_classification(tokenizer: PreTrainedTokenizerBase) -> Pair:
-    columns = _of_the_tokenizer(tokenizer)
-
-    def prepare(row: Feature) -> Feature:
-        # Made up of the ids; the times are those of any labels.
-        return {**columns(row), "labels": [token % _LABELS for token in row["input_ids"]]}
-
-    return _pair("DataCollatorForTokenClassification", prepare, tokenizer)
-
-
-PAIRS: dict[str, Callable[[PreTrainedTokenizerBase], Pair]] = {
-    "padding": _padding,
-    "mlm": _masked,
-    "clm": _causal,
-    "flattening": _flattening,
-    "token-classification": _token_classification,
+# The class of each pair, its options, and the features it takes of a row of tokens.
+PAIRS: dict[str, tuple[str, dict[str, Any], Callable[[PreTrainedTokenizerBase, Feature], Feature]]] = {
+    "padding": ("DataCollatorWithPadding", {}, _columns),
+    "mlm": ("DataCollatorForLanguageModeling", {"mlm": True}, _columns_to_mask),
+    "clm": ("DataCollatorForLanguageModeling", {"mlm": False}, _columns),
+    "flattening": ("DataCollatorWithFlattening", {}, _only_tokens),
+    "token-classification": ("DataCollatorForTokenClassification", {}, _labelled_tokens),
 }
 
 
-def _pair(name: str, prepare: Callable[[Feature], Feature], *args: Any, **options: Any) -> Pair:
+def _pair(name: str, tokenizer: PreTrainedTokenizerBase) -> Pair:
     import transformers
 
     import quadrat
 
+    cls, options, prepare = PAIRS[name]
     said = ", ".join(f"{option}={value}" for option, value in options.items())
+    pads = {} if prepare is _only_tokens else {"tokenizer": tokenizer}
     return Pair(
-        f"{name}({said})" if said else name,
-        getattr(transformers, name)(*args, **options),
-        getattr(quadrat, name)(*args, **options),
-        prepare,
+        f"{cls}({said})" if said else cls,
+        getattr(transformers, cls)(**pads, **options),
+        getattr(quadrat, cls)(**pads, **options),
+        functools.partial(prepare, tokenizer),
     )
-
-
-def _of_the_tokenizer(tokenizer: PreTrainedTokenizerBase, *further: str) -> Callable[[Feature], Feature]:
-    """Takes the columns that the tokenizer makes, and further ones, of a row."""
-    names = (*tokenizer.model_input_names, *further)
-    return lambda row: {name: row[name] for name in names if name in row}
 
 
 def _batches(source: Source, tokenizer: PreTrainedTokenizerBase, options: Options) -> list[list[Feature]]:
@@ -223,19 +213,7 @@ def _measure(name: str, pair: Pair, batches: list[list[Feature]], seconds: float
     )
 
 
-def _with_progress(pairs: dict[str, Pair]) -> Any:
-    """The pairs, with a bar on a terminal's standard error."""
-    if not sys.stderr.isatty():
-        return pairs.items()
-    from rich.progress import track
-
-    return track(pairs.items(), "Comparing", console=progress_console(), transient=True)
-
-
 def _show(source: Source, note: str, results: list[Result]) -> None:
-    from rich import box
-    from rich.table import Table
-
     from quadrat.cli.measure import microseconds, times_as, versions
 
     out = console()
@@ -244,21 +222,24 @@ def _show(source: Source, note: str, results: list[Result]) -> None:
         f"{source.name}: {first.compared} batch{'es' * (first.compared > 1)} of {first.rows} rows; tokenizer: {note}."
     )
     out.print("All collators give what transformers' give: values, dtypes, keys and the states of random generators.")
-    view = Table(box=box.SIMPLE_HEAD, padding=0)
-    view.add_column("collator", no_wrap=True)
-    for heading in ("tokens", "computed", "transformers", "quadrat", "in turn", "alone"):
-        view.add_column(heading, justify="right")
-    for result in results:
-        view.add_row(
-            result.name,
-            f"{result.tokens:,}",
-            f"{result.computed:,}",
-            microseconds(result.times.reference_median_ns),
-            microseconds(result.times.quadrat_median_ns),
-            times_as(result.times.median_of_ratios),
-            times_as(result.times.ratio_alone),
+    headings = ("collator", "tokens", "computed", "transformers", "quadrat", "in turn", "alone")
+    out.print(
+        table(
+            headings,
+            (
+                (
+                    result.name,
+                    f"{result.tokens:,}",
+                    f"{result.computed:,}",
+                    microseconds(result.times.reference_median_ns),
+                    microseconds(result.times.quadrat_median_ns),
+                    times_as(result.times.median_of_ratios),
+                    times_as(result.times.ratio_alone),
+                )
+                for result in results
+            ),
         )
-    out.print(view)
+    )
     out.print(
         "Times are medians of one batch, the two collators called in turn. The ratios say how many times as fast "
         "quadrat is: in turn, and each alone, call after call."

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.metadata
 import math
 import os
 import platform
@@ -21,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from quadrat.support.extras import version
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -152,21 +153,24 @@ def compare(
     times = np.array(taken)
     reference_alone = alone(reference, features, seconds=seconds / 4, calls=calls)
     quadrat_alone = alone(quadrat, features, seconds=seconds / 4, calls=calls)
-    medians = np.median(times, axis=0)
-    quartiles = np.percentile(times, [25, 75], axis=0)
     ratios = times[:, 0] / times[:, 1]
+    medians = np.median(times, axis=0).tolist()
+
+    def quartiles(values: Any) -> tuple[float, float]:
+        return float(np.percentile(values, 25)), float(np.percentile(values, 75))
+
     return Times(
         pairs=len(times),
         calls_per_sample=calls,
-        reference_median_ns=float(medians[0]),
-        quadrat_median_ns=float(medians[1]),
-        reference_quartiles_ns=(float(quartiles[0, 0]), float(quartiles[1, 0])),
-        quadrat_quartiles_ns=(float(quartiles[0, 1]), float(quartiles[1, 1])),
+        reference_median_ns=medians[0],
+        quadrat_median_ns=medians[1],
+        reference_quartiles_ns=quartiles(times[:, 0]),
+        quadrat_quartiles_ns=quartiles(times[:, 1]),
         reference_min_ns=float(times[:, 0].min()),
         quadrat_min_ns=float(times[:, 1].min()),
-        ratio_of_medians=float(medians[0] / medians[1]),
+        ratio_of_medians=medians[0] / medians[1],
         median_of_ratios=float(np.median(ratios)),
-        ratio_quartiles=(float(np.percentile(ratios, 25)), float(np.percentile(ratios, 75))),
+        ratio_quartiles=quartiles(ratios),
         reference_alone_ns=reference_alone,
         quadrat_alone_ns=quadrat_alone,
         ratio_alone=reference_alone / quadrat_alone,
@@ -181,14 +185,6 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "numpy", "transformers", "quadrat")},
     }
-
-
-def version(name: str) -> str:
-    """The version of an installed package, or that it is not."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def microseconds(nanoseconds: float) -> str:

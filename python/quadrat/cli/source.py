@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.cli.command import CommandError, listed, progress_console, require
+from quadrat.cli.command import CommandError, listed, require, with_progress
 from quadrat.cli.texts import FieldError, read_texts, train_tokenizer
 from quadrat.cli.waste import IntArray
 
@@ -63,74 +61,73 @@ class TextFile:
 
 
 @dataclass(frozen=True)
-class TextColumn:
-    """A column of texts in a saved data set; they stay in the file."""
+class _Column:
+    """A column of a saved data set; its values stay in the file."""
 
     name: str
     dataset: datasets.Dataset
     column: str
 
     def __len__(self) -> int:
-        """The number of texts."""
         return len(self.dataset)
 
+    def _arrow_chunks(self) -> Iterator[Any]:
+        """All values in their order, some at a time, in Arrow. A missing one raises CommandError."""
+        first = 0
+        for table in self.dataset.select_columns([self.column]).with_format("arrow").iter(batch_size=_CHUNK):
+            values = table[self.column]
+            if values.null_count:
+                self._require(None, first + values.is_null().to_numpy().argmax(), self.column)
+            yield values
+            first += len(table)
+
+    def _require(self, value: Any, row: int, column: str, kind: type = object) -> None:
+        if value is None:
+            raise CommandError(f"{self.name}, row {row}: column {column!r} is null")
+        if not isinstance(value, kind):
+            found = type(value).__name__
+            raise CommandError(f"{self.name}, row {row}: column {column!r} holds {found}; expected a {kind.__name__}")
+
+
+class TextColumn(_Column):
+    """A column of texts. A missing text raises CommandError."""
+
     def chunks(self) -> Iterator[list[str]]:
-        """All texts in their order, some at a time. A missing one raises CommandError."""
-        for first, values in _arrow_chunks(self.dataset, self.column):
-            _check_no_nulls(values, self.name, self.column, first)
-            yield values.to_pylist()
+        """All texts in their order, some at a time."""
+        return (values.to_pylist() for values in self._arrow_chunks())
 
     def pick(self, rows: Sequence[int]) -> list[str]:
-        """The texts at `rows`. A missing one raises CommandError."""
+        """The texts at `rows`."""
         texts: list[str] = self.dataset[list(rows)][self.column]
         for row, text in zip(rows, texts, strict=True):
-            if text is None:
-                raise CommandError(f"{self.name}, row {row}: column {self.column!r} is null")
+            self._require(text, row, self.column)
         return texts
 
 
-@dataclass(frozen=True)
-class TokenColumn:
-    """A column of token ids in a saved data set; they stay in the file."""
-
-    name: str
-    dataset: datasets.Dataset
-    column: str
-
-    def __len__(self) -> int:
-        """The number of rows."""
-        return len(self.dataset)
+class TokenColumn(_Column):
+    """A column of token ids. A missing row raises CommandError."""
 
     def lengths(self) -> IntArray:
-        """The tokens of each row, `[rows]`. A missing row raises CommandError."""
+        """The tokens of each row, `[rows]`."""
         import pyarrow.compute as pc
 
-        found = []
-        for first, values in _arrow_chunks(self.dataset, self.column):
-            _check_no_nulls(values, self.name, self.column, first)
-            found.append(pc.list_value_length(values).to_numpy())
+        found = [pc.list_value_length(values).to_numpy() for values in self._arrow_chunks()]
         return np.concatenate(found).astype(np.int64)
 
     def pick(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
         """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`.
 
-        A missing row, and one that is no list, raises CommandError.
+        A value that is no list raises CommandError.
         """
         columns = {name: name for name in names if name in self.dataset.column_names} | {"input_ids": self.column}
         found = self.dataset.select_columns(sorted(set(columns.values())))[list(rows)]
-        made = []
         for position, row in enumerate(rows):
-            values = {name: found[column][position] for name, column in columns.items()}
-            for name, value in values.items():
-                if value is None:
-                    raise CommandError(f"{self.name}, row {row}: column {columns[name]!r} is null")
-                if not isinstance(value, list):
-                    kind = type(value).__name__
-                    raise CommandError(
-                        f"{self.name}, row {row}: column {columns[name]!r} holds {kind}; expected a list"
-                    )
-            made.append({name: value[:max_length] for name, value in values.items()})
-        return made
+            for column in columns.values():
+                self._require(found[column][position], row, column, list)
+        return [
+            {name: found[column][position][:max_length] for name, column in columns.items()}
+            for position in range(len(rows))
+        ]
 
 
 Source = TextFile | TextColumn | TokenColumn
@@ -200,7 +197,7 @@ def text_lengths(source: TextFile | TextColumn, tokenizer: PreTrainedTokenizerBa
     """The tokens of each text, `[texts]`, special tokens included and nothing truncated. Only lengths are kept."""
     lengths = np.empty(len(source), dtype=np.int64)
     first = 0
-    for texts in _with_progress(source.chunks(), len(source), "Tokenising"):
+    for texts in with_progress(source.chunks(), len(source), "Tokenising", len):
         lengths[first : first + len(texts)] = [len(row) for row in token_ids(tokenizer, texts)]
         first += len(texts)
     return lengths
@@ -249,43 +246,13 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
         raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
     if not len(loaded):
         raise CommandError(f"{name}: the data set has no rows")
-    kind = loaded.features.arrow_schema.field(column).type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    kind, types = loaded.features.arrow_schema.field(column).type, pa.types
+    if types.is_string(kind) or types.is_large_string(kind):
         return TextColumn(name, loaded.with_format(None), column)
-    if (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ) and pa.types.is_integer(kind.value_type):
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if is_list and types.is_integer(kind.value_type):
         return TokenColumn(name, loaded.with_format(None), column)
     raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
-
-
-def _arrow_chunks(dataset: datasets.Dataset, column: str) -> Iterator[tuple[int, Any]]:
-    """The number of the first row and the Arrow column of some rows at a time."""
-    first = 0
-    for table in dataset.select_columns([column]).with_format("arrow").iter(batch_size=_CHUNK):
-        yield first, table[column]
-        first += len(table)
-
-
-def _check_no_nulls(values: Any, name: str, column: str, first: int) -> None:
-    if values.null_count:
-        row = first + values.is_null().to_numpy().argmax()
-        raise CommandError(f"{name}, row {row}: column {column!r} is null")
-
-
-def _with_progress(chunks: Iterable[list[str]], total: int, what: str) -> Iterator[list[str]]:
-    """The chunks, with a bar on a terminal's standard error."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield from chunks
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=progress_console(), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        for chunk in chunks:
-            yield chunk
-            progress.advance(task, len(chunk))
 
 
 def _first_line(error: Exception) -> str:

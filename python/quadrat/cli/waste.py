@@ -1,13 +1,13 @@
 """What padding costs: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
 
-Everything here is a function of lengths. A way of batching is an order of the rows and where in it batches start, a
-`Plan`; `padded` and `flattened` say what a plan costs.
+Everything here is a function of lengths. `Batches` are an order of the rows and where in it batches start; `padded` and
+`flattened` say what they cost.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ FLATTENED = "padding-free"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Batches:
     """The rows of each batch: batch `i` holds `order[starts[i]:starts[i + 1]]`, and the last one the rest."""
 
     order: IntArray
@@ -133,12 +133,12 @@ def round_up(lengths: IntArray, multiple_of: int) -> IntArray:
     return -(-lengths // multiple_of) * multiple_of
 
 
-def shuffled(order: IntArray, batch_size: int) -> Plan:
+def shuffled(order: IntArray, batch_size: int) -> Batches:
     """Batches of `batch_size` rows in the given order, as `RandomSampler` gives them."""
-    return Plan(order, np.arange(0, len(order), batch_size))
+    return Batches(order, np.arange(0, len(order), batch_size))
 
 
-def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Plan:
+def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Batches:
     """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws.
 
     Rows are sorted by falling length within megabatches of `order`, and the longest of all rows comes first.
@@ -146,10 +146,12 @@ def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Plan:
     ordered, megabatches = _sorted_in_megabatches(lengths, order, batch_size)
     longest = megabatches[np.argmax(lengths[ordered[megabatches]])]
     ordered[[0, longest]] = ordered[[longest, 0]]
-    return Plan(ordered, np.arange(0, len(order), batch_size))
+    return Batches(ordered, np.arange(0, len(order), batch_size))
 
 
-def token_budget(lengths: IntArray, order: IntArray, batch_size: int, max_tokens: int, *, multiple_of: int = 1) -> Plan:
+def token_budget(
+    lengths: IntArray, order: IntArray, batch_size: int, max_tokens: int, *, multiple_of: int = 1
+) -> Batches:
     """Batches of as many rows as fit into `max_tokens` once padded; a row that is longer is a batch by itself.
 
     Rows are sorted within the megabatches of `length_grouped`, which follow from `batch_size`, and no batch has rows
@@ -164,37 +166,28 @@ def token_budget(lengths: IntArray, order: IntArray, batch_size: int, max_tokens
         while first < end:
             starts.append(first)
             first += rows[first]
-    return Plan(ordered, np.array(starts, dtype=np.int64))
+    return Batches(ordered, np.array(starts, dtype=np.int64))
 
 
-def padded(name: str, lengths: IntArray, plan: Plan, *, multiple_of: int = 1, to: int | None = None) -> Cost:
-    """The cost of a plan whose batches are padded to their longest row, or `to` a length, rounded up to a multiple."""
-    ordered = lengths[plan.order]
-    rows = np.diff(plan.starts, append=len(ordered))
-    longest = np.maximum.reduceat(ordered, plan.starts) if to is None else np.full_like(rows, to)
+def padded(name: str, lengths: IntArray, batches: Batches, *, multiple_of: int = 1, to: int | None = None) -> Cost:
+    """The cost of batches that are padded to their longest row, or `to` a length, rounded up to a multiple."""
+    ordered = lengths[batches.order]
+    rows = np.diff(batches.starts, append=len(ordered))
+    longest = np.maximum.reduceat(ordered, batches.starts) if to is None else np.full_like(rows, to)
     longest = round_up(longest, multiple_of)
-    return Cost(
-        name,
-        batches=len(rows),
-        largest_batch=int((rows * longest).max()),
-        tokens=int(lengths.sum()),
-        computed=int((rows * longest).sum()),
-        scores=float((rows * longest.astype(np.float64) ** 2).sum()),
-    )
+    return _cost(name, lengths, rows * longest, (rows * longest.astype(np.float64) ** 2).sum())
 
 
-def flattened(name: str, lengths: IntArray, plan: Plan, *, multiple_of: int = 1) -> Cost:
-    """The cost of a plan whose batches are joined to one row each, rounded up to a multiple."""
-    totals = round_up(np.add.reduceat(lengths[plan.order], plan.starts), multiple_of)
-    return Cost(
-        name,
-        batches=len(totals),
-        largest_batch=int(totals.max()),
-        tokens=int(lengths.sum()),
-        computed=int(totals.sum()),
-        scores=float((lengths.astype(np.float64) ** 2).sum()),
-        masked_scores=float((totals.astype(np.float64) ** 2).sum()),
-    )
+def flattened(name: str, lengths: IntArray, batches: Batches, *, multiple_of: int = 1) -> Cost:
+    """The cost of batches that are joined to one row each, rounded up to a multiple."""
+    totals = round_up(np.add.reduceat(lengths[batches.order], batches.starts), multiple_of)
+    cost = _cost(name, lengths, totals, (lengths.astype(np.float64) ** 2).sum())
+    return replace(cost, masked_scores=float((totals.astype(np.float64) ** 2).sum()))
+
+
+def _cost(name: str, lengths: IntArray, sizes: IntArray, scores: float) -> Cost:
+    """Of batches of these sizes, in tokens."""
+    return Cost(name, len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), float(scores))
 
 
 def default_max_tokens(lengths: IntArray, batch_size: int, multiple_of: int = 1) -> int:
@@ -212,14 +205,14 @@ def every_way(
     begin with the same permutation, which NumPy draws from `seed`.
     """
     order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
-    plan = shuffled(order, batch_size)
+    batches = shuffled(order, batch_size)
     budget = token_budget(lengths, order, batch_size, max_tokens, multiple_of=multiple_of)
     return [
-        padded(FIXED, lengths, plan, multiple_of=multiple_of, to=max_length),
-        padded(DYNAMIC, lengths, plan, multiple_of=multiple_of),
+        padded(FIXED, lengths, batches, multiple_of=multiple_of, to=max_length),
+        padded(DYNAMIC, lengths, batches, multiple_of=multiple_of),
         padded(GROUPED, lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
         padded(BUDGET, lengths, budget, multiple_of=multiple_of),
-        flattened(FLATTENED, lengths, plan, multiple_of=multiple_of),
+        flattened(FLATTENED, lengths, batches, multiple_of=multiple_of),
     ]
 
 
@@ -246,7 +239,7 @@ class Report:
     summary: Summary
     bins: list[Bin]
     costs: list[Cost]
-    unrounded: list[Cost]  # the same without pad_to_multiple_of
+    added_by_rounding: dict[str, int]  # tokens, by way of batching
     advice: list[str]
 
     @property

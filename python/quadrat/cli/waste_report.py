@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from quadrat.cli.advice import advise
-from quadrat.cli.command import console, require
+from quadrat.cli.command import console, require, table
 from quadrat.cli.source import (
     DataOptions,
     TokenColumn,
@@ -82,17 +83,16 @@ def examine(options: Options) -> Report:
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
     max_tokens = options.max_tokens or default_max_tokens(truncated, options.batch_size, multiple_of)
-    costs, unrounded = (
-        every_way(
-            truncated,
-            batch_size=options.batch_size,
-            max_length=max_length,
-            max_tokens=max_tokens,
-            multiple_of=multiple,
-            seed=options.seed,
-        )
-        for multiple in (multiple_of, 1)
+    ways = functools.partial(
+        every_way,
+        truncated,
+        batch_size=options.batch_size,
+        max_length=max_length,
+        max_tokens=max_tokens,
+        seed=options.seed,
     )
+    costs = ways(multiple_of=multiple_of)
+    unrounded = costs if multiple_of == 1 else ways(multiple_of=1)
     return Report(
         data=source.name,
         rows_are="rows" if isinstance(source, TokenColumn) else "texts",
@@ -106,7 +106,9 @@ def examine(options: Options) -> Report:
         summary=summarise(lengths, max_length),
         bins=histogram(lengths),
         costs=costs,
-        unrounded=unrounded,
+        added_by_rounding={
+            cost.name: cost.computed - plain.computed for cost, plain in zip(costs, unrounded, strict=True)
+        },
         advice=advise(costs, tokenizer),
     )
 
@@ -124,10 +126,7 @@ def as_json(report: Report) -> str:
             "lengths": asdict(report.summary),
             "histogram": [asdict(one) for one in report.bins],
             "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
-            "added_by_rounding": {
-                cost.name: cost.computed - plain.computed
-                for cost, plain in zip(report.costs, report.unrounded, strict=True)
-            },
+            "added_by_rounding": report.added_by_rounding,
             "advice": report.advice,
         },
         indent=2,
@@ -139,7 +138,6 @@ def show(report: Report) -> None:
     from rich import box
     from rich.bar import Bar as Block
     from rich.table import Table
-    from rich.text import Text
 
     out = console()
     found = report.summary
@@ -157,23 +155,28 @@ def show(report: Report) -> None:
         + truncation(report)
     )
     out.print()
-    out.print(f"One pass in batches of {report.batch_size}{rounded_to(report)}:")
-    costs = Table(box=box.SIMPLE_HEAD, padding=0)
-    costs.add_column("way of batching", no_wrap=True)
-    for heading in ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention"):
-        costs.add_column(Text(heading), justify="right")
+    multiple = report.pad_to_multiple_of
+    rounding = "" if multiple is None else f", padded to multiples of {multiple}"
+    out.print(f"One pass in batches of {report.batch_size}{rounding}:")
+    headings = ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention")
     scores = report.costs[-1].scores
-    for cost in report.costs:
-        costs.add_row(
-            report.way(cost),
-            f"{cost.batches:,}",
-            f"{cost.largest_batch:,}",
-            f"{cost.computed:,}",
-            f"{cost.padding:.1%}",
-            times(cost.factor),
-            times(cost.scores / scores) if scores else "",
+    out.print(
+        table(
+            ("way of batching", *headings),
+            (
+                (
+                    report.way(cost),
+                    f"{cost.batches:,}",
+                    f"{cost.largest_batch:,}",
+                    f"{cost.computed:,}",
+                    f"{cost.padding:.1%}",
+                    times(cost.factor),
+                    times(cost.scores / scores) if scores else "",
+                )
+                for cost in report.costs
+            ),
         )
-    out.print(costs)
+    )
     for note in notes(report):
         out.print(note)
     out.print()
@@ -196,8 +199,8 @@ def notes(report: Report) -> list[str]:
         ),
     ]
     if report.pad_to_multiple_of is not None:
-        plain = {cost.name: cost for cost in report.unrounded}
-        more = {name: ways[name].computed / max(plain[name].computed, 1) - 1 for name in (DYNAMIC, GROUPED)}
+        added = report.added_by_rounding
+        more = {name: added[name] / max(ways[name].computed - added[name], 1) for name in (DYNAMIC, GROUPED)}
         said.append(
             f"Rounding up to multiples of {report.pad_to_multiple_of} adds {more[DYNAMIC]:.1%} to the tokens of "
             f"dynamic padding, {more[GROUPED]:.1%} to those of rows grouped by length."
@@ -214,9 +217,3 @@ def truncation(report: Report) -> str:
         f"{found.truncated:,} of them ({found.truncated / found.rows:.1%}) are truncated to {report.max_length:,}, "
         f"which leaves {found.kept:,} tokens."
     )
-
-
-def rounded_to(report: Report) -> str:
-    """The multiple that lengths are rounded to, where there is one."""
-    multiple = report.pad_to_multiple_of
-    return "" if multiple is None else f", padded to multiples of {multiple}"

@@ -1,4 +1,4 @@
-"""`ArrowDataset`: a `datasets.Dataset` whose batches stay in Arrow until they are tensors."""
+"""`ArrowDataset`: a `datasets.Dataset` whose batches stay in Arrow until they become tensors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
         self._output_all_columns = chosen._output_all_columns
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
-        """The rows at `keys`, as `quadrat.input.rows.Rows`, which is a list to who looks at it. Raises IndexError."""
+        """The rows at `keys`, as `quadrat.input.rows.Rows`, a list for other code. Raises IndexError."""
         seen = self.__dict__.get("_quadrat_seen")
         # By identity, one by one: a batch is fetched when the caches hold something else.
         if (

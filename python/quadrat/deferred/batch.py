@@ -13,7 +13,7 @@ from quadrat.input.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
 from quadrat.support import gpu
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT64, KINDS, address_of, has_tangent, interop, is_plain, is_tensor, kind_of
+from quadrat.support.memory import INT64, KINDS, address_of, interop, is_stored, is_tensor, kind_of
 
 if TYPE_CHECKING:
     import torch
@@ -229,10 +229,7 @@ class DeferredBatch(Mapping[str, Any]):
 
 
 class _DeferredEncoding(DeferredBatch):
-    """One that becomes a `BatchEncoding`, not a dict.
-
-    This is a type, because accelerate puts batches that it took apart together again as `type(batch)(columns)`.
-    """
+    """One that becomes a `BatchEncoding`: a type, because accelerate makes batches again as `type(batch)(columns)`."""
 
     def _wrapped(self, made: dict[str, Any]) -> Any:
         from transformers import BatchEncoding
@@ -278,14 +275,7 @@ def _packable(value: Any) -> int | None:
     """The kind of a tensor that goes into the buffer; None for all else."""
     import torch
 
-    if (
-        type(value) is not torch.Tensor
-        or not is_plain(value)
-        or not value.is_contiguous()
-        or value.requires_grad
-        or value.is_neg()
-        or has_tangent(value)
-    ):
+    if type(value) is not torch.Tensor or not (is_stored(value) and value.is_contiguous()):
         return None
     try:
         return kind_of(value.dtype)

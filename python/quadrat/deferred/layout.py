@@ -55,12 +55,7 @@ class Plan(NamedTuple):
 
 
 def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
-    """The outputs of a plan, made where the buffer is, in one launch for all that are padded.
-
-    Args:
-        plan: what to make.
-        buffer: a copy of the bytes, on the device, aligned to 64 bytes.
-    """
+    """The outputs of a plan, made on the device of the buffer, whose address is a multiple of 64; all padded ones in one launch."""
     import torch
 
     padded, flat = _Padded(plan, buffer), _Flat(plan, buffer)

@@ -23,9 +23,9 @@ class Atomic(Generic[Value]):
     def change(self, change: Callable[[Value], tuple[Value, Result]]) -> Result:
         """Replace the value by what `change` makes of it. Returns the result that comes with it.
 
-        `change` is given the value and may write to its memory, as long as the value stays what it was. When it raises,
-        it has not happened. A signal handler, or the finalizer of an object, may change the value while the same thread
-        does: it is given a copy, and the change that it interrupted is made once more.
+        `change` may write to the value's memory, as long as the value stays what it was. When it raises, nothing
+        changes. A signal handler or a finalizer may change the value while the same thread does: it is given a copy,
+        and the change that it interrupted is made once more.
         """
         with self._lock:
             within, self._changing = self._changing, True

@@ -1,14 +1,14 @@
-"""What an evaluation leaves behind: gathered in linear time, and handed to metrics without padding."""
+"""Predictions and labels of an evaluation: gathered in linear time, and handed to metrics without padding."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import arrays_in, is_array
+from quadrat.ops._nested import arrays_in, is_array, tree_map
 from quadrat.ops.concat import Joined
 from quadrat.ops.unpad import unpad
 from quadrat.support.extras import needs
@@ -19,7 +19,7 @@ with needs("quadrat.evaluation.containers", "transformers"):
 
 
 class _Held(NamedTuple):
-    """What a container holds: nothing, batches joined or listed, or what somebody saw or put there."""
+    """What a container holds: nothing, batches joined or listed, or a value that was read or set."""
 
     tensors: Any
     arrays: Any
@@ -47,10 +47,10 @@ class _Listed(NamedTuple):
 class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[misc]
     """The container that Trainer gathers losses, predictions and labels in, in time and memory linear in what is added.
 
-    That of transformers makes all it holds anew at each step. This one appends, and pads once, in place: at its peak
-    it holds the result. Same results, `tensors` and `arrays` included; looking at these two joins what is there so far.
-    Several threads may use it at once: batches are added one after the other, each as a whole. A batch whose addition
-    fails or is interrupted is not in it, or all of it is.
+    That of transformers copies all it holds at each step. This one appends, and pads once, in place: at its peak it
+    holds the result. Same results, `tensors` and `arrays` included; reading these two joins what is there so far.
+    Several threads may use it at once: batches are added one after the other. A batch whose addition fails or is
+    interrupted is in it as a whole or not at all.
 
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; else they stay in a list.
@@ -184,10 +184,6 @@ def without_padding(
         masks = {tuple(label.shape[:2]): label != padding_index for label in reversed(labels) if label.ndim == 2}
 
         def without(value: Any) -> Any:
-            if isinstance(value, (list, tuple)):
-                return type(value)(without(part) for part in value)
-            if isinstance(value, Mapping):
-                return type(value)({key: without(part) for key, part in value.items()})  # type: ignore[call-arg]
             if not masks or not is_array(value) or value.ndim < 2:
                 return value
             mask = masks.get(tuple(value.shape[:2]))
@@ -198,8 +194,8 @@ def without_padding(
             except TypeError:  # text, say
                 return value
 
-        parts = {name: without(getattr(prediction, name, None)) for name in ("inputs", "losses")}
-        plain = type(prediction)(without(prediction.predictions), without(prediction.label_ids), **parts)
-        return compute_metrics(plain, *args, **kwargs)
+        names = ("predictions", "label_ids", "inputs", "losses")
+        parts = {name: tree_map(without, getattr(prediction, name, None)) for name in names}
+        return compute_metrics(type(prediction)(**parts), *args, **kwargs)
 
     return compute

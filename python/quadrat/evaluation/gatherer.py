@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import Nested, Unusual, arrays_in, made, matches, opened
+from quadrat.ops._nested import Nested, Unusual, arrays_in, leaves_like, tree_flatten, tree_map, tree_unflatten
 from quadrat.ops._pieces import Copied, Pieces
 from quadrat.support.extras import needs
 from quadrat.support.memory import is_tensor
@@ -28,7 +27,7 @@ class _Stretches(NamedTuple):
     """What a gatherer holds: where the next rows of each process go, and what has come."""
 
     offsets: tuple[int, ...]
-    # Batches as they came, or, once something does not go with what is there, arrays of all rows.
+    # Batches as they came, or arrays of all rows, once a batch does not go with those before.
     structure: Nested | None
     leaves: list[Any] | None
     storage: Any
@@ -50,9 +49,9 @@ class _Stretches(NamedTuple):
 class DistributedTensorGatherer:
     """Arrays that processes computed batch by batch, in the order of the data set: that of transformers 4.x.
 
-    A sampler that gives each process a stretch of the data set (`SequentialDistributedSampler`) and a gather after each
-    step leave the batches of all processes side by side. Here the rows go back to their places, and those that only
-    filled up the last batches are cut off. Batches are kept without padding, and padded once.
+    Each process has a stretch of the data set (`SequentialDistributedSampler`), and a gather after each step puts the
+    batches of all processes side by side. Here the rows go back to their places, and those that only filled up the last
+    batches are cut off. Batches are kept without padding, and padded once.
 
     Args:
         world_size: the number of processes.
@@ -110,11 +109,7 @@ class DistributedTensorGatherer:
         if taken is not None:
             rows, leaves = taken
             return held.moved_on(rows, leaves, None)
-        writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        rows, storage = self._written(held.offsets, self._storage_of(held), arrays, writes)
-        for target, part in writes:
-            target[...] = part
-        return held.moved_on(rows, None, storage)
+        return self._written(held, arrays)
 
     def _finalized(self, held: _Stretches) -> Any:
         if held.is_empty:
@@ -132,23 +127,23 @@ class DistributedTensorGatherer:
         # The reference pads what is in a tuple with its default, until a wider batch comes.
         padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
         structure, leaves, storage = None, None, None
-        firsts: list[Any] = []
         try:
-            structure = opened(arrays, firsts)
+            firsts, structure = tree_flatten(arrays)
             firsts = [_as_array(first) for first in firsts]
             for first in firsts:
                 np.full_like(first, padding, shape=1)  # which raises where the padding is no number of the dtype
             leaves = [Pieces.of(first, padding, copies=True) for first in firsts]
         except Unusual:
-            storage = _new_like(arrays, self.total_samples + 1, padding)
+            rows = self.total_samples + 1
+            storage = tree_map(lambda array: np.full_like(array, padding, shape=(rows, *array.shape[1:])), arrays)
         return _Stretches(tuple(range(0, self.total_samples, self.process_length)), structure, leaves, storage)
 
     def _taken(self, held: _Stretches, arrays: Any) -> tuple[int, list[Pieces]] | None:
         """The rows that each process adds, and all pieces; None where something does not go with what is there."""
-        parts: list[Any] = []
-        if not held.leaves or not matches(held.structure, arrays, parts):
+        parts = leaves_like(held.structure, arrays) if held.leaves else None
+        if parts is None:
             return None
-        pairs = list(zip(held.leaves, map(_as_array, parts), strict=True))
+        pairs = list(zip(held.leaves or [], map(_as_array, parts), strict=True))
         if not all(
             part.ndim and leaf.fits(part) and (leaf.like.padding == self.padding_index or leaf.covers(part))
             for leaf, part in pairs
@@ -166,8 +161,8 @@ class DistributedTensorGatherer:
 
     def _arranged(self, held: _Stretches, count: int) -> Any:
         """The first `count` rows, each in its place, and padding for those that did not come."""
-        made_of = [leaf.arranged(self._places(leaf, count)) for leaf in held.leaves or []]
-        return made(held.structure, iter(made_of))
+        arrays = [leaf.like.written(self._places(leaf, count), leaf.width) for leaf in held.leaves or []]
+        return tree_unflatten(held.structure, arrays)
 
     def _places(self, leaf: Copied, count: int) -> NDArray[np.int64]:
         blocks = leaf.blocks()
@@ -184,43 +179,36 @@ class DistributedTensorGatherer:
         flat[:, 1] = np.clip(count - starts, 0, flat[:, 1])
         return flat
 
-    def _written(
-        self, offsets: tuple[int, ...], storage: Any, arrays: Any, writes: list[tuple[NDArray[Any], NDArray[Any]]]
-    ) -> tuple[int, Any]:
-        """The rows of a process, and the storage, a wider one where need be. What is to be written goes to `writes`."""
-        make: Any = type(arrays)
-        if isinstance(arrays, (list, tuple)):
-            pairs = [self._written(offsets, *pair, writes) for pair in zip(storage, arrays, strict=False)]
-            return pairs[0][0], make(written for _, written in pairs)
-        if isinstance(arrays, Mapping):
-            found = {key: self._written(offsets, storage[key], value, writes) for key, value in arrays.items()}
-            return next(iter(found.values()))[0], make({key: written for key, (_, written) in found.items()})
-        rows, rest = divmod(arrays.shape[0], self.world_size)
-        if rest:
-            raise AssertionError(
-                f"Arrays passed should all have a first dimension multiple of {self.world_size}, found {len(arrays)}."
-            )
-        if arrays.ndim > 1 and storage.ndim > 1 and storage.shape[1] < arrays.shape[1]:
-            storage = expand_like(storage, arrays.shape[1], padding_index=self.padding_index)
-        if not isinstance(storage, np.ndarray):
-            raise TypeError(f"expected arrays in a {type(storage).__name__}, as in the first step, found an array")
-        columns = () if arrays.ndim == 1 else (slice(arrays.shape[1]),)
-        for process, offset in enumerate(offsets):
-            # The reference's storage ends where the rows do.
-            target = storage[:-1][(slice(offset, offset + rows), *columns)]
-            part = np.empty_like(target)
-            part[...] = arrays[process * rows : (process + 1) * rows]
-            writes.append((target, part))
-        return rows, storage
+    def _written(self, held: _Stretches, arrays: Any) -> _Stretches:
+        """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
+        counts: list[int] = []
+        writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        size = self.world_size
 
+        def prepared(array: Any, storage: Any) -> Any:
+            rows, rest = divmod(array.shape[0], size)
+            if rest:
+                raise AssertionError(
+                    f"Arrays passed should all have a first dimension multiple of {size}, found {len(array)}."
+                )
+            if array.ndim > 1 and storage.ndim > 1 and storage.shape[1] < array.shape[1]:
+                storage = expand_like(storage, array.shape[1], padding_index=self.padding_index)
+            if not isinstance(storage, np.ndarray):
+                raise TypeError(f"expected arrays in a {type(storage).__name__}, as in the first step, found an array")
+            columns = () if array.ndim == 1 else (slice(array.shape[1]),)
+            for process, offset in enumerate(held.offsets):
+                # The reference's storage ends where the rows do.
+                target = storage[:-1][(slice(offset, offset + rows), *columns)]
+                part = np.empty_like(target)
+                part[...] = array[process * rows : (process + 1) * rows]
+                writes.append((target, part))
+            counts.append(rows)
+            return storage
 
-def _new_like(arrays: Any, rows: int, padding: int) -> Any:
-    make: Any = type(arrays)
-    if isinstance(arrays, (list, tuple)):
-        return make(_new_like(part, rows, padding) for part in arrays)
-    if isinstance(arrays, Mapping):
-        return make({key: _new_like(part, rows, padding) for key, part in arrays.items()})
-    return np.full_like(arrays, padding, shape=(rows, *arrays.shape[1:]))
+        storage = tree_map(prepared, arrays, self._storage_of(held))
+        for target, part in writes:
+            target[...] = part
+        return held.moved_on(counts[0], None, storage)
 
 
 def _as_array(value: Any) -> Any:

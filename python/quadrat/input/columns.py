@@ -1,4 +1,4 @@
-"""Features to columns to rows: everything after this has forgotten where the data came from."""
+"""Features become columns of rows; what follows does not know where the data came from."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     ]
 
 
-# What a step of a plan does, see csrc/bindings/plan.hpp.
+# What a step of a plan does.
 PAD, PAD_OWN, STACK, NUMBERS = _core.ACTION_PAD, _core.ACTION_PAD_OWN, _core.ACTION_STACK, _core.ACTION_NUMBERS
 MASK, HOLD, LABELS = _core.ACTION_MASK, _core.ACTION_HOLD, _core.ACTION_LABELS
 JOIN, SHIFT, BOUNDS, LONGEST = _core.ACTION_JOIN, _core.ACTION_SHIFT, _core.ACTION_BOUNDS, _core.ACTION_LONGEST
@@ -65,8 +65,7 @@ POSITIONS, SEQUENCES = _core.ACTION_POSITIONS, _core.ACTION_SEQUENCES
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of a list of features, named by the first feature's keys in their order.
 
-    None when the features are no list or tuple of mappings, one of them lacks one of the keys, or is a mapping that may
-    do something of its own when it is read, see `_mappings`.
+    None unless the features are a list or tuple of mappings with all these keys, which `way_to_read` lets be read.
     """
     return _core.collect(features, None, interop())
 
@@ -74,8 +73,8 @@ def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
 def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tuple[str, ...], _core.Columns] | None:
     """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
 
-    The column `plain` has one value per feature. None when the features are no list or tuple of mappings with the same
-    keys, one may do something of its own when it is read, or a value is no list or tuple of that many rows.
+    The column `plain` has one value per feature. None where `collect` returns None, and where a value is not a list or
+    tuple of that many rows.
     """
     if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
         return None

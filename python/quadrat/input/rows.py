@@ -17,15 +17,15 @@ MAIN = "input_ids"
 
 
 class Rows(_core.TableRows):
-    """Features that lie in columns: a list of dicts, which are made when somebody looks at one.
+    """Features that lie in columns: a list of dicts, which are made when one is read.
 
-    quadrat's collators read the columns, and make no dicts. To everybody else this is a list: it has a list's methods,
-    and `isinstance(rows, list)` is true. The first look makes a dict of every row, one entry per column, of Python
-    numbers, lists and strings. These dicts are kept, and from then on they are what is collated and pickled, with all
-    that is changed in them. A slice shares its dicts with the batch, as a list's does, and makes none itself.
+    quadrat's collators read the columns, and make no dicts. For other code this is a list: it has a list's methods, and
+    `isinstance(rows, list)` is true. Reading a row makes a dict of every row, one entry per column, of Python numbers,
+    lists and strings. These dicts are kept, and from then on they are collated and pickled, with all changes to them.
+    A slice shares its dicts with the batch, as a list's does, and makes none itself.
     """
 
-    # For code that asks whether features are a list; `type` tells the truth.
+    # For code that asks whether features are a list; `type` still returns `Rows`.
     __class__ = property(lambda _: list)
 
     def as_list(self) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ class Rows(_core.TableRows):
         rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
         if rows is None:
             made, places = self._shared()
-            # Of two threads that look at once both get what one of them made.
+            # Two threads that read at once both get the dicts of one of them.
             found = (made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places))
             rows = self.__dict__.setdefault("_rows", list(found))
             self.hand_out()
@@ -55,7 +55,7 @@ class Rows(_core.TableRows):
     def __getitem__(self, index: slice) -> Any: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
-        """Row `index`, or several: as `Rows` that lie in columns too, as long as nobody has looked."""
+        """Row `index`, or several: as `Rows` that lie in columns too, as long as no dict was made."""
         if self.handed_out or not isinstance(index, slice):
             return self.as_list()[index]
         made, places = self._shared()
@@ -69,11 +69,11 @@ class Rows(_core.TableRows):
         return other + self.as_list()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As a list of dicts: what the columns point into stays where it is."""
+        """As a list of dicts: the memory of the columns stays where it is."""
         return list, (self.as_list(),)
 
     def __repr__(self) -> str:
-        """Rows and columns; once somebody has looked, the dicts."""
+        """Rows and columns, or the dicts once they are made."""
         if self.handed_out:
             return f"Rows({self.as_list()!r})"
         return f"Rows({len(self)} rows, columns {list(self.names)})"
@@ -105,7 +105,7 @@ MutableSequence.register(Rows)  # its own metaclass is pybind11's
 
 
 class UnevenColumns(ValueError):  # noqa: N818 - a ValueError to whoever gives the columns
-    """A mapping is no batch: its columns differ in their number of rows."""
+    """The columns of a mapping differ in their number of rows, so it is not a batch."""
 
 
 # What holds the rows of a batch in order.
@@ -113,9 +113,7 @@ SEQUENCES = (list, tuple, Rows)
 
 
 def rows_of(features: Any, *, bare: bool = False) -> Any:
-    """`features` as `Rows` where they come as columns; a list or tuple, and what is none of these, as it is.
-
-    `Rows` that somebody has looked at are the list of what was seen.
+    """`features` as `Rows` where they come as columns, else as they are; `Rows` whose dicts are made, as their list.
 
     Args:
         features: a mapping of columns (a `Dataset` slice, `BatchEncoding`), an object with the Arrow PyCapsule
@@ -158,7 +156,7 @@ def plain(features: Any) -> Any:
 
 
 class _Row(Mapping[str, Any]):
-    """A row of `Rows` for quadrat itself: a value is made when asked for, and nothing is handed out."""
+    """A row of `Rows` for quadrat itself: a value is made when it is read, and no dict."""
 
     def __init__(self, rows: Rows, at: int) -> None:
         self._rows, self._at = rows, at
@@ -177,7 +175,7 @@ class _Row(Mapping[str, Any]):
 
 
 def each_of(features: Any) -> Any:
-    """The features, to read and no more: mappings that make a value when it is asked for where they are `Rows`."""
+    """The features for reading only: of `Rows`, mappings that make a value when it is read."""
     return [_Row(features, i) for i in range(len(features))] if isinstance(features, Rows) else features
 
 
@@ -270,7 +268,7 @@ def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
 
 
 def _unbound(tensor: Any) -> list[Any] | None:
-    """The rows of a tensor whose numbers only torch can tell, if it can: they are the reference's business then."""
+    """The rows of a tensor whose numbers only torch can read, for the reference; None where torch cannot."""
     try:
         return list(tensor.unbind())
     except (RuntimeError, TypeError):
@@ -308,7 +306,7 @@ def _speaks_arrow(value: Any) -> bool:
 
 
 def _value_of(table: Any) -> Callable[[str, int], Any] | None:
-    """What gives the values of columns whose types are not known here, from the library that made the table."""
+    """A function for values whose types are not known here, from the library that made the table."""
     if hasattr(table, "column"):  # pyarrow
         return lambda name, row: _as_python(table.column(name)[row])
     if hasattr(table, "to_dicts"):  # polars

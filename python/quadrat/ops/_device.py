@@ -1,12 +1,10 @@
 """The functions on tensors of a GPU: addresses and sizes for the kernels.
 
-Nothing here waits for the GPU: whoever calls says how long and how many. Offsets are the GPU's, so that rows that do
-not fit are cut there, where the CPU raises an error.
+Nothing here waits for the GPU: callers know all sizes. Rows that do not fit are cut, where the CPU raises an error.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def rows_on_gpu(rows: Any) -> Ragged | None:
-    """The rows as a `Ragged` where they are on a GPU, else None.
-
-    Raises:
-        TypeError: when some are there and some are not, or their dtypes differ.
-    """
+    """The rows as a `Ragged` where they are on a GPU, else None. Raises TypeError when devices or dtypes differ."""
     if isinstance(rows, Ragged):
         return rows if on_gpu(rows.values) else None
     if not isinstance(rows, (list, tuple)) or not rows or not on_gpu(rows[0]):
@@ -72,18 +66,12 @@ def column_of(
 
 
 def _source_of(values: torch.Tensor, offsets: torch.Tensor) -> tuple[int, int]:
-    """An address and a number of tokens."""
     return (address_of(values), len(values)) if values.numel() else (address_of(offsets), 0)
-
-
-@functools.cache
-def _int64() -> torch.dtype:
-    return torch_dtype(INT64)
 
 
 def int64(offsets: torch.Tensor) -> torch.Tensor:
     """Offsets as the kernels read them."""
-    if offsets.dtype == _int64() and offsets.is_contiguous():
+    if offsets.dtype == torch_dtype(INT64) and offsets.is_contiguous():
         return offsets
     return offsets.detach().long().contiguous()
 

@@ -1,8 +1,8 @@
-"""Arrays in lists, tuples and mappings: what such a batch is made of, and how its like is made."""
+"""Arrays in lists, tuples and mappings: taken apart, and put together again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,69 +22,87 @@ class Nested(NamedTuple):
 
 
 class Unusual(Exception):  # noqa: N818 - says what is, and is not raised to users
-    """A batch is not made of plain arrays in known containers."""
+    """A batch does not consist of plain arrays in known containers."""
 
 
-def opened(batch: Any, arrays: list[Any], known: frozenset[type] = PLAIN) -> Nested | None:
-    """The structure of a batch; its arrays, and what else is known, go to `arrays`, in order.
+def tree_flatten(batch: Any, known: frozenset[type] = PLAIN) -> tuple[list[Any], Nested | None]:
+    """The arrays of a batch, in order, with what else is of a known type, and its structure.
 
     Raises:
-        Unusual: where it holds something else than plain arrays, or a container whose type is not known.
+        Unusual: where it holds something else, or a container of an unknown type.
     """
-    if isinstance(batch, (list, tuple, Mapping)):
-        if type(batch) not in known:
+    if not isinstance(batch, (list, tuple, Mapping)):
+        if not (is_joinable(batch) or type(batch) in known):
             raise Unusual
-        keys = list(batch) if isinstance(batch, Mapping) else None
-        parts = batch if keys is None else [batch[key] for key in keys]
-        return Nested(type(batch), keys, [opened(part, arrays, known) for part in parts])
-    if not (is_joinable(batch) or type(batch) in known):
+        return [batch], None
+    if type(batch) not in known:
         raise Unusual
-    arrays.append(batch)
-    return None
+    keys = list(batch) if isinstance(batch, Mapping) else None
+    found = [tree_flatten(part, known) for part in (batch if keys is None else [batch[key] for key in keys])]
+    return [leaf for leaves, _ in found for leaf in leaves], Nested(type(batch), keys, [child for _, child in found])
 
 
-def matches(structure: Nested | None, batch: Any, parts: list[Any]) -> bool:
-    """Whether a batch has all of this structure. What stands for the arrays goes to `parts`; more is left out."""
-    if structure is None:
-        parts.append(batch)
-        return True
-    if type(batch) is not structure.type:
-        return False
-    container: Any = batch
-    if structure.keys is None:
-        if len(container) < len(structure.children):
-            return False
-        inner = list(container)
-    elif all(key in container for key in structure.keys):
-        inner = [container[key] for key in structure.keys]
-    else:
-        return False
-    return all(matches(child, part, parts) for child, part in zip(structure.children, inner, strict=False))
-
-
-def made(structure: Nested | None, arrays: Iterator[Any]) -> Any:
+def tree_unflatten(structure: Nested | None, leaves: Iterable[Any]) -> Any:
     """A batch of this structure."""
+    rest = iter(leaves)
     if structure is None:
-        return next(arrays)
-    parts = [made(child, arrays) for child in structure.children]
+        return next(rest)
+    parts = [tree_unflatten(child, rest) for child in structure.children]
     make: Any = structure.type
     return make(parts) if structure.keys is None else make(dict(zip(structure.keys, parts, strict=True)))
 
 
+def leaves_like(structure: Nested | None, batch: Any) -> list[Any] | None:
+    """What a batch holds in the places of a structure's arrays, and nothing else; None where a place is missing."""
+    if structure is None:
+        return [batch]
+    if type(batch) is not structure.type:
+        return None
+    parts: Any = batch
+    if structure.keys is not None:
+        if not all(key in parts for key in structure.keys):
+            return None
+        parts = [parts[key] for key in structure.keys]
+    if len(parts) < len(structure.children):
+        return None
+    leaves: list[Any] = []
+    for child, part in zip(structure.children, parts, strict=False):
+        inner = leaves_like(child, part)
+        if inner is None:
+            return None
+        leaves += inner
+    return leaves
+
+
+def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+    """The structure of a batch, with what a function makes of each leaf, and of those of others in its place."""
+    make: Any = type(batch)
+    if isinstance(batch, (list, tuple)):
+        return make(tree_map(function, *parts) for parts in zip(batch, *others, strict=False))
+    if isinstance(batch, Mapping):
+        return make({key: tree_map(function, part, *(other[key] for other in others)) for key, part in batch.items()})
+    return function(batch, *others)
+
+
+def _parts(batch: Any) -> Iterable[Any] | None:
+    """What a list, tuple or mapping holds; None for all else."""
+    if isinstance(batch, Mapping):
+        return batch.values()
+    return batch if isinstance(batch, (list, tuple)) else None
+
+
 def types_of(batch: Any) -> frozenset[type]:
-    """Those of the containers of a batch."""
-    if not isinstance(batch, (list, tuple, Mapping)):
-        return frozenset()
-    parts = batch.values() if isinstance(batch, Mapping) else batch
-    return frozenset({type(batch)}).union(*map(types_of, parts))
+    """The types of the containers in a batch."""
+    parts = _parts(batch)
+    return frozenset() if parts is None else frozenset({type(batch)}).union(*map(types_of, parts))
 
 
 def arrays_in(batch: Any) -> list[Any]:
     """The arrays and tensors of a batch, in order; what else it holds is left out."""
-    if isinstance(batch, (list, tuple, Mapping)):
-        parts = batch.values() if isinstance(batch, Mapping) else batch
-        return [array for part in parts for array in arrays_in(part)]
-    return [batch] if is_array(batch) else []
+    parts = _parts(batch)
+    if parts is None:
+        return [batch] if is_array(batch) else []
+    return [array for part in parts for array in arrays_in(part)]
 
 
 def is_array(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Masking whose draws depend on (seed, epoch, row key, position) alone: what `rng="philox"` stands for."""
+"""Masking whose draws depend on seed, epoch, row key and position alone: `rng="philox"`."""
 
 from __future__ import annotations
 
@@ -20,38 +20,23 @@ _SEEDS, _EPOCHS, _KEYS = 1 << 64, 1 << 32, 1 << 64
 
 
 class PhiloxOptions(NamedTuple):
-    """How tokens are masked: what kernels of the CPU and of a GPU are told, and check.
+    """How tokens are masked, as the kernels of the CPU and of a GPU take it."""
 
-    Attributes:
-        seed: below 2**64.
-        epoch: below 2**32.
-        mlm_probability: of a token to be masked.
-        mask: of a masked token to become `mask_id`.
-        random: of a masked token to become a random one.
-        mask_id: the mask token.
-        vocab_size: random tokens are drawn below this.
-    """
-
-    seed: int
-    epoch: int
-    mlm_probability: float
-    mask: float
-    random: float
+    seed: int  # below 2**64
+    epoch: int  # below 2**32
+    mlm_probability: float  # of a token to be masked
+    mask: float  # probability of a masked token to become `mask_id`
+    random: float  # probability of a masked token to become a random one
     mask_id: int
-    vocab_size: int
+    vocab_size: int  # random tokens are drawn below this
 
 
 class Places(NamedTuple):
-    """Where the tokens of each row are: in a padded batch, `[rows, width]`, or one row after the other (`flat`).
+    """Where the tokens of each row are: in a padded batch, `[rows, width]`, or one row after the other (`flat`)."""
 
-    width: of the flat array, where it is one.
-
-    lengths: `[rows]` int64, a NumPy array; for tensors of a GPU also a tensor there; None: each row fills the width.
-    """
-
-    lengths: Any
+    lengths: Any  # `[rows]` int64, an array, for tensors of a GPU also a tensor there; None: each row fills the width
     rows: int
-    width: int
+    width: int  # of the whole array, where it is flat
     left: bool
     flat: bool
 
@@ -88,9 +73,7 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
 def keys_of(values: Any, rows: int) -> Numbers:
     """One row key per row, uint64; integers below 2**64, negative ones as their two's complement.
 
-    Raises:
-        TypeError: for what is no integer.
-        ValueError: when there are more or fewer than rows.
+    Raises TypeError unless they are integers, and ValueError unless there is one per row.
     """
     if is_tensor(values):
         values = as_numpy(values, "row_keys")

@@ -13,22 +13,17 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ragged import Ragged
-from quadrat.support.memory import address_of, has_tangent, is_plain, is_tensor
+from quadrat.ragged.offsets import tensor_or_array
+from quadrat.support.memory import address_of, is_stored, is_tensor
 
 
 class Like:
-    """What arrays below one another have in common: library, dtype, device and what follows the width in their shape.
-
-    Arrays are `[rows, width, ...]`. Those of one dimension are rows of one number each.
-    """
+    """What arrays below one another, `[rows]` or `[rows, width, ...]`, have in common: all but rows and width."""
 
     def __init__(self, model: Any, padding_index: Any, *, ragged: bool = False) -> None:
-        """See the class.
+        """Of a model, with what stands where an array is less wide than the widest.
 
-        Args:
-            model: an array of this kind.
-            padding_index: what stands where an array is less wide than the widest.
-            ragged: for NumPy arrays of which only a `Ragged` is made: nothing is padded, and the dtype may change.
+        ragged: for NumPy arrays that only become a `Ragged`: nothing is padded, and the dtype may change.
         """
         self.torch = is_tensor(model)
         self.model = model.new_empty(0) if self.torch else np.empty_like(model, shape=0)
@@ -46,7 +41,7 @@ class Like:
             return False
         if self.torch and piece.device != self.model.device:
             return False
-        return self.ragged or width_of(shape) == width or self._can_fill
+        return self.ragged or width_of(shape) == width or self._fill is not None
 
     def dtype_with(self, piece: Any, width: int) -> Any:
         """The dtype of an array below others of this width, None where they have none in common."""
@@ -99,13 +94,9 @@ class Like:
         """The bytes of the padding; zeros where it is no number of the dtype, and all arrays are as wide."""
         return self._fill if self._fill is not None else bytes(int(self.model.dtype.itemsize))
 
-    @property
-    def _can_fill(self) -> bool:
-        """Whether the padding is a number of the dtype."""
-        return self._fill is not None
-
     @functools.cached_property
     def _fill(self) -> bytes | None:
+        """The bytes of the padding; None where it is no number of the dtype."""
         try:
             if self.torch:
                 two = self.model.new_full((2,), self.padding).cpu()  # of one number, torch lets small floats overflow
@@ -116,35 +107,35 @@ class Like:
 
 
 class Pieces:
-    """Arrays that are alike; rows and width may differ.
+    """Arrays that are alike, kept as they are or as clones; rows and width may differ.
 
-    A value: `plus` returns these and one more, and these stay what they are. Both share memory: of what was made of the
-    same pieces only the last one may be used.
+    A value: `plus` returns these and one more, and these stay what they are. Both share memory: only the last of those
+    made of the same pieces may be used.
     """
 
-    def __init__(self, like: Like, store: Any, count: int, width: int) -> None:
-        """`store`: where the arrays are; the first `count` are these. `width`: of the widest."""
+    def __init__(self, like: Like, store: Any, count: int, width: int, *, clones: bool) -> None:
+        """`store`: where the arrays are; the first `count` are these. `width`: of the widest.
+
+        clones: whether what is added may be overwritten by its owner afterwards.
+        """
         self.like = like
         self.width = width
         self._store = store
         self._count = count
+        self._clones = clones
 
     @staticmethod
     def of(first: Any, padding_index: Any, *, copies: bool, ragged: bool = False) -> Pieces:
-        """No array yet, but room for those like the first.
+        """No array yet, but room for those like the first, an array or a `Ragged`.
 
-        Args:
-            first: the first array, or a `Ragged`, which is not added.
-            padding_index: what stands where an array is less wide than the widest.
-            copies: whether what is added may be overwritten by its owner afterwards.
-            ragged: see `Like`.
+        copies: whether what is added may be overwritten by its owner afterwards. ragged: see `Like`.
         """
         width = first.facts.longest[1] if isinstance(first, Ragged) else width_of(first.shape)
         model = first.values[:0, None] if isinstance(first, Ragged) else at_least_1d(first)
         like = Like(model, padding_index, ragged=ragged)
         if copies and in_host_memory(model):
-            return Copied(like, _core.Gathered(like.token_size), 0, width)
-        return Kept(like, [], 0, width, clones=copies)
+            return Copied(like, _core.Gathered(like.token_size), 0, width, clones=True)
+        return Pieces(like, [], 0, width, clones=copies)
 
     def accepts(self, piece: Any) -> bool:
         """Whether joining this array changes nothing but rows and width; with `ragged`, the dtype at most."""
@@ -163,19 +154,35 @@ class Pieces:
 
     def plus(self, piece: Any) -> Pieces:
         """These and an array that fits. Raises what NumPy and torch do, and MemoryError."""
-        raise NotImplementedError
+        own = self.like.cast(piece, self.width)
+        if self._clones and piece.dtype == own.dtype:
+            own = own.clone() if self.like.torch else own.copy()
+        del self._store[self._count :]
+        self._store.append(own)
+        return self._with(self._store, self._count + 1, max(self.width, width_of(own.shape)))
 
     def copied(self) -> Pieces:
         """The same, in a store of their own."""
-        raise NotImplementedError
+        return self._with(self._kept(), self._count, self.width)
 
     def joined(self) -> Any:
         """The pieces as one array, `[rows, widest, ...]` or `[rows]`."""
-        raise NotImplementedError
+        kept = self._kept()
+        if not all(map(in_host_memory, kept)):
+            return self._joined_by_torch(kept)
+        kept = [contiguous(piece) for piece in kept]
+        blocks = np.array([(address_of(piece), len(piece), width_of(piece.shape)) for piece in kept], np.int64)
+        return self.like.written(blocks, self.width)
 
     def values(self) -> Any:
         """The numbers of all rows, `[tokens, ...]`, no padding added."""
-        raise NotImplementedError
+        flat = [piece.reshape(-1, *self.like.trailing) for piece in self._kept()]
+        return _torch().cat(flat) if self.like.torch else np.concatenate(flat)
+
+    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and width of each piece."""
+        shapes = np.array([(len(piece), width_of(piece.shape)) for piece in self._kept()], np.int64)
+        return shapes[:, 0], shapes[:, 1]
 
     def ragged(self) -> Any:
         """The rows as a `Ragged`, each of its piece's width; of one dimension, an array."""
@@ -185,120 +192,17 @@ class Pieces:
         rows, widths = self.shapes()
         offsets = np.zeros(int(rows.sum()) + 1, np.int64)
         np.cumsum(np.repeat(widths, rows), out=offsets[1:])
-        return Ragged(values, _torch().from_numpy(offsets).to(values.device) if self.like.torch else offsets)
-
-    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and width of each piece."""
-        raise NotImplementedError
+        return Ragged(values, tensor_or_array(offsets, values))
 
     def none(self) -> Any:
         """No rows of these: `[0, widest, ...]` or `[0]`."""
         return self.like.model.reshape(self.like.shape(0, self.width))
 
-
-class Copied(Pieces):
-    """Numbers in host memory that grows with them, and is filled out in place: in the end there is the result alone."""
-
-    _store: _core.Gathered
-
-    def fits(self, piece: Any) -> bool:
-        """See `Pieces`."""
-        return super().fits(piece) and in_host_memory(piece)
-
-    def plus(self, piece: Any) -> Copied:
-        """See `Pieces`. Also takes the `Ragged` that the first array was."""
-        if isinstance(piece, Ragged):
-            values, widths = np.ascontiguousarray(piece.values[piece.facts.first : piece.facts.last]), piece.lengths
-            self._store.append_rows(self._count, address_of(values), address_of(widths), len(widths))
-            return Copied(self.like, self._store, self._count + len(widths), self.width)
-        piece = self.like.cast(piece, self.width)
-        piece = piece.contiguous() if self.like.torch else np.ascontiguousarray(piece)
-        whole = self if piece.dtype == self.like.model.dtype else self._converted(piece.dtype)
-        rows, width = piece.shape[0], width_of(piece.shape)
-        whole._store.append(whole._count, address_of(piece), rows, width)
-        return Copied(whole.like, whole._store, whole._count + 1, max(whole.width, width))
-
-    def copied(self) -> Copied:
-        """See `Pieces`."""
-        return Copied(self.like, self._store.copy(self._count), self._count, self.width)
-
-    def joined(self) -> Any:
-        """See `Pieces`."""
-        self._store.pad(self._count, self.like.fill)
-        rows, _ = self.shapes()
-        return self.like.shaped(self._store.values(self._count), self.like.shape(int(rows.sum()), self.width))
-
-    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See `Pieces`."""
-        blocks = self.blocks()
-        return blocks[:, 1], blocks[:, 2]
-
-    def blocks(self) -> NDArray[np.int64]:
-        """`[pieces, 3]`: address, rows and width of each. Addresses hold until something is added or joined."""
-        return self._store.blocks(self._count)
-
-    def values(self) -> Any:
-        """See `Pieces`."""
-        rows, widths = self.shapes()
-        shape = (int((rows * widths).sum()), *self.like.trailing)
-        return self.like.shaped(self._store.values(self._count), shape)
-
-    def arranged(self, blocks: NDArray[np.int64]) -> Any:
-        """Rows of these, from anywhere in them, as an array of its own."""
-        return self.like.written(blocks, self.width)
-
-    def _converted(self, dtype: Any) -> Copied:
-        """The same numbers, NumPy's, of another dtype."""
-        values = self.values().astype(dtype)
-        like = Like(values[:0, None] if not self.like.flat else values[:0], self.like.padding, ragged=self.like.ragged)
-        store = self._store.retyped(self._count, address_of(values), like.token_size)
-        return Copied(like, store, self._count, self.width)
-
-
-class Kept(Pieces):
-    """Arrays that are kept as they are, or as clones of theirs."""
-
-    _store: list[Any]
-
-    def __init__(self, like: Like, store: list[Any], count: int, width: int, *, clones: bool) -> None:
-        """See `Pieces`. `clones`: whether what is added may be overwritten by its owner afterwards."""
-        super().__init__(like, store, count, width)
-        self._clones = clones
-
-    def plus(self, piece: Any) -> Kept:
-        """See `Pieces`."""
-        own = self.like.cast(piece, self.width)
-        if self._clones and piece.dtype == own.dtype:
-            own = own.clone() if self.like.torch else own.copy()
-        del self._store[self._count :]
-        self._store.append(own)
-        return Kept(self.like, self._store, self._count + 1, max(self.width, width_of(own.shape)), clones=self._clones)
-
-    def copied(self) -> Kept:
-        """See `Pieces`."""
-        return Kept(self.like, self._kept(), self._count, self.width, clones=self._clones)
-
-    def joined(self) -> Any:
-        """See `Pieces`."""
-        kept = self._kept()
-        if not all(map(in_host_memory, kept)):
-            return self._joined_by_torch(kept)
-        kept = [piece.contiguous() if self.like.torch else np.ascontiguousarray(piece) for piece in kept]
-        blocks = np.array([(address_of(piece), len(piece), width_of(piece.shape)) for piece in kept], np.int64)
-        return self.like.written(blocks, self.width)
-
-    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See `Pieces`."""
-        shapes = np.array([(len(piece), width_of(piece.shape)) for piece in self._kept()], np.int64)
-        return shapes[:, 0], shapes[:, 1]
-
-    def values(self) -> Any:
-        """See `Pieces`."""
-        flat = [piece.reshape(-1, *self.like.trailing) for piece in self._kept()]
-        return _torch().cat(flat) if self.like.torch else np.concatenate(flat)
+    def _with(self, store: Any, count: int, width: int) -> Pieces:
+        return type(self)(self.like, store, count, width, clones=self._clones)
 
     def _kept(self) -> list[Any]:
-        return self._store[: self._count]
+        return self._store[: self._count]  # type: ignore[no-any-return]
 
     def _joined_by_torch(self, kept: list[Any]) -> Any:
         if all(width_of(piece.shape) == self.width for piece in kept):
@@ -311,6 +215,55 @@ class Kept(Pieces):
         return result
 
 
+class Copied(Pieces):
+    """Numbers in host memory that grows with them, and is filled out in place: in the end there is the result alone."""
+
+    _store: _core.Gathered
+
+    def fits(self, piece: Any) -> bool:
+        return super().fits(piece) and in_host_memory(piece)
+
+    def plus(self, piece: Any) -> Pieces:
+        """As that of `Pieces`. Also takes the `Ragged` that the first array was."""
+        if isinstance(piece, Ragged):
+            values, widths = np.ascontiguousarray(piece.values[piece.facts.first : piece.facts.last]), piece.lengths
+            self._store.append_rows(self._count, address_of(values), address_of(widths), len(widths))
+            return self._with(self._store, self._count + len(widths), self.width)
+        piece = contiguous(self.like.cast(piece, self.width))
+        whole = self if piece.dtype == self.like.model.dtype else self._converted(piece.dtype)
+        rows, width = piece.shape[0], width_of(piece.shape)
+        whole._store.append(whole._count, address_of(piece), rows, width)
+        return whole._with(whole._store, whole._count + 1, max(whole.width, width))
+
+    def copied(self) -> Pieces:
+        return self._with(self._store.copy(self._count), self._count, self.width)
+
+    def joined(self) -> Any:
+        self._store.pad(self._count, self.like.fill)
+        rows, _ = self.shapes()
+        return self.like.shaped(self._store.values(self._count), self.like.shape(int(rows.sum()), self.width))
+
+    def values(self) -> Any:
+        rows, widths = self.shapes()
+        shape = (int((rows * widths).sum()), *self.like.trailing)
+        return self.like.shaped(self._store.values(self._count), shape)
+
+    def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        blocks = self.blocks()
+        return blocks[:, 1], blocks[:, 2]
+
+    def blocks(self) -> NDArray[np.int64]:
+        """`[pieces, 3]`: address, rows and width of each. Addresses hold until something is added or joined."""
+        return self._store.blocks(self._count)
+
+    def _converted(self, dtype: Any) -> Copied:
+        """The same numbers, NumPy's, of another dtype."""
+        values = self.values().astype(dtype)
+        like = Like(values[:0, None] if not self.like.flat else values[:0], self.like.padding, ragged=self.like.ragged)
+        store = self._store.retyped(self._count, address_of(values), like.token_size)
+        return Copied(like, store, self._count, self.width, clones=True)
+
+
 def is_joinable(array: Any) -> bool:
     """Whether numbers of this array are to be had by their bytes, or by what torch does with every tensor."""
     if is_tensor(array):
@@ -321,14 +274,17 @@ def is_joinable(array: Any) -> bool:
 
 def in_host_memory(array: Any) -> bool:
     """Whether what the array holds are the bytes of its memory."""
-    return not is_tensor(array) or not (
-        array.requires_grad or array.is_conj() or array.is_neg() or not is_plain(array) or has_tangent(array)
-    )
+    return not is_tensor(array) or is_stored(array)
 
 
 def at_least_1d(array: Any) -> Any:
     """The array; `[1]` where it has no dimension."""
     return array if array.ndim else array.reshape(1)
+
+
+def contiguous(array: Any) -> Any:
+    """The same numbers, side by side in memory."""
+    return array.contiguous() if is_tensor(array) else np.ascontiguousarray(array)
 
 
 def width_of(shape: Sequence[int]) -> int:

@@ -16,6 +16,7 @@ from quadrat.input.columns import explain
 from quadrat.ops import _device
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets
+from quadrat.ragged.source import RowSource
 from quadrat.support.arrays import carried, carrier_of, dense
 from quadrat.support.memory import (
     BOOL,
@@ -47,37 +48,35 @@ def pad_here(
 ) -> Any:
     """`pad` without a gradient: see there."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
-        require_own_dtype(ragged, dtype, return_tensors)
+        require_own_dtype(ragged.values, dtype, return_tensors)
         known = length is None or ragged._facts is not None
         width = padded_length(ragged.facts.longest if known else (0, 0), length, multiple_of)
         fill = _device.bits_of_padding(fill_value(padding_value, None), ragged.values)
         return _device.pad(ragged.values, ragged.offsets, width, left=is_left(side), fill=fill)
-    if isinstance(rows, Ragged) and (carrier := carrier_of(rows.values)) is not None:
-        require_own_dtype(rows, dtype, return_tensors)
-        stand_in = Ragged(rows.values.view(carrier), rows.offsets)
-        fill = carried(fill_value(padding_value, None), rows.values)
-        out = pad_here(stand_in, side=side, length=length, multiple_of=multiple_of, padding_value=fill)
-        return out.view(rows.values.dtype)
     source = source_of(rows)
-    framework = framework_of(return_tensors, source.framework)
-    kind = source.kind if dtype is None else kind_of(dtype)
+    framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     width = padded_length(source.longest, length, multiple_of)
-    left = is_left(side)
-    value = fill_value(padding_value, kind)
     out, address = empty(framework, (len(source), width, *source.trailing), kind)
-    failure = source.columns.pad(0, address, kind, width * source.inner, left, value)
+    failure = source.columns.pad(0, address, kind, width * source.inner, is_left(side), fill)
     if failure is not None and failure[1] < 0:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
     source.require(failure)
-    return out
+    return out if source.own is None else out.view(source.own.dtype)
+
+
+def output_of(
+    source: RowSource, dtype: Any, return_tensors: Framework | None, padding_value: Any
+) -> tuple[Framework, int, Any]:
+    """The library and the kind of the output, and what fills its gaps. Raises TypeError, OverflowError, ValueError."""
+    if source.own is not None:
+        require_own_dtype(source.own, dtype, return_tensors)
+        return source.framework, source.kind, carried(fill_value(padding_value, None), source.own)
+    kind = source.kind if dtype is None else kind_of(dtype)
+    return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
-    """The `total` values, without a gradient; `offsets` in the library of `padded` and on its device.
-
-    Raises:
-        ValueError: on the CPU, when offsets leave the values, or a row is longer than the width.
-    """
+    """`unpad` without a gradient; on the CPU it raises ValueError when a row is longer than the width."""
     if on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
     bounds, _ = checked_offsets(offsets, total)
@@ -107,16 +106,14 @@ def room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
     return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
 
 
-def require_own_dtype(rows: Ragged, dtype: Any, return_tensors: Framework | None) -> None:
+def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
     """Checks that nothing is to be converted. Raises TypeError and ValueError."""
-    if dtype is not None and dtype != rows.values.dtype:
-        raise TypeError(
-            f"{rows.values.dtype} on {getattr(rows.values, 'device', 'the CPU')} is not converted to {dtype}: convert "
-            "the values first"
-        )
-    own: Framework = "pt" if is_tensor(rows.values) else "np"
+    if dtype is not None and dtype != values.dtype:
+        place = getattr(values, "device", "the CPU")
+        raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
+    own: Framework = "pt" if is_tensor(values) else "np"
     if framework_of(return_tensors, own) != own:
-        raise ValueError(f"{type(rows.values).__name__}s of {rows.values.dtype} stay in their library")
+        raise ValueError(f"{type(values).__name__}s of {values.dtype} stay in their library")
 
 
 def fill_value(value: Any, kind: int | None) -> Any:
@@ -134,10 +131,7 @@ def fill_value(value: Any, kind: int | None) -> Any:
 
 
 def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:
-    """The padded length, in tokens, that the options ask for; `longest` is a row and its length.
-
-    Raises TypeError and ValueError.
-    """
+    """The padded length, in tokens; `longest` is a row and its length. Raises TypeError and ValueError."""
     row, tokens = longest
     width = tokens if length is None else whole(length, "length")
     if multiple_of is not None:
@@ -153,7 +147,7 @@ def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int
 
 
 def whole(value: Any, name: str) -> int:
-    """A number of tokens, or what else is counted, as an int. Raises TypeError for others, floats among them."""
+    """An integer as an int. Raises TypeError for others, floats among them."""
     if isinstance(value, int):
         return value
     try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quadrat.ops._nested import PLAIN, Nested, Unusual, made, matches, opened, types_of
+from quadrat.ops._nested import PLAIN, Nested, Unusual, leaves_like, tree_flatten, tree_unflatten, types_of
 from quadrat.ops._pieces import Pieces, at_least_1d
 from quadrat.ragged import Ragged
 from quadrat.support.memory import is_tensor
@@ -25,7 +25,7 @@ def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
         padding_index: what stands where a batch is less wide than the widest.
 
     Returns:
-        The structure of the first batch, of arrays `[all rows, widest, ...]`, in their library and on their device. A
+        Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
         single batch is returned as it is. Time and memory are those of a copy.
 
     Raises:
@@ -47,10 +47,9 @@ def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
 
 
 class Joined(NamedTuple):
-    """Batches joined one after the other: the result of doing that at once each time, in time linear in all of them.
+    """Batches joined one after the other, in time linear in all of them.
 
-    The first batch is kept as it is until there is a second. A value: `plus` returns these and one more, and these stay
-    what they are. Memory is shared, see `Pieces`.
+    The first batch is kept as it is until there is a second. A value that shares memory, see `Pieces`.
     """
 
     first: Any  # where there are no leaves: all batches as one
@@ -65,32 +64,25 @@ class Joined(NamedTuple):
     def of(first: Any, padding_index: Any, *, copies: bool = True, ragged: bool = False) -> Joined:
         """The first batch.
 
-        Args:
-            first: the batch.
-            padding_index: what stands where a batch is less wide than the widest.
-            copies: whether batches may be overwritten by their owner once they were added.
-            ragged: for batches of NumPy arrays, of which the first may have some as a `Ragged`, in containers that are
-                made of their parts: nothing is ever padded.
+        copies: whether batches may be overwritten by their owner once they were added. ragged: for batches of NumPy
+        arrays, of which the first may have some as a `Ragged`: nothing is ever padded.
         """
         known = PLAIN | types_of(first) | {Ragged} if ragged else PLAIN
         return Joined(first, None, None, known, padding_index, copies, ragged)
 
     def plus(self, batch: Any) -> Joined:
         """These and one more."""
-        room, firsts = (self, []) if self.leaves is not None else self._opened()
-        parts: list[Any] = []
-        if (
-            room.leaves is not None
-            and matches(room.structure, batch, parts)
-            and all(leaf.accepts(part) for leaf, part in zip(room.leaves, parts, strict=True))
-        ):
-            for arrays in filter(None, (firsts, parts)):
-                room = room._taking(arrays)
-            return room
+        room, firsts = self._opened()
+        if room.leaves is not None:
+            parts = leaves_like(room.structure, batch)
+            if parts is not None and all(leaf.accepts(part) for leaf, part in zip(room.leaves, parts, strict=True)):
+                for arrays in filter(None, (firsts, parts)):
+                    room = room._taking(arrays)
+                return room
         if self.ragged_only and room.leaves is not None:
-            concat_two(made(room.structure, iter([leaf.none() for leaf in room.leaves])), batch, self.padding)
+            concat_two(tree_unflatten(room.structure, [leaf.none() for leaf in room.leaves]), batch, self.padding)
             raise ValueError("the arrays of a batch must be of the dimensions of those before")
-        # What is out of the ordinary is joined at once, or refused. It seldom is so twice.
+        # What is unusual is joined at once, or refused. It seldom is so twice.
         first = concat_two(self.value(), batch, self.padding)
         return self._replace(first=first, leaves=None, known=self.known | types_of(first))
 
@@ -98,24 +90,20 @@ class Joined(NamedTuple):
         """All batches so far, as one. Its arrays may share memory with what is kept here."""
         if self.leaves is None:
             return self.first
-        return made(self.structure, iter([leaf.joined() for leaf in self.leaves]))
+        return tree_unflatten(self.structure, [leaf.joined() for leaf in self.leaves])
 
     def whole(self) -> Joined:
         """The same, as one batch, which `value` returns from now on."""
         return self if self.leaves is None else self._replace(first=self.value(), leaves=None)
 
     def ragged(self) -> Any:
-        """All batches so far, of whose arrays those of several dimensions are `Ragged`: no padding is added.
-
-        Raises:
-            TypeError: when they hold something else than arrays.
-        """
+        """All batches so far, arrays of several dimensions as `Ragged`: no padding is added. Raises TypeError."""
         begun = self.begun()
-        return made(begun.structure, iter([leaf.ragged() for leaf in begun.leaves or []]))
+        return tree_unflatten(begun.structure, [leaf.ragged() for leaf in begun.leaves or []])
 
     def begun(self) -> Joined:
         """The same, ready for more batches. Raises TypeError when they hold something else than arrays."""
-        room, firsts = (self, []) if self.leaves is not None else self._opened()
+        room, firsts = self._opened()
         if room.leaves is None:
             raise TypeError(f"a batch must consist of arrays; this is {type(self.first).__name__}")
         return room._taking(firsts) if firsts else room
@@ -125,10 +113,11 @@ class Joined(NamedTuple):
         return self if self.leaves is None else self._replace(leaves=[leaf.copied() for leaf in self.leaves])
 
     def _opened(self) -> tuple[Joined, list[Any]]:
-        """Room for what is like the first batch, and the arrays of that; no leaves where it is out of the ordinary."""
-        firsts: list[Any] = []
+        """Room for batches, and the arrays of the first that are not in it yet; no leaves where it is unusual."""
+        if self.leaves is not None:
+            return self, []
         try:
-            structure = opened(self.first, firsts, self.known)
+            firsts, structure = tree_flatten(self.first, self.known)
         except Unusual:
             return self, []
         leaves = [Pieces.of(first, self.padding, copies=self.copies, ragged=self.ragged_only) for first in firsts]
@@ -136,15 +125,11 @@ class Joined(NamedTuple):
 
     def _taking(self, arrays: list[Any]) -> Joined:
         leaves = [leaf.plus(array) for leaf, array in zip(self.leaves or [], arrays, strict=True)]
-        return Joined(self.first, leaves, *self[2:])
+        return self._replace(leaves=leaves)
 
 
 def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
-    """Two batches as one, whatever they are made of.
-
-    Raises:
-        AssertionError, TypeError, ValueError, RuntimeError, IndexError, KeyError: see `concat_padded`.
-    """
+    """Two batches as one, whatever they are made of. Raises what `concat_padded` does."""
     if not (is_tensor(first) and is_tensor(second)) and type(first) is not type(second):
         raise AssertionError(
             f"Expected `tensors` and `new_tensors` to have the same type but found {type(first)} and {type(second)}."

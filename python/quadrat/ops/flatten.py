@@ -9,10 +9,9 @@ from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
 from quadrat.ops._device import bits_of_padding, rows_on_gpu
 from quadrat.ops._device import flatten as device_flatten
-from quadrat.ops._rows import fill_value, padded_length, require_own_dtype, whole
+from quadrat.ops._rows import fill_value, output_of, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
-from quadrat.support.arrays import carried, carrier_of
-from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty, framework_of, kind_of
+from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
 
 
 class Flattened(NamedTuple):
@@ -64,7 +63,7 @@ def flatten(
         ValueError: when an option is unknown.
     """
     if (ragged := rows_on_gpu(rows)) is not None:
-        require_own_dtype(ragged, dtype, return_tensors)
+        require_own_dtype(ragged.values, dtype, return_tensors)
         return _flatten_on_gpu(ragged, position_ids_start, multiple_of, fill_value(padding_value, None))
     return flatten_here(
         rows,
@@ -88,19 +87,8 @@ def flatten_here(
     return_tensors: Framework | None = None,
 ) -> Flattened:
     """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `multiple_of`."""
-    if isinstance(rows, Ragged) and (carrier := carrier_of(rows.values)) is not None:
-        require_own_dtype(rows, dtype, return_tensors)
-        flat = flatten_here(
-            Ragged(rows.values.view(carrier), rows.offsets),
-            total,
-            position_ids_start=position_ids_start,
-            multiple_of=multiple_of,
-            padding_value=carried(fill_value(padding_value, None), rows.values),
-        )
-        return flat._replace(values=flat.values.view(rows.values.dtype))
     source = source_of(rows)
-    framework = framework_of(return_tensors, source.framework)
-    kind = source.kind if dtype is None else kind_of(dtype)
+    framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     tokens = int(source.lengths.sum())
     if total is None:
         total = padded_length((0, tokens), None, multiple_of)
@@ -108,12 +96,12 @@ def flatten_here(
         raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
     elif total > tokens == 0:
         raise ValueError(f"total={total}, where there is no token: position_ids have nothing to go on from")
-    fill = fill_value(padding_value, kind)
     _require_int64(position_ids_start)
     values, address = empty(framework, (total, *source.trailing), kind)
     source.require(source.columns.flatten(0, address, kind, source.total))
     if _core.fill_tail(address, kind, source.total, total * source.inner, fill) is not None:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
+    values = values if source.own is None else values.view(source.own.dtype)
     lengths, count = address_of(source.lengths), len(source)
     position_ids, address = empty(framework, (total,), INT64)
     if _core.position_ids(lengths, count, position_ids_start, address, total) is not None:

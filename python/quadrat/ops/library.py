@@ -10,7 +10,6 @@ looking at numbers is checked where an operator runs and where `torch.compile` o
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +20,12 @@ with needs("quadrat.ops.library"):
     import torch
 
 from quadrat.ops import _device
-from quadrat.ops._rows import fill_value, pad_here, unpad_here
+from quadrat.ops._rows import Side, fill_value, pad_here, unpad_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import dense
+from quadrat.support.memory import KINDS
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")
@@ -33,12 +33,7 @@ if not hasattr(torch.library, "register_autograd"):
 _library: Any = torch.library.Library("quadrat", "DEF")  # type: ignore[no-untyped-call]
 
 
-_INTEGERS = frozenset(
-    getattr(torch, f"{sign}int{bits}")
-    for sign in ("", "u")
-    for bits in (8, 16, 32, 64)
-    if hasattr(torch, f"{sign}int{bits}")
-)
+_INTEGERS = frozenset(getattr(torch, name) for name in KINDS if "int" in name and hasattr(torch, name))
 
 
 def _define(schema: str, function: Any, fake: Any, check: Any) -> None:
@@ -143,43 +138,21 @@ def _fake_flatten(values: Any, offsets: Any, total: int, start: int = 0, padding
     )
 
 
-def _mask_tokens(  # noqa: PLR0917 - the operator has them all by position
-    input_ids: Any,
-    mask_token_id: int,
-    vocab_size: int,
-    mlm_probability: float = 0.15,
-    mask_replace_prob: float = 0.8,
-    random_replace_prob: float = 0.1,
-    seed: int = 0,
-    epoch: int = 0,
-    special_ids: Any = (),
-    special_tokens_mask: Any = None,
-    row_keys: Any = None,
-    lengths: Any = None,
-    left: bool = False,
-) -> Any:
-    return tuple(
-        mask_tokens(
-            input_ids,
-            mask_token_id=mask_token_id,
-            vocab_size=vocab_size,
-            mlm_probability=mlm_probability,
-            mask_replace_prob=mask_replace_prob,
-            random_replace_prob=random_replace_prob,
-            rng="philox",
-            seed=seed % 2**64,
-            epoch=epoch,
-            special_ids=special_ids,
-            special_tokens_mask=special_tokens_mask,
-            row_keys=row_keys,
-            lengths=lengths,
-            side="left" if left else "right",
-        )
-    )
+_MASKING = (
+    *("input_ids", "mask_token_id", "vocab_size", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
+    *("seed", "epoch", "special_ids", "special_tokens_mask", "row_keys", "lengths", "left"),
+)
+
+
+def _mask_tokens(*args: Any, **kwargs: Any) -> Any:
+    given = dict(zip(_MASKING, args, strict=False)) | kwargs
+    given["seed"] = given.get("seed", 0) % 2**64
+    side: Side = "left" if given.pop("left", False) else "right"
+    return tuple(mask_tokens(**given, rng="philox", side=side))
 
 
 def _check_masking(*args: Any, **kwargs: Any) -> None:
-    given = dict(zip(inspect.signature(_mask_tokens).parameters, args, strict=False)) | kwargs
+    given = dict(zip(_MASKING, args, strict=False)) | kwargs
     ids, special = given["input_ids"], given.get("special_tokens_mask")
     _require(ids.dtype in _INTEGERS, lambda: f"input_ids must be integers, not {ids.dtype}")
     if special is not None:

@@ -54,13 +54,17 @@ def attention_mask(
         ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU longer
             rows are cut, unless it is known without waiting how long they are.
     """
+    kind = INT64 if dtype is None else kind_of(dtype)
     if (on_device := _offsets_on_gpu(rows)) is not None:
-        return _on_gpu(
-            *on_device, side=side, length=length, multiple_of=multiple_of, dtype=dtype, return_tensors=return_tensors
-        )
+        if framework_of(return_tensors, "pt") == "np":
+            raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
+        offsets, longest = on_device
+        if length is None and longest is None:
+            longest = Ragged(offsets, offsets).facts.longest[1]
+        width = padded_length((0, longest or 0), length, multiple_of)
+        return device_mask(offsets, width, torch_dtype(kind), left=is_left(side))
     offsets, facts, default = _offsets(rows)
     framework = framework_of(return_tensors, default)
-    kind = INT64 if dtype is None else kind_of(dtype)
     count = len(offsets) - 1
     columns = _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
@@ -91,14 +95,3 @@ def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
     if rows.dim() != 1 or rows.dtype.is_floating_point:
         raise TypeError(f"lengths must be integers of one dimension, not {rows.dtype} of {rows.dim()}")
     return Ragged.of_lengths(rows, rows).offsets, None
-
-
-def _on_gpu(offsets: Any, longest: int | None, **options: Any) -> Any:
-    if framework_of(options["return_tensors"], "pt") == "np":
-        raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
-    length, dtype = options["length"], options["dtype"]
-    if length is None and longest is None:
-        longest = Ragged(offsets, offsets).facts.longest[1]
-    width = padded_length((0, longest or 0), length, options["multiple_of"])
-    kind = INT64 if dtype is None else kind_of(dtype)
-    return device_mask(offsets, width, torch_dtype(kind), left=is_left(options["side"]))

@@ -17,8 +17,6 @@ from quadrat.support.arrays import as_numpy, require_plain
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.memory import INT64, Framework, address_of, empty, empty_batch, is_tensor, on_gpu
 
-_NO_WORDS = 0
-
 
 class MaskedTokens(NamedTuple):
     """What `mask_tokens` returns, both in the shape and library of its `input_ids`."""
@@ -92,58 +90,45 @@ def mask_tokens(
     vocab_size = philox.number_below(vocab_size, "vocab_size", _core.MOST_TOKENS, first=1)
     mask_token_id = philox.number_below(mask_token_id, "mask_token_id", 2**63, first=-(2**63))
     special_ids = [philox.number_below(token, "each of special_ids", _core.MOST_TOKENS) for token in special_ids]
-    if rng == "philox":
+    given = Given(special_tokens_mask, offset_mapping, row_keys, special_ids)
+    by_counter = rng == "philox"
+    if by_counter:
         if generator is not None:
             raise ValueError('rng="philox" draws from no generator: give a seed')
         probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
         options = philox.PhiloxOptions(
             philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
         )
-        given = Given(special_tokens_mask, offset_mapping, row_keys, special_ids)
-        if isinstance(input_ids, Ragged):
-            return _mask_ragged(input_ids, options, given, lengths)
-        return mask_places(input_ids, _places(input_ids, lengths, side), options, given)
-    if rng != "torch":
+    elif rng != "torch":
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
-    if seed is not None or epoch or row_keys is not None or lengths is not None:
+    elif seed is not None or epoch or row_keys is not None or lengths is not None:
         raise ValueError('seed, epoch, row_keys and lengths go with rng="philox"; otherwise give a generator')
+    offsets = None
     if isinstance(input_ids, Ragged):
-        if offset_mapping is not None:
-            raise ValueError("offset_mapping goes with padded input_ids, not with a Ragged")
-        first, last, offsets, _ = _bounds_of(input_ids)
-        flags = _flat_flags(special_tokens_mask, input_ids)
-        masked, labels = mask_tokens(
-            input_ids.values[first:last],
-            mask_token_id=mask_token_id,
+        if offset_mapping is not None or lengths is not None:
+            raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
+        if by_counter and input_ids.values.ndim != 1:
+            raise ValueError(f"a Ragged of ids has values of one dimension, not of {input_ids.values.ndim}")
+        given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
+        first, last, offsets, lengths = _bounds_of(input_ids)
+        input_ids = input_ids.values[first:last]
+        places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
+    elif by_counter:
+        places = _places(input_ids, lengths, side)
+    if by_counter:
+        made = mask_places(input_ids, places, options, given)
+    else:
+        made = _mask_by_generator(
+            input_ids,
+            given,
+            generator,
+            mlm_probability=float(mlm_probability),
+            mask=mask_replace_prob,
+            random=random_replace_prob,
+            mask_id=mask_token_id,
             vocab_size=vocab_size,
-            special_tokens_mask=flags,
-            special_ids=special_ids,
-            mlm_probability=mlm_probability,
-            mask_replace_prob=mask_replace_prob,
-            random_replace_prob=random_replace_prob,
-            generator=generator,
         )
-        return MaskedTokens(Ragged(masked, offsets), Ragged(labels, offsets))
-    framework: Framework = "pt" if is_tensor(input_ids) else "np"
-    origin = _origin(generator, framework)
-    masked = _copy(input_ids)
-    has_random = not (mask_replace_prob == 1 or random_replace_prob == 0)
-    labeller = _core.MaskedLabels(
-        source=origin.source,
-        generator=origin.generator,
-        every_word=False,
-        mlm_probability=float(mlm_probability),
-        mask=float(mask_replace_prob),
-        random_of_rest=min(random_replace_prob / (1 - mask_replace_prob), 1.0) if has_random else 0.0,
-        has_random=has_random,
-        mask_id=mask_token_id,
-        vocab_size=vocab_size,
-        special_ids=special_ids,
-        special=-1,
-        words=-1,
-        word_source=_NO_WORDS,
-    )
-    return MaskedTokens(masked, write_labels(labeller, masked, special_tokens_mask, offset_mapping))
+    return made if offsets is None else MaskedTokens(*(Ragged(values, offsets) for values in made))
 
 
 class Given(NamedTuple):
@@ -155,17 +140,27 @@ class Given(NamedTuple):
     special_ids: Sequence[int] = ()
 
 
-def _mask_ragged(ragged: Ragged, options: philox.PhiloxOptions, given: Given, lengths: Any) -> MaskedTokens:
-    if given.offset_mapping is not None or lengths is not None:
-        raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
-    if ragged.values.ndim != 1:
-        raise ValueError(f"a Ragged of ids has values of one dimension, not of {ragged.values.ndim}")
-    first, last, offsets, lengths = _bounds_of(ragged)
-    places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
-    flags = _flat_flags(given.special_tokens_mask, ragged)
-    given = given._replace(special_tokens_mask=flags)
-    masked, labels = mask_places(ragged.values[first:last], places, options, given)
-    return MaskedTokens(Ragged(masked, offsets), Ragged(labels, offsets))
+def _mask_by_generator(
+    input_ids: Any, given: Given, generator: Any, *, mask: float, random: float, **options: Any
+) -> MaskedTokens:
+    framework: Framework = "pt" if is_tensor(input_ids) else "np"
+    origin = _origin(generator, framework)
+    masked = _copy(input_ids)
+    has_random = not (mask == 1 or random == 0)
+    labeller = _core.MaskedLabels(
+        source=origin.source,
+        generator=origin.generator,
+        every_word=False,
+        mask=float(mask),
+        random_of_rest=min(random / (1 - mask), 1.0) if has_random else 0.0,
+        has_random=has_random,
+        special_ids=list(given.special_ids),
+        special=-1,
+        words=-1,
+        word_source=_core.WORDS_FROM_NOTHING,
+        **options,
+    )
+    return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
 
 
 def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
@@ -249,9 +244,9 @@ def _flat_flags(special: Any, ragged: Ragged) -> Any:
 def write_labels(
     labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any, *, of_batch: bool = False
 ) -> Any:
-    """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch`: memory as for the outputs of a batch.
+    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError for shapes or kinds that differ.
 
-    Raises ValueError for shapes or kinds that differ.
+    of_batch: with memory as for the outputs of a batch.
     """
     shape = tuple(ids.shape)
     flags = None if special_tokens_mask is None else _flags(special_tokens_mask, shape)

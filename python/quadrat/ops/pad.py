@@ -8,9 +8,7 @@ from typing import Any
 from quadrat.ops._rows import Side, fill_value, is_left, pad_here, padded_length, require_own_dtype
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.support.memory import (
-    Framework,
-)
+from quadrat.support.memory import Framework
 
 
 def pad(
@@ -47,7 +45,7 @@ def pad(
     """
     if isinstance(rows, Ragged) and tracked(rows.values):
         # The operator knows its derivative, and torch.compile the operator.
-        require_own_dtype(rows, dtype, return_tensors)
+        require_own_dtype(rows.values, dtype, return_tensors)
         width = padded_length(rows.facts.longest if length is None else (0, 0), length, multiple_of)
         return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(side))
     return pad_here(

@@ -13,7 +13,7 @@ from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
-from quadrat.support.memory import address_of, compiling, is_tensor, on_gpu
+from quadrat.support.memory import BOOL, address_of, compiling, is_tensor, on_gpu, torch_dtype
 
 
 def unpad(
@@ -102,7 +102,7 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded) or compiling():
         return _unpad_in_torch(padded, mask != 0)
-    kept = mask if mask.dtype == (bool if isinstance(mask, np.ndarray) else _torch_bool()) else mask != 0
+    kept = mask if mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool) else mask != 0
     kept = dense(kept, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
@@ -115,12 +115,6 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(explain(failure))
     values = values if values.dtype == padded.dtype else values.view(padded.dtype)
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)
-
-
-def _torch_bool() -> Any:
-    import torch
-
-    return torch.bool
 
 
 def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:

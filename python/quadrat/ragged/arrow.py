@@ -16,14 +16,8 @@ from quadrat.support.memory import is_tensor
 def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
     """The rows as a `pyarrow.ListArray`, or a `LargeListArray` where int32 does not count that far.
 
-    Args:
-        values: `[total, ...]`, a NumPy array or CPU tensor.
-        bounds: `[rows + 1]`, from 0 on and up to `total`.
-
-    Raises:
-        ModuleNotFoundError: without pyarrow.
-        TypeError: when Arrow has no such numbers.
-        ValueError: when the bounds decrease.
+    `values` are `[total, ...]`, a NumPy array or CPU tensor; `bounds` `[rows + 1]`, from 0 to `total`. Raises TypeError
+    for numbers that Arrow does not have, and ValueError when the bounds decrease.
     """
     with needs("Ragged.to_arrow"):
         import pyarrow as pa

@@ -43,15 +43,8 @@ def _is_integer(dtype: Any) -> bool:
 def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
     """Offsets on the CPU as the kernels read them, and what is known of them.
 
-    They are a copy that nobody else has, so that what was checked stays so while it is used.
-
-    Args:
-        offsets: an array or CPU tensor.
-        total: how many values there are.
-
-    Raises:
-        TypeError: for a tensor whose numbers are not in memory.
-        ValueError: when they are no offsets, decrease or leave the values.
+    They are a copy that nobody else has, so that what was checked stays so while it is used. Raises TypeError for a
+    tensor whose numbers are not in memory, and ValueError when offsets decrease or leave the `total` values.
     """
     require_offsets(offsets)
     return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
@@ -70,14 +63,10 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 
 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
-    """The lengths of rows as int64 on the CPU.
+    """The lengths of rows, an array, a tensor anywhere or a list, as int64 on the CPU.
 
-    Args:
-        lengths: `[rows]` integers: an array, a tensor anywhere or a list.
-
-    Raises:
-        TypeError: when they are no integers of one dimension, or a tensor's numbers are not in memory.
-        ValueError: when one is negative, or their sum is beyond any memory.
+    Raises TypeError unless they are integers of one dimension, in memory, and ValueError when one is negative or their
+    sum is beyond any memory.
     """
     array = as_numpy(lengths, "lengths")
     if not array.size and not hasattr(lengths, "dtype"):
@@ -112,10 +101,7 @@ def tensor_or_array(bounds: NDArray[np.int64], like: Any) -> Any:
 def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
     """Offsets of rows of these lengths, int64, in the library of `values` and on its device; and what is known of them.
 
-    Lengths on a GPU stay there, and nothing is known.
-
-    Raises:
-        TypeError, ValueError: when the lengths are none, unless they are on a GPU.
+    Lengths on a GPU stay there, unchecked, and nothing is known. Raises what `as_lengths` does.
     """
     if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
         import torch

@@ -35,13 +35,13 @@ from quadrat.support.memory import (
 class Ragged:
     """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
 
-    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so whoever else has them may change their
-    numbers: on the CPU, offsets are checked again whenever rows are read.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so their numbers may be changed
+    elsewhere: on the CPU, offsets are checked again whenever rows are read.
 
     Args:
         values: NumPy array or torch tensor, `[total, ...]`.
         offsets: `[rows + 1]` integers of the same library and on the same device, rising from 0 to at most `total`. On
-            a GPU that is not checked, which would mean to wait for it: there rows are cut where they leave the values.
+            a GPU that is not checked, because that would wait for it: there rows are cut where they leave the values.
 
     Raises:
         TypeError: when `values` or `offsets` are not arrays of one library, their dtypes are not known, or the numbers
@@ -114,7 +114,7 @@ class Ragged:
 
     @classmethod
     def known(cls, values: Any, offsets: Any, facts: Facts | None) -> Ragged:
-        """Values and offsets that were made here, of which nothing is to be checked."""
+        """Values and offsets that were made here and need no check."""
         made = object.__new__(cls)
         made._values, made._offsets, made._facts = values, offsets, facts
         return made
@@ -130,17 +130,11 @@ class Ragged:
         return self._offsets
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What is copied or unpickled is checked like all that is made."""
+        """Copies and pickles are checked when they are made."""
         return type(self), (self._values, self._offsets)
 
     def _checked(self) -> tuple[NDArray[np.int64], Facts]:
-        """`[rows + 1]` offsets on the CPU, a copy that was checked just now, and what is known of them.
-
-        All that reads rows on the CPU comes through here, once.
-
-        Raises:
-            TypeError, ValueError: when they were changed, and are no offsets into the values any more.
-        """
+        """As `checked_offsets`: all that reads rows on the CPU comes through here, once."""
         return checked_offsets(self._offsets, len(self._values))
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
@@ -297,15 +291,23 @@ class Ragged:
 
     def _source(self) -> RowSource:
         """The rows as the functions take them."""
-        values = dense(self.values, "values")
+        own = dense(self.values, "values")
+        carrier = carrier_of(own)
+        values = own if carrier is None else own.view(carrier)
         offsets, _ = self._checked()
         columns = _core.Columns()
         inner = math.prod(values.shape[1:])
         columns.add_ragged(
             address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, inner
         )
-        framework: Framework = "pt" if is_tensor(values) else "np"
-        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values)
+        return RowSource(
+            columns,
+            "pt" if is_tensor(values) else "np",
+            np.diff(offsets),
+            keep=(values, offsets),
+            values=values,
+            own=None if carrier is None else own,
+        )
 
 
 def source_of(rows: Any) -> RowSource:

@@ -22,6 +22,7 @@ class RowSource:
         lengths: `[rows]` int64, in tokens.
         trailing: the shape of one token's values.
         total: elements in all rows.
+        own: the values of a `Ragged`, where the rows are integers in their place, see `carrier_of`; else None.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class RowSource:
         *,
         keep: Any,
         values: Any = None,
+        own: Any = None,
     ) -> None:
-        """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`."""
+        """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`, or their carrier."""
+        self.own = own
         self.columns = columns
         self.framework: Framework = framework
         self.lengths = lengths
@@ -66,11 +69,7 @@ class RowSource:
 
     @property
     def kind(self) -> int:
-        """The kind of the rows' numbers, int64 where there are none.
-
-        Raises:
-            TypeError: when they are of several kinds that have none in common.
-        """
+        """The kind of the rows' numbers, int64 where there are none. Raises TypeError when they have none in common."""
         if self._kinds.bit_count() == 1:
             return self._kinds.bit_length() - 1
         kind = inferred_kind(self._kinds, FLOAT64) if self._kinds else INT64

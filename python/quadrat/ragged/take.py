@@ -15,20 +15,9 @@ from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tang
 
 
 def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
-    """The rows at `index`, one after the other.
+    """The rows of a `Ragged` at `index`, see `Ragged.__getitem__`: values, offsets, and what is known of the offsets.
 
-    Args:
-        values: `[total, ...]`, a NumPy array or torch tensor.
-        offsets: `[rows + 1]` integers of the same library and on the same device.
-        bounds: on the CPU, a checked copy of them.
-        index: numbers of rows, negative ones from the end, or booleans, one per row; a list, range, array or tensor.
-
-    Returns:
-        Their values and offsets, int64, in the library and on the device they are from; what is known of the offsets.
-
-    Raises:
-        IndexError: when there is no such row, or the booleans are not one per row.
-        TypeError: when `index` holds neither integers nor booleans.
+    `bounds` are a checked copy of the offsets on the CPU, None on a GPU. Raises IndexError and TypeError.
     """
     if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
         return _take_in_torch(values, offsets, index)
@@ -87,11 +76,9 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
 
 
 def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
-    """As `_row_numbers`, without a wait.
+    """As `_row_numbers`, without a wait; `count` stands for no row.
 
-    Returns:
-        The numbers, `count` for no row, and three more: how many of them count, whether one is that of no row, and
-        which.
+    Three more say how many of the numbers count, whether one is that of no row, and which.
     """
     import torch
 

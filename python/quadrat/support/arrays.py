@@ -15,10 +15,7 @@ from quadrat.support.memory import KINDS, compiling, has_tangent, is_tensor, oth
 def require_plain(array: Any, name: str) -> None:
     """Checks that an array's numbers are what its memory holds, on the CPU or a GPU; not while `torch.compile` traces.
 
-    Raises:
-        TypeError: for a tensor that is sparse, nested, quantized, of a class that stands for something else (fake,
-            distributed), inside of a `torch.func` transform, or without memory.
-        ValueError: for a tensor on another device.
+    Raises TypeError where `other_than_memory` finds something, and ValueError for a tensor on another device.
     """
     if not is_tensor(array) or compiling():
         return
@@ -31,9 +28,7 @@ def require_plain(array: Any, name: str) -> None:
 def dense(array: Any, name: str) -> Any:
     """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
 
-    Raises:
-        TypeError, ValueError: see `require_plain`.
-        NotImplementedError: for a tensor with a tangent, which would be lost.
+    Raises what `require_plain` does, and NotImplementedError for a tensor with a tangent, which would be lost.
     """
     if not is_tensor(array):
         return np.ascontiguousarray(array)
@@ -51,8 +46,7 @@ def dense(array: Any, name: str) -> Any:
 def as_numpy(array: Any, name: str) -> NDArray[Any]:
     """An array, a tensor or a sequence of numbers as a NumPy array, which shares the memory of a CPU tensor.
 
-    Raises:
-        TypeError, ValueError: see `require_plain`, and for a sequence of which NumPy makes no array.
+    Raises what `require_plain` does, and what NumPy does for a sequence.
     """
     if not is_tensor(array):
         return np.asarray(array)
@@ -67,10 +61,9 @@ _CARRIED = ("float16", "bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", 
 
 
 def carrier_of(values: Any) -> Any:
-    """The integer dtype that stands in for that of `values` where the kernels have no name for it; None where they do.
+    """The integer dtype that stands in for that of `values` where the kernels have no name for it, else None.
 
-    Raises:
-        TypeError: when no kernel can move such elements.
+    Raises TypeError when no kernel can move such elements.
     """
     return _carrier(values.dtype)
 
@@ -89,8 +82,7 @@ def _carrier(dtype: Any) -> Any:
 def carried(value: float, values: Any) -> int:
     """The bits of a number as one element of the dtype of `values`, as a signed integer of its size.
 
-    Raises:
-        OverflowError: when a finite number is beyond the dtype, which would make it infinite.
+    Raises OverflowError when a finite number is beyond the dtype, which would make it infinite.
     """
     one: Any
     try:

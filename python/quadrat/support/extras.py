@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+import contextlib
+import importlib.metadata
+from collections.abc import Iterator
 
-# Those that may be missing, as they are called where that is not the name of the module.
-_PACKAGES = {
-    "datasets": "datasets",
-    "jax": "jax",
-    "matplotlib": "matplotlib",
-    "pyarrow": "pyarrow",
-    "ray": "Ray Data 2.47 or later",
-    "rich": "rich",
-    "tensorflow": "tensorflow",
-    "tokenizers": "tokenizers",
-    "torch": "torch",
-    "transformers": "transformers",
-}
-
-# What each of quadrat's extras installs of these.
+# What each of quadrat's extras installs.
 EXTRAS = {
     "cli": ("rich", "matplotlib"),
     "datasets": ("datasets", "pyarrow"),
@@ -26,9 +14,13 @@ EXTRAS = {
     "transformers": ("transformers", "tokenizers", "torch"),
 }
 
+# All packages that may be missing.
+_PACKAGES = frozenset({"jax", "tensorflow"}.union(*EXTRAS.values()))
 
-class needs:  # noqa: N801 - reads as a statement: with needs("Ragged.to_nested"): import torch
-    """Surrounds imports of packages that may be missing.
+
+@contextlib.contextmanager
+def needs(what: str, extra: str | None = None) -> Iterator[None]:
+    """Surrounds imports of packages that may be missing: `with needs("Ragged.to_nested"): import torch`.
 
     Args:
         what: what the user asked for, which needs them.
@@ -37,22 +29,20 @@ class needs:  # noqa: N801 - reads as a statement: with needs("Ragged.to_nested"
     Raises:
         ModuleNotFoundError: naming the package that is missing and how to install it. Of other modules, as it is.
     """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        called = "Ray Data 2.47 or later" if package == "ray" else package
+        install = f'"quadrat[{extra}]"' if package in EXTRAS.get(extra or "", ()) else package
+        raise ModuleNotFoundError(f"{what} needs {called}: pip install {install}", name=package) from error
 
-    def __init__(self, what: str, extra: str | None = None) -> None:
-        """See the class."""
-        self._what, self._extra = what, extra
 
-    def __enter__(self) -> None:
-        """Nothing."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Raise the error again, in clearer words."""
-        if not isinstance(error, ModuleNotFoundError) or error.name is None:
-            return
-        package = error.name.partition(".")[0]
-        if package in _PACKAGES:
-            install = f'"quadrat[{self._extra}]"' if package in EXTRAS.get(self._extra or "", ()) else package
-            message = f"{self._what} needs {_PACKAGES[package]}: pip install {install}"
-            raise ModuleNotFoundError(message, name=package) from error
+def version(package: str) -> str:
+    """The version of an installed package, or that it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -28,10 +28,7 @@ class Origin(NamedTuple):
 
 
 def torch_origin(generator: Any) -> Origin | None:
-    """The torch generator that `generator=...` stands for; None where its draws are not known.
-
-    Known are CPU generators, as long as floats are float32 by default.
-    """
+    """The torch generator that `generator=...` stands for; None unless it is on the CPU and floats are float32."""
     torch = sys.modules["torch"]
     if generator is None:
         generator = torch.default_generator

@@ -117,9 +117,7 @@ def _stream_of(device: torch.device) -> tuple[int, int]:
 def launch(kernel: str, device: torch.device, *arguments: Any) -> None:
     """Queue a kernel of `quadrat._cuda` on a device, on the stream that torch works on there.
 
-    Raises:
-        ValueError: for arguments that the kernel cannot take.
-        RuntimeError: where quadrat was built without CUDA kernels, or CUDA fails.
+    Raises ValueError for arguments that the kernel cannot take; RuntimeError without CUDA kernels, or when CUDA fails.
     """
     getattr(_kernels(), kernel)(*arguments, *_stream_of(device))
 

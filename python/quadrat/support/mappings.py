@@ -8,8 +8,8 @@ from typing import Any
 
 from quadrat import _core
 
-# What reads a mapping. A class that overrides one of these may give values that differ from look to look, that differ
-# between `[]`, `in` and `items`, or that are made, drawn or stored when they are asked for.
+# What reads a mapping. A class that overrides one of these may give other values at each look, or other values by `[]`
+# than by `items`, or draw and store them when they are read.
 _READERS = frozenset(
     ("__getattribute__", "__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get")
 )

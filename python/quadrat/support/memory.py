@@ -62,16 +62,8 @@ class _Torch:
         return tuple(getattr(self.module, name, None) for name in KINDS)
 
     @functools.cached_property
-    def _kinds(self) -> dict[torch.dtype | None, int]:
+    def kinds(self) -> dict[torch.dtype | None, int]:
         return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
-
-    @functools.cached_property
-    def default_dtype(self) -> Callable[[], torch.dtype]:
-        return self.module.get_default_dtype  # type: ignore[no-any-return]
-
-    @functools.cached_property
-    def tensor(self) -> type[torch.Tensor]:
-        return self.module.Tensor  # type: ignore[no-any-return]
 
     @functools.cached_property
     def empty(self) -> Callable[..., torch.Tensor]:
@@ -82,9 +74,6 @@ class _Torch:
         if dtype is None:
             raise TypeError(f"this torch has no dtype {KINDS[kind]}")
         return dtype
-
-    def kind(self, dtype: torch.dtype) -> int | None:
-        return self._kinds.get(dtype)
 
 
 _torch = _Torch()
@@ -100,14 +89,10 @@ def framework_of(return_tensors: str | None, default: Framework) -> Framework:
 
 
 def kind_of(dtype: Any) -> int:
-    """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes.
-
-    Raises:
-        TypeError: when no kernel knows the dtype.
-    """
+    """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes. Raises TypeError for other dtypes."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
-        kind = _torch.kind(dtype)
+        kind = _torch.kinds.get(dtype)
     else:
         kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
     if kind is None:
@@ -119,7 +104,7 @@ def default_float_kind(framework: Framework) -> int | None:
     """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
     if framework == "np":
         return FLOAT64
-    return _torch.kind(_torch.default_dtype())
+    return _torch.kinds.get(_torch.module.get_default_dtype())
 
 
 def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
@@ -142,7 +127,7 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
 def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
     """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
 
-    No mode is active, no default device is set. None where torch makes others now, or does not say.
+    None where a mode is active or a default device is set, and where torch does not say.
     """
     binding = _torch.module._C
     try:
@@ -155,26 +140,19 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
         return None
     if any(function() != result for function, result in facts):
         return None
-    return *facts, (_torch.default_dtype, _torch.default_dtype())
+    default_dtype = _torch.module.get_default_dtype
+    return *facts, (default_dtype, default_dtype())
 
 
 def require_cpu_default() -> None:
-    """Checks that torch makes its tensors on the CPU unless told otherwise, as the kernels do.
-
-    Raises:
-        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
-    """
+    """Raises NotOnCpu under `torch.set_default_device`, a fake-tensor mode and the like."""
     probe = _torch.empty(0)
-    if type(probe) is not _torch.tensor or not probe.is_cpu:
+    if type(probe) is not _torch.module.Tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
 
 
 def require_plain_tensors() -> None:
-    """As `require_cpu_default`, without making a tensor where torch says enough.
-
-    Raises:
-        NotOnCpu: under `torch.set_default_device`, a fake-tensor mode and the like.
-    """
+    """As `require_cpu_default`, without making a tensor where torch says enough. Raises NotOnCpu."""
     if torch_facts_of_plain_tensors() is None:
         require_cpu_default()
 
@@ -186,11 +164,7 @@ def _in_worker() -> bool:
 
 
 class _Interops:
-    """The `_core.Interop`s of this process.
-
-    Processes that `multiprocessing` starts are told that they may be a DataLoader's workers, also those forked with all
-    that is here; no other process ever asks.
-    """
+    """The `_core.Interop`s of this process; in one that `multiprocessing` starts, they ask whether it is a worker."""
 
     def __init__(self) -> None:
         self._made: list[_core.Interop] = []
@@ -211,13 +185,10 @@ _interops = _Interops()
 
 @functools.cache
 def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
-    tensor, tensor_c = (sys.modules["torch"].Tensor, sys.modules["torch"]._C) if torch_loaded else (None, None)
+    torch = sys.modules["torch"] if torch_loaded else None
+    tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
-    wrapper = None
-    if transformers_loaded:
-        from transformers import BatchEncoding
-
-        wrapper = BatchEncoding
+    wrapper = sys.modules["transformers"].BatchEncoding if transformers_loaded else None
     made = _interops.add(
         _core.Interop(
             np.ndarray,
@@ -231,8 +202,8 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
             way_to_read,
             # What counts the function modes that are active, and what keeps them out of a stretch of code.
-            getattr(tensor_c, "_len_torch_function_stack", None),
-            getattr(tensor_c, "DisableTorchFunction", None),
+            getattr(binding, "_len_torch_function_stack", None),
+            getattr(binding, "DisableTorchFunction", None),
             vars(_forward_ad()) if torch_loaded else None,
         )
     )
@@ -259,14 +230,21 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.is_cpu and other_than_memory(tensor) is None
 
 
+def is_stored(tensor: torch.Tensor) -> bool:
+    """Whether copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
+    if not is_plain(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+        return False
+    return not has_tangent(tensor)
+
+
 def other_than_memory(tensor: Any) -> str | None:
     """What a tensor is whose numbers are not what its memory holds, on the CPU or a GPU; None for all others."""
-    cls = type(tensor)
-    if cls is not _torch.tensor and cls.__torch_dispatch__ is not _torch.tensor.__torch_dispatch__:
+    torch, cls = sys.modules["torch"], type(tensor)
+    if cls is not torch.Tensor and cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"a {cls.__name__}"  # fake, distributed, a wrapper: it stands for something else
     if tensor.is_nested or tensor.is_quantized:
         return "a nested tensor" if tensor.is_nested else "a quantized tensor"
-    if tensor.layout is not sys.modules["torch"].strided:
+    if tensor.layout is not torch.strided:
         return f"a tensor of layout {tensor.layout}"
     try:
         return None if tensor.data_ptr() or not tensor.numel() else "a tensor without memory of its own"
@@ -287,8 +265,7 @@ def _forward_ad() -> Any:
 def address_of(array: Any) -> int:
     """The address of the first element of a contiguous array or tensor, which the caller keeps alive.
 
-    Raises:
-        TypeError: for a tensor with elements that is nowhere in memory.
+    Raises TypeError for a tensor that has elements and no memory.
     """
     if not is_tensor(array):
         return _core.address(array)
@@ -331,13 +308,11 @@ def torch_dtype(kind: int) -> torch.dtype:
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     """(address, length, stride in bytes, kind) of a CPU tensor of one dimension, or of none: then the length is -1.
 
-    None for any other.
-
-    Serves torch versions without the DLPack exchange API.
+    None for any other. Serves torch versions without the DLPack exchange API.
     """
-    if tensor.dim() > 1 or tensor.requires_grad or tensor.is_neg() or not is_plain(tensor) or has_tangent(tensor):
+    if tensor.dim() > 1 or not is_stored(tensor):
         return None
-    kind = _torch.kind(tensor.dtype)
+    kind = _torch.kinds.get(tensor.dtype)
     if kind is None:
         return None
     if tensor.dim() == 0:

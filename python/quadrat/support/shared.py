@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
     """Tensors on one new block of shared memory, `size` bytes, and its address; each of (kind, first element, shape).
 
-    A tensor that is in shared memory already is sent to another process as it is, and the block once for all of them.
-    Each has a storage that ends where the tensor does and does not grow, here and where it is sent.
-
-    Raises:
-        RuntimeError: where there is no room, or what else torch raises.
+    The block is sent to another process once for all of them. The storage of each ends where the tensor does and does
+    not grow, here and where it is sent. Raises RuntimeError where there is no room, and what else torch raises.
     """
     import torch
 
@@ -52,10 +49,7 @@ def part_of(block: Any, start: int, stop: int) -> Any:
 
 @functools.cache
 def _send_parts_of_blocks() -> None:
-    """Has `multiprocessing` send a part of a block as that, in this process, which is a worker.
-
-    torch would copy it to other shared memory, and send a descriptor for each.
-    """
+    """Has `multiprocessing` send a part of a block as such; torch would copy it, and send a descriptor for each."""
     import torch
     from torch.multiprocessing import reductions
 
