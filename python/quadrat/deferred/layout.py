@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 
 def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
-    """The outputs of a plan, made on the device of the buffer, whose address is a multiple of 64; all padded ones in one launch."""
+    """The outputs of a plan, made on the device of the buffer, which is aligned to 64 bytes."""
     import torch
 
     padded, flat = _Padded(plan, buffer), _Flat(plan, buffer)
