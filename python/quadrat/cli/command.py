@@ -48,7 +48,6 @@ class HarmlessStream:
     """A text stream that keeps lines, and writes harmless text in them; `raw` is the stream it writes to."""
 
     def __init__(self, raw: TextIO) -> None:
-        """Write to `raw`."""
         self.raw = raw
 
     def write(self, text: str) -> int:
@@ -57,7 +56,6 @@ class HarmlessStream:
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is that of the stream."""
         return getattr(self.raw, name)
 
 
@@ -72,7 +70,7 @@ def complain(text: str) -> None:
 
 def let_go_of(stream: TextIO) -> None:
     """Keep the interpreter from failing once more, when it flushes a stream at its end."""
-    with contextlib.suppress(OSError):  # of a stream that is no file
+    with contextlib.suppress(OSError):  # a stream that is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

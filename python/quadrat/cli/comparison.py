@@ -85,7 +85,7 @@ def run(options: Options) -> int:
 
 
 def _tokenizer(source: Source, name: str | None) -> tuple[PreTrainedTokenizerBase, str]:
-    """The tokenizer that the collators pad with, and what is to be said about it."""
+    """The tokenizer that the collators pad with, and a description of it."""
     if name is not None:
         tokenizer = load_tokenizer(name)
         note = name

@@ -52,7 +52,7 @@ class Times:
 
 
 class DifferenceError(AssertionError):
-    """Two collators that should do the same do not; the message says where."""
+    """Two collators differ; the message says where."""
 
 
 def check_same(expected: Any, actual: Any) -> None:

@@ -47,7 +47,6 @@ class TextFile:
     texts: list[str]
 
     def __len__(self) -> int:
-        """The number of texts."""
         return len(self.texts)
 
     def chunks(self) -> Iterator[list[str]]:

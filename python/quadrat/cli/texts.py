@@ -20,7 +20,6 @@ class FieldError(ValueError):
     """A line has no text in the field that was asked for; `choices` are the fields in which it has one."""
 
     def __init__(self, message: str, choices: list[str]) -> None:
-        """Keep the choices beside the message."""
         super().__init__(message)
         self.choices = choices
 

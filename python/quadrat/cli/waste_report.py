@@ -115,22 +115,15 @@ def examine(options: Options) -> Report:
 
 def as_json(report: Report) -> str:
     """The report as one JSON object."""
-    return json.dumps(
-        {
-            "data": report.data,
-            "counted_by": report.counted_by,
-            "batch_size": report.batch_size,
-            "max_length": report.max_length,
-            "max_tokens": report.max_tokens,
-            "pad_to_multiple_of": report.pad_to_multiple_of,
-            "lengths": asdict(report.summary),
-            "histogram": [asdict(one) for one in report.bins],
-            "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
-            "added_by_rounding": report.added_by_rounding,
-            "advice": report.advice,
-        },
-        indent=2,
-    )
+    names = ("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of")
+    found = {name: getattr(report, name) for name in names} | {
+        "lengths": asdict(report.summary),
+        "histogram": [asdict(one) for one in report.bins],
+        "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
+        "added_by_rounding": report.added_by_rounding,
+        "advice": report.advice,
+    }
+    return json.dumps(found, indent=2)
 
 
 def show(report: Report) -> None:

@@ -32,12 +32,11 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
         columns: the columns to keep; by default all of them.
 
     Raises:
-        TypeError: when `dataset` is no `datasets.Dataset`.
+        TypeError: when `dataset` is not a `datasets.Dataset`.
         ValueError: when one of `columns` is not there.
     """
 
     def __init__(self, dataset: datasets.Dataset, columns: Sequence[str] | None = None) -> None:
-        """See the class."""
         if not isinstance(dataset, datasets.Dataset):
             raise TypeError(
                 f"ArrowDataset takes a datasets.Dataset, not {type(dataset).__name__}: give one split of a DatasetDict;"

@@ -41,7 +41,6 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
     """
 
     def __init__(self, collator: Callable[[Any], Any], columns: Sequence[str] | None = None) -> None:
-        """See the class."""
         if not callable(collator):
             raise TypeError(f"collator must be callable, not {type(collator).__name__}")
         if type(collator).__module__.startswith("transformers."):
@@ -70,7 +69,6 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
         return {"collator": self.collator, "columns": self.columns}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """The same, with a lock of its own."""
         self.__init__(**state)  # type: ignore[misc]
 
 

@@ -22,14 +22,14 @@ _IDS = (PAD, STACK, JOIN)  # the actions that may make the ids that labels come 
 
 
 class DeferredBatch(Mapping[str, Any]):
-    """A batch that is not padded yet: what the collators return with `deferred=True`.
+    """A batch that is padded later, on its device: collators return it with `deferred=True`.
 
     The rows of all its columns lie in one buffer, which is pinned, sent between processes and copied to a device as a
     whole. `to(device)` makes the batch there: the container, keys, dtypes and values that the collator gives without
     `deferred`. Until then it is a mapping: `batch["labels"]` makes that one column on the CPU, and keeps it.
 
     Args:
-        tensors: a batch that is made already, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
+        tensors: a finished batch, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
     """
 
     def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:
@@ -40,7 +40,7 @@ class DeferredBatch(Mapping[str, Any]):
         return object.__new__(_DeferredEncoding if isinstance(tensors, BatchEncoding) else cls)
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
-        """Pack tensors that are there already."""
+        """Copy tensors to one buffer."""
         with needs("DeferredBatch", "transformers"):
             import torch
 
@@ -137,11 +137,9 @@ class DeferredBatch(Mapping[str, Any]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        """The names of the columns, in the order of the batch."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """The number of columns."""
         return len(self._names)
 
     def __contains__(self, name: object) -> bool:

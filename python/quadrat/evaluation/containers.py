@@ -45,7 +45,7 @@ class _Listed(NamedTuple):
 
 
 class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[misc]
-    """The container that Trainer gathers losses, predictions and labels in, in time and memory linear in what is added.
+    """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
     That of transformers copies all it holds at each step. This one appends, and pads once, in place: at its peak it
     holds the result. Same results, `tensors` and `arrays` included; reading these two joins what is there so far.
@@ -55,12 +55,11 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; else they stay in a list.
         padding_index: what shorter batches are padded with.
-        ragged: with `do_nested_concat`, hand arrays of two and more dimensions out as a `Ragged` whose rows are as long
-            as they were in their batch. Nothing is padded, and tensors of a GPU are copied as they are added.
+        ragged: with `do_nested_concat`, return arrays of two and more dimensions as a `Ragged` whose rows are as
+            long as they were in their batch. Nothing is padded, and tensors of a GPU are copied as they are added.
     """
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
-        """See the class."""
         self.ragged = ragged
         self._held = Atomic(_Held(None, None), _Held.copied)
         super().__init__(do_nested_concat, padding_index)
@@ -91,7 +90,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
             TypeError: when it holds something else than tensors.
             RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not go with those before.
             ValueError: with `ragged`, when dimensions do not.
-            MemoryError: when there is no room for it.
+            MemoryError: when there is no memory for it.
         """
         if not self.do_nested_concat:
             self._held.change(lambda held: (_Held(_Listed(held.tensors, [tensors]), held.arrays), None))
@@ -140,7 +139,6 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
         return own | self._held.change(seen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """See `__getstate__`."""
         self._held = Atomic(_Held(None, None), _Held.copied)
         for name, value in state.items():
             setattr(self, name, value)

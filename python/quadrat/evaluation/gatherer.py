@@ -63,7 +63,6 @@ class DistributedTensorGatherer:
     def __init__(
         self, world_size: int, num_samples: int, make_multiple_of: int | None = None, padding_index: int = -100
     ) -> None:
-        """See the class."""
         self.world_size = world_size
         self.num_samples = num_samples
         total_size = world_size if make_multiple_of is None else world_size * make_multiple_of
@@ -80,7 +79,7 @@ class DistributedTensorGatherer:
                 out.
 
         Raises:
-            AssertionError: when the rows are no multiple of the number of processes.
+            AssertionError: when the rows are not a multiple of the number of processes.
             ValueError: when there are more rows than places, or their dimensions differ from the first ones'.
         """
         if arrays is not None:
@@ -99,7 +98,6 @@ class DistributedTensorGatherer:
         return vars(self) | {"_held": self._held.change(seen)._asdict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """See `__getstate__`."""
         vars(self).update(state, _held=Atomic(_Stretches(**state["_held"]), _Stretches.copied))
 
     def _plus(self, held: _Stretches, arrays: Any) -> _Stretches:
@@ -124,7 +122,7 @@ class DistributedTensorGatherer:
         return nested_truncate(held.storage, self.num_samples)
 
     def _begun(self, arrays: Any) -> _Stretches:
-        # The reference pads what is in a tuple with its default, until a wider batch comes.
+        # The reference pads arrays in a list or tuple with its default, until a wider batch comes.
         padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
         structure, leaves, storage = None, None, None
         try:
@@ -139,7 +137,7 @@ class DistributedTensorGatherer:
         return _Stretches(tuple(range(0, self.total_samples, self.process_length)), structure, leaves, storage)
 
     def _taken(self, held: _Stretches, arrays: Any) -> tuple[int, list[Pieces]] | None:
-        """The rows that each process adds, and all pieces; None where something does not go with what is there."""
+        """The rows that each process adds, and all pieces; None where they do not go with those before."""
         parts = leaves_like(held.structure, arrays) if held.leaves else None
         if parts is None:
             return None

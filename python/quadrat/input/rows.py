@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Rows(_core.TableRows):
     __class__ = property(lambda _: list)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """The rows as a list of dicts, the same at each call, which are what is collated from now on."""
+        """The rows as a list of dicts, the same at each call, which are collated from now on."""
         rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
         if rows is None:
             made, places = self._shared()
@@ -40,19 +40,11 @@ class Rows(_core.TableRows):
         return rows
 
     def __len__(self) -> int:
-        """How many rows there are."""
         rows = self.__dict__.get("_rows")
         return _core.TableRows.__len__(self) if rows is None else len(rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows, as dicts."""
         return iter(self.as_list())
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Any: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
         """Row `index`, or several: as `Rows` that lie in columns too, as long as no dict was made."""
@@ -65,7 +57,6 @@ class Rows(_core.TableRows):
         return part
 
     def __radd__(self, other: Any) -> Any:
-        """A list and these rows."""
         return other + self.as_list()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,7 +95,7 @@ Rows.__hash__ = None  # type: ignore[assignment]
 MutableSequence.register(Rows)  # its own metaclass is pybind11's
 
 
-class UnevenColumns(ValueError):  # noqa: N818 - a ValueError to whoever gives the columns
+class UnevenColumns(ValueError):  # noqa: N818 - users see a ValueError
     """The columns of a mapping differ in their number of rows, so it is not a batch."""
 
 
@@ -180,12 +171,12 @@ def each_of(features: Any) -> Any:
 
 
 def first_of(features: Any) -> Any:
-    """The first of `each_of(features)`."""
+    """The first feature, as `each_of` gives it."""
     return _Row(features, 0) if isinstance(features, Rows) else features[0]
 
 
 def first_mapping(features: Any) -> Mapping[str, Any] | None:
-    """The first of `each_of(features)` where features are a list of mappings, with a row at least; else None."""
+    """The first feature, as `each_of` gives it, where features are a sequence that begins with a mapping; else None."""
     if not isinstance(features, SEQUENCES) or not features:
         return None
     first = first_of(features)
@@ -238,7 +229,10 @@ def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
     if array.ndim == 0:
         return None
     if is_tensor(array) and array.device.type in ("cpu", "meta") and (not is_plain(array) or has_tangent(array)):
-        return _unbound(array)
+        try:
+            return list(array.unbind())  # only torch can read its numbers: the reference gets the rows
+        except (RuntimeError, TypeError):
+            return None
     known = array.ndim <= 2 and (not is_tensor(array) or array.is_cpu)
     try:
         kind = kind_of(array.dtype)
@@ -265,14 +259,6 @@ def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
     return _core.memory_column(
         address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, (values, offsets)
     )
-
-
-def _unbound(tensor: Any) -> list[Any] | None:
-    """The rows of a tensor whose numbers only torch can read, for the reference; None where torch cannot."""
-    try:
-        return list(tensor.unbind())
-    except (RuntimeError, TypeError):
-        return None
 
 
 def _is_nested(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`from_transformers`: a collator that is there already, made quadrat's."""
+"""`from_transformers`: makes a collator of transformers quadrat's."""
 
 from __future__ import annotations
 

@@ -20,16 +20,15 @@ class SetEpochCallback(TrainerCallback):
     """
 
     def __init__(self, collator: Any = None) -> None:
-        """See the class."""
         self.collator = collator
         self._next = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Forgets the epochs of a run before."""
+        """Forgets an earlier run."""
         self._next = 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Before the epoch's batches are asked for."""
+        """Tells the collator the epoch before its first batch."""
         collator = self.collator
         if collator is None:
             collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)

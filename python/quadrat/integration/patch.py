@@ -21,8 +21,8 @@ def patch_transformers() -> TransformersPatch:
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
     quadrat has a twin of, in every module of transformers, those loaded later included; a `Trainer` without
     `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container. What was imported or
-    made before is left alone: call this before `from transformers import ...`, or give collators that are there already
-    to `from_transformers`.
+    made before is left alone: call this before `from transformers import ...`, or give existing collators to
+    `from_transformers`.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.

@@ -13,7 +13,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.ragged import Ragged
 from quadrat.support import gpu
-from quadrat.support.arrays import carried, carrier_of, dense
+from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
 from quadrat.support.memory import BOOL, INT64, KINDS, address_of, kind_of, on_gpu, torch_dtype
 
@@ -41,7 +41,8 @@ def rows_on_gpu(rows: Any) -> Ragged | None:
 
 
 def bits_of_padding(value: Any, like: torch.Tensor) -> int:
-    """The bits of a padding value, a plain number, as one element of the dtype of `like`. Raises OverflowError."""
+    """The bits of a padding value as one element of the dtype of `like`. Raises TypeError and OverflowError."""
+    value = fill_value(value, None)
     if value == 0 and isinstance(value, int):  # of every dtype
         return 0
     if carrier_of(like) is not None:
@@ -76,9 +77,9 @@ def int64(offsets: torch.Tensor) -> torch.Tensor:
     return offsets.detach().long().contiguous()
 
 
-def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, fill: int) -> torch.Tensor:
+def pad(values: torch.Tensor, offsets: torch.Tensor, width: int, *, left: bool, padding_value: Any) -> torch.Tensor:
     """`[rows, width, ...]`; rows are cut to the width."""
-    values, offsets = dense(values, "values"), int64(offsets)
+    values, offsets, fill = dense(values, "values"), int64(offsets), bits_of_padding(padding_value, values)
     out = values.new_empty((len(offsets) - 1, width, *values.shape[1:]))
     gpu.pad_columns([column_of(values, offsets, width, left=left, fill=fill, out=out)], len(out), out.device)
     return out
@@ -106,12 +107,12 @@ def unpad(padded: torch.Tensor, offsets: torch.Tensor, total: int, *, left: bool
 
 
 def flatten(
-    values: torch.Tensor, offsets: torch.Tensor, total: int, *, start: int, fill: int
+    values: torch.Tensor, offsets: torch.Tensor, total: int, *, start: int, padding_value: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Values, position_ids, seq_idx and cu_seqlens of a flat batch of `total` tokens; padding follows the last row."""
     import torch
 
-    values, offsets = dense(values, "values"), int64(offsets)
+    values, offsets, fill = dense(values, "values"), int64(offsets), bits_of_padding(padding_value, values)
     rows = len(offsets) - 1
     out = values.new_empty((total, *values.shape[1:]))
     positions = offsets.new_empty(total)

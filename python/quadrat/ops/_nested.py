@@ -21,12 +21,12 @@ class Nested(NamedTuple):
     children: list[Nested | None]
 
 
-class Unusual(Exception):  # noqa: N818 - says what is, and is not raised to users
+class Unusual(Exception):  # noqa: N818 - not raised to users
     """A batch does not consist of plain arrays in known containers."""
 
 
 def tree_flatten(batch: Any, known: frozenset[type] = PLAIN) -> tuple[list[Any], Nested | None]:
-    """The arrays of a batch, in order, with what else is of a known type, and its structure.
+    """The leaves of a batch, in order: arrays and objects of known types; and its structure.
 
     Raises:
         Unusual: where it holds something else, or a container of an unknown type.

@@ -10,6 +10,8 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.input.columns import explain
+from quadrat.ops._rows import whole
+from quadrat.ragged.offsets import offsets_like
 from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy
 from quadrat.support.memory import INT64, address_of, empty, is_tensor
@@ -61,10 +63,7 @@ def epoch_of(epoch: Any) -> int:
 
 def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
     """An int from `first` to before `end`. Raises TypeError or ValueError for others."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {value!r}") from None
+    number = whole(value, name)
     if not first <= number < end:
         raise ValueError(f"{name} must be from {first} to {end - 1}, not {number}")
     return number
@@ -139,7 +138,11 @@ def labels_on_gpu(
     """
     import torch
 
-    device, count, offsets = ids.device, ids.numel(), _offsets(places, ids.device)
+    device, count = ids.device, ids.numel()
+    if places.lengths is None:
+        offsets = torch.arange(places.rows + 1, device=device) * places.width
+    else:
+        offsets, _ = offsets_like(ids, places.lengths)
     layout = address_of(offsets), places.rows, places.width, places.left, places.flat
     if keys is None:
         keys = torch.empty(places.rows, dtype=torch.int64, device=device)
@@ -153,17 +156,6 @@ def labels_on_gpu(
     outputs = address_of(ids), address_of(labels), count
     gpu.launch("philox_mask", device, options, address_of(keys), *layout, kinds, *special, *outputs)
     return labels
-
-
-def _offsets(places: Places, device: Any) -> Any:
-    import torch
-
-    if places.lengths is None:
-        return torch.arange(places.rows + 1, device=device) * places.width
-    lengths = places.lengths if is_tensor(places.lengths) else torch.from_numpy(np.asarray(places.lengths, np.int64))
-    offsets = torch.zeros(places.rows + 1, dtype=torch.int64, device=device)
-    torch.cumsum(lengths.to(device, torch.int64), 0, out=offsets[1:])
-    return offsets
 
 
 def bits_of_ids(ids: list[int]) -> Numbers:

@@ -91,12 +91,12 @@ class Like:
 
     @property
     def fill(self) -> bytes:
-        """The bytes of the padding; zeros where it is no number of the dtype, and all arrays are as wide."""
+        """The bytes of the padding; zeros where it is not a number of the dtype, and never needed."""
         return self._fill if self._fill is not None else bytes(int(self.model.dtype.itemsize))
 
     @functools.cached_property
     def _fill(self) -> bytes | None:
-        """The bytes of the padding; None where it is no number of the dtype."""
+        """The bytes of the padding; None where it is not a number of the dtype."""
         try:
             if self.torch:
                 two = self.model.new_full((2,), self.padding).cpu()  # of one number, torch lets small floats overflow
@@ -145,7 +145,7 @@ class Pieces:
         return dtype == self.like.model.dtype or (self.like.ragged and dtype is not None)
 
     def fits(self, piece: Any) -> bool:
-        """Whether its numbers, as numbers of the dtype that is there, go below the others."""
+        """Whether its numbers, as numbers of their dtype, go below the others."""
         return self.like.fits(piece, self.width)
 
     def covers(self, piece: Any) -> bool:

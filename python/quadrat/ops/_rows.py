@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import operator
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -17,10 +16,8 @@ from quadrat.ops import _device
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource
-from quadrat.support.arrays import carried, carrier_of, dense
+from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.memory import (
-    BOOL,
-    FLOAT32,
     KINDS,
     WIDEST,
     Framework,
@@ -33,7 +30,6 @@ from quadrat.support.memory import (
 )
 
 Side = Literal["right", "left"]
-_BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
 
 
 def pad_here(
@@ -51,8 +47,7 @@ def pad_here(
         require_own_dtype(ragged.values, dtype, return_tensors)
         known = length is None or ragged._facts is not None
         width = padded_length(ragged.facts.longest if known else (0, 0), length, multiple_of)
-        fill = _device.bits_of_padding(fill_value(padding_value, None), ragged.values)
-        return _device.pad(ragged.values, ragged.offsets, width, left=is_left(side), fill=fill)
+        return _device.pad(ragged.values, ragged.offsets, width, left=is_left(side), padding_value=padding_value)
     source = source_of(rows)
     framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     width = padded_length(source.longest, length, multiple_of)
@@ -70,7 +65,7 @@ def output_of(
     """The library and the kind of the output, and what fills its gaps. Raises TypeError, OverflowError, ValueError."""
     if source.own is not None:
         require_own_dtype(source.own, dtype, return_tensors)
-        return source.framework, source.kind, carried(fill_value(padding_value, None), source.own)
+        return source.framework, source.kind, carried(padding_value, source.own)
     kind = source.kind if dtype is None else kind_of(dtype)
     return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
@@ -114,20 +109,6 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
     own: Framework = "pt" if is_tensor(values) else "np"
     if framework_of(return_tensors, own) != own:
         raise ValueError(f"{type(values).__name__}s of {values.dtype} stay in their library")
-
-
-def fill_value(value: Any, kind: int | None) -> Any:
-    """The padding value as a plain Python number; 0 and 1 serve as bools too. Raises TypeError and OverflowError."""
-    if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        number = float(value)
-        if kind == FLOAT32 and math.isfinite(number) and abs(number) >= _BEYOND_FLOAT32:
-            raise OverflowError(f"padding_value={value!r} does not fit the dtype float32")
-        return number
-    raise TypeError(f"padding_value must be a number, not {value!r}")
 
 
 def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:

@@ -30,8 +30,8 @@ def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
 
     Raises:
         AssertionError: when batches are of different types.
-        TypeError: when they hold something else than arrays.
-        ValueError: when there is no batch, or NumPy arrays have no room for each other.
+        TypeError: when they hold anything but arrays.
+        ValueError: when there is no batch, or the shapes of NumPy arrays do not go together.
         RuntimeError, IndexError, KeyError: the same of tensors, dimensions, keys.
     """
     if is_tensor(arrays) or isinstance(arrays, (np.ndarray, Mapping, str)):

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
-from quadrat.ops._device import bits_of_padding, rows_on_gpu
 from quadrat.ops._device import flatten as device_flatten
-from quadrat.ops._rows import fill_value, output_of, padded_length, require_own_dtype, whole
+from quadrat.ops._device import rows_on_gpu
+from quadrat.ops._rows import output_of, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
 
@@ -49,7 +49,7 @@ def flatten(
         position_ids_start: the position of the first token of each row.
         multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
             `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` go on counting from the
-            last token, so that whoever infers the rows from where positions restart does not find one more.
+            last token, so that code that finds rows where positions restart does not find one more.
         padding_value: what fills the padding of the values; it must fit the dtype.
         dtype: of the values, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
@@ -58,13 +58,13 @@ def flatten(
         A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length.
 
     Raises:
-        TypeError: when a row is no row of numbers, or its kind does not convert to `dtype` without loss.
+        TypeError: when a row does not hold numbers, or its kind does not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype, a position int64, the total int32.
         ValueError: when an option is unknown.
     """
     if (ragged := rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        return _flatten_on_gpu(ragged, position_ids_start, multiple_of, fill_value(padding_value, None))
+        return _flatten_on_gpu(ragged, position_ids_start, multiple_of, padding_value)
     return flatten_here(
         rows,
         None,
@@ -128,5 +128,5 @@ def _flatten_on_gpu(ragged: Ragged, start: int, multiple_of: int | None, padding
         raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
     if last - first >= 2**31:
         raise OverflowError(f"{last - first} tokens are more than the int32 cu_seqlens count")
-    fill = bits_of_padding(padding_value, ragged.values)
-    return Flattened(*device_flatten(ragged.values, ragged.offsets, total, start=start, fill=fill), longest)
+    made = device_flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
+    return Flattened(*made, longest)

@@ -20,7 +20,7 @@ with needs("quadrat.ops.library"):
     import torch
 
 from quadrat.ops import _device
-from quadrat.ops._rows import Side, fill_value, pad_here, unpad_here
+from quadrat.ops._rows import Side, pad_here, unpad_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
@@ -98,14 +98,12 @@ def _check_padded(padded: Any, offsets: Any, total: Any, *_: Any, **__: Any) -> 
 
 def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
     if values.is_cuda:
-        fill = _device.bits_of_padding(fill_value(padding_value, None), values)
-        return _device.pad(values, offsets, length, left=left, fill=fill)
+        return _device.pad(values, offsets, length, left=left, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
     return pad_here(rows, side="left" if left else "right", length=length, padding_value=padding_value)
 
 
-def _fake_pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
-    del padding_value, left
+def _fake_pad(values: Any, offsets: Any, length: int, *_: Any, **__: Any) -> Any:
     return values.new_empty((offsets.shape[0] - 1, length, *values.shape[1:]))
 
 
@@ -115,21 +113,18 @@ def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
     return unpad_here(dense(padded, "padded"), offsets, total, left)
 
 
-def _fake_unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
-    del offsets, left
+def _fake_unpad(padded: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:
     return padded.new_empty((total, *padded.shape[2:]))
 
 
 def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
     if values.is_cuda:
-        fill = _device.bits_of_padding(fill_value(padding_value, None), values)
-        return _device.flatten(values, offsets, total, start=start, fill=fill)
+        return _device.flatten(values, offsets, total, start=start, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
     return tuple(flatten_here(rows, total, position_ids_start=start, padding_value=padding_value)[:4])
 
 
-def _fake_flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
-    del start, padding_value
+def _fake_flatten(values: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:
     return (
         values.new_empty((total, *values.shape[1:])),
         values.new_empty(total, dtype=torch.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -49,9 +50,8 @@ def mask_tokens(
     Each token that is not special becomes a label with `mlm_probability`; it is then replaced by the mask token, by a
     random token, or kept. The generator advances as it would there.
 
-    With `rng="philox"` there is no generator: what happens to a token depends on `seed`, `epoch`, its row's key and its
-    position in the row, and on nothing else: not on the other rows, on padding, or on the device. `input_ids` may then
-    be a CUDA tensor.
+    With `rng="philox"` there is no generator: what happens to a token depends only on `seed`, `epoch`, its row's key
+    and its position in the row, not on other rows, padding or the device. `input_ids` may then be a CUDA tensor.
 
     Args:
         input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. The
@@ -80,7 +80,7 @@ def mask_tokens(
         (input_ids, labels), int64; labels are -100 where nothing was masked.
 
     Raises:
-        TypeError: when `input_ids`, or lengths, keys and ids, are no integers, the generator is of the other library,
+        TypeError: when `input_ids`, lengths, keys or ids are not integers, the generator is of the other library,
             or the numbers of a tensor are not in memory.
         ValueError: for probabilities outside 0 to 1, shapes that differ, a generator whose draws are not known, or
             options that do not go with `rng`.
@@ -267,24 +267,18 @@ def write_labels(
 
 
 def _origin(generator: Any, framework: Framework) -> Origin:
-    origin = torch_origin(generator) if framework == "pt" else numpy_origin(generator)
-    if origin is None and generator is not None:
-        wanted = "a torch.Generator of the CPU" if framework == "pt" else "a numpy.random.Generator"
-        if not isinstance(generator, _generator_type(framework)):
-            raise TypeError(f"generator must be {wanted}, not {type(generator).__name__}")
-    if origin is None:
-        raise ValueError(
-            "the draws of this generator are not known: it must be on the CPU, and torch's default dtype float32"
-        )
-    return origin
-
-
-def _generator_type(framework: Framework) -> Any:
     if framework == "np":
-        return np.random.Generator
-    import torch
-
-    return torch.Generator
+        origin, wanted, called = numpy_origin(generator), np.random.Generator, "a numpy.random.Generator"
+    else:
+        wanted, called = sys.modules["torch"].Generator, "a torch.Generator of the CPU"
+        origin = torch_origin(generator)
+    if origin is not None:
+        return origin
+    if generator is not None and not isinstance(generator, wanted):
+        raise TypeError(f"generator must be {called}, not {type(generator).__name__}")
+    raise ValueError(
+        "the draws of this generator are not known: it must be on the CPU, and torch's default dtype float32"
+    )
 
 
 def _check(mlm_probability: float, mask: float, random: float) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from quadrat.ops._rows import Side, fill_value, is_left, pad_here, padded_length, require_own_dtype
+from quadrat.ops._rows import Side, is_left, pad_here, padded_length, require_own_dtype
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import fill_value
 from quadrat.support.memory import Framework
 
 
@@ -27,8 +28,8 @@ def pad(
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
             Tensors may be on a GPU, and then are padded there, on the current stream.
         side: where the padding goes, "right" or "left".
-        length: the padded length, in tokens; by default that of the longest row. On a GPU, finding that out means to
-            wait for the offsets, unless they came from the CPU.
+        length: the padded length, in tokens; by default that of the longest row. On a GPU, finding it waits for the
+            offsets, unless they came from the CPU.
         multiple_of: round the padded length up to a multiple of this.
         padding_value: what fills the gaps; it must fit the dtype.
         dtype: of the result, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
@@ -38,7 +39,7 @@ def pad(
         `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of a `Ragged`.
 
     Raises:
-        TypeError: when a row is no row of numbers, or its kind does not convert to `dtype` without loss.
+        TypeError: when a row does not hold numbers, or its kind does not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype.
         ValueError: when a row is longer than `length`, or an option is unknown. On a GPU longer rows are cut, unless it
             is known without waiting how long they are.

@@ -27,14 +27,14 @@ def unpad(
         mask: in place of `lengths`, `[rows, width]`, not 0 for the tokens to keep, such as an attention mask, or
             `labels != -100`; they may lie anywhere in their rows.
         side: with `lengths`, where the padding is, "right" or "left".
-        total: with `lengths`, their sum, if it is known. On a GPU, finding it out means to wait for them.
+        total: with `lengths`, their sum, if it is known. On a GPU, finding it waits for them.
 
     Returns:
         A `Ragged` of the kept tokens, `[total, ...]`, a copy in the array's library and on its device.
 
     Raises:
-        TypeError: when `padded` is no array, has a dtype that no kernel moves, or its numbers are not in memory; when
-            lengths are no integers.
+        TypeError: when `padded` is not an array, has a dtype that no kernel moves, or its numbers are not in memory;
+            when lengths are not integers.
         ValueError: when a row is longer than the width, shapes differ, or an option is unknown. On a GPU longer rows
             are cut, and zeros stand for the rest.
     """
@@ -78,7 +78,7 @@ def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, lef
 
 
 def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
-    """As `_unpad` on the CPU, for lengths that the kernel alone looks at. None where it, or a glance, finds fault."""
+    """As `_unpad` on the CPU, where only the kernel checks lengths. None where a length does not fit."""
     lengths = as_numpy(lengths, "lengths")
     if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
         return None

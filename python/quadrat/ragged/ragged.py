@@ -52,7 +52,6 @@ class Ragged:
     __slots__ = ("_facts", "_offsets", "_values")
 
     def __init__(self, values: Any, offsets: Any) -> None:
-        """See the class."""
         for array in (values, offsets):
             if is_tensor(array) != is_tensor(values) or not (is_tensor(array) or isinstance(array, np.ndarray)):
                 raise TypeError(
@@ -89,7 +88,7 @@ class Ragged:
             return_tensors: "np" or "pt"; by default that of the first row, "np" for Python lists.
 
         Raises:
-            TypeError: when a row is no row of numbers, or the rows hold different kinds.
+            TypeError: when a row does not hold numbers, or the rows hold different kinds.
             OverflowError: when a number does not fit the dtype.
         """
         source = RowSource.of(rows)
@@ -138,7 +137,7 @@ class Ragged:
         return checked_offsets(self._offsets, len(self._values))
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
-        """The same rows as tensors on `device`; what is there already is not copied."""
+        """The same rows as tensors on `device`; arrays that are there already are not copied."""
         values, offsets = self.values, self.offsets
         if not is_tensor(values):
             with needs("Ragged.to"):
@@ -184,7 +183,6 @@ class Ragged:
         return torch.from_numpy(lengths)
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
@@ -201,7 +199,7 @@ class Ragged:
 
         Raises:
             IndexError: when there is no such row, or the booleans are not one per row.
-            TypeError: when `index` is nothing of these.
+            TypeError: when `index` is none of these.
             ValueError: when the offsets were changed, and the rows leave the values. On a GPU they are cut.
         """
         if isinstance(index, slice):
@@ -300,14 +298,9 @@ class Ragged:
         columns.add_ragged(
             address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, inner
         )
-        return RowSource(
-            columns,
-            "pt" if is_tensor(values) else "np",
-            np.diff(offsets),
-            keep=(values, offsets),
-            values=values,
-            own=None if carrier is None else own,
-        )
+        stands_for = None if carrier is None else own
+        framework: Framework = "pt" if is_tensor(values) else "np"
+        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values, own=stands_for)
 
 
 def source_of(rows: Any) -> RowSource:

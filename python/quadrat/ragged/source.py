@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import ROWS, explain, inferred_kind
+from quadrat.input.columns import OUT_OF_RANGE, ROWS, WRONG_TYPE, explain, inferred_kind
 from quadrat.support.memory import FLOAT64, INT64, Framework, address_of, interop, is_tensor, kind_of
+
+_ERRORS = {_core.CODE_NO_CONVERSION: TypeError, OUT_OF_RANGE: OverflowError, WRONG_TYPE: TypeError}
 
 
 class RowSource:
@@ -64,7 +66,6 @@ class RowSource:
         return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", lengths, keep=rows)
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.lengths)
 
     @property
@@ -86,8 +87,7 @@ class RowSource:
     def require(self, failure: tuple[int, int, int] | None) -> None:
         """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
         if failure is not None:
-            error = {3: TypeError, 4: OverflowError, 5: TypeError}.get(failure[0], ValueError)
-            raise error(explain(failure))
+            raise _ERRORS.get(failure[0], ValueError)(explain(failure))
 
 
 def _is_row(value: Any) -> bool:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.support.memory import KINDS, compiling, has_tangent, is_tensor, other_than_memory, torch_dtype
+from quadrat.support.memory import (
+    BOOL,
+    FLOAT32,
+    KINDS,
+    compiling,
+    has_tangent,
+    is_tensor,
+    other_than_memory,
+    torch_dtype,
+)
 
 
 def require_plain(array: Any, name: str) -> None:
@@ -79,14 +89,31 @@ def _carrier(dtype: Any) -> Any:
     return np.dtype(integer) if isinstance(dtype, np.dtype) else torch_dtype(KINDS.index(integer))
 
 
-def carried(value: float, values: Any) -> int:
+_BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
+
+
+def fill_value(value: Any, kind: int | None) -> Any:
+    """The padding value as a plain Python number; 0 and 1 serve as bools too. Raises TypeError and OverflowError."""
+    if isinstance(value, (bool, np.bool_)) or (kind == BOOL and value in (0, 1)):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        if kind == FLOAT32 and math.isfinite(number) and abs(number) >= _BEYOND_FLOAT32:
+            raise OverflowError(f"padding_value={value!r} does not fit the dtype float32")
+        return number
+    raise TypeError(f"padding_value must be a number, not {value!r}")
+
+
+def carried(value: Any, values: Any) -> int:
     """The bits of a number as one element of the dtype of `values`, as a signed integer of its size.
 
     Raises OverflowError when a finite number is beyond the dtype, which would make it infinite.
     """
     one: Any
     try:
-        number = float(value)
+        number = float(fill_value(value, None))
         if is_tensor(values):
             import torch
 

@@ -1,7 +1,7 @@
 """The launcher of the CUDA kernels: for functions on tensors of a GPU, deferred batches and masking by counter alike.
 
-A launch queues work on the stream that torch works on, and returns. Nothing here waits for the GPU. Addresses are of
-the device's memory; whoever launches keeps it until torch has been told to free it on that stream.
+A launch queues work on torch's current stream, and returns. Nothing here waits for the GPU. Addresses are of the
+device's memory, which the caller keeps until torch may free it on that stream.
 """
 
 from __future__ import annotations
@@ -21,55 +21,31 @@ logger = logging.getLogger("quadrat")
 
 
 class PadColumn(NamedTuple):
-    """An output of pad_columns, `[rows, width, inner]`.
+    """An output of pad_columns, `[rows, width, inner]`."""
 
-    Attributes:
-        values: the address of `[values_size, inner]`; 0 where `one` stands for the tokens, as in an attention mask.
-        values_size: in tokens.
-        offsets: the address of `[rows + 1]` int64, in tokens.
-        width: the padded length.
-        left: whether padding goes to the left.
-        item: the bytes of an element.
-        inner: the elements of a token.
-        one: the bits of one element.
-        fill: the bits of one element of padding.
-        out: the address of the output.
-    """
-
-    values: int
-    values_size: int
-    offsets: int
-    width: int
-    left: bool
-    item: int
-    inner: int
-    one: int
-    fill: int
-    out: int
+    values: int  # the address of `[values_size, inner]`; 0 where `one` stands for the tokens, as in an attention mask
+    values_size: int  # in tokens
+    offsets: int  # the address of `[rows + 1]` int64, in tokens
+    width: int  # the padded length
+    left: bool  # whether padding goes to the left
+    item: int  # the bytes of an element
+    inner: int  # the elements of a token
+    one: int  # the bits of one element
+    fill: int  # the bits of one element of padding
+    out: int  # the address of the output
 
 
 class FlatColumn(NamedTuple):
-    """An output of flatten_columns, `[size, inner]`.
+    """An output of flatten_columns, `[size, inner]`."""
 
-    Attributes:
-        source: what it is made of, one of `_core.FLAT_...`.
-        values: the address of `[values_size, inner]`, or 0.
-        values_size: in tokens.
-        inner: the elements of a token.
-        item: the bytes of an element.
-        start: the bits of the first position.
-        fill: the bits of one element of padding.
-        out: the address of the output.
-    """
-
-    source: int
-    values: int
-    values_size: int
-    inner: int
-    item: int
-    start: int
-    fill: int
-    out: int
+    source: int  # what it is made of, one of `_core.FLAT_...`
+    values: int  # the address of `[values_size, inner]`, or 0
+    values_size: int  # in tokens
+    inner: int  # the elements of a token
+    item: int  # the bytes of an element
+    start: int  # the bits of the first position
+    fill: int  # the bits of one element of padding
+    out: int  # the address of the output
 
 
 def load_cuda_kernels() -> Any:

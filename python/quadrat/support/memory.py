@@ -48,7 +48,7 @@ class NotOnCpu(RuntimeError):  # noqa: N818 - a reason to fall back, not raised 
 
 
 class _Torch:
-    """What is needed of torch, looked up once it is needed: the dtype of each kind, and a few names."""
+    """What quadrat needs of torch, imported at the first use."""
 
     @functools.cached_property
     def module(self) -> Any:
@@ -80,7 +80,7 @@ _torch = _Torch()
 
 
 def framework_of(return_tensors: str | None, default: Framework) -> Framework:
-    """The library asked for. Raises ValueError for an unknown one."""
+    """The library that `return_tensors` names. Raises ValueError for an unknown one."""
     if return_tensors is None:
         return default
     if return_tensors not in ("np", "pt"):

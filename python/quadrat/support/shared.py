@@ -74,7 +74,7 @@ def _new_block(size: int) -> Any:
     try:
         return make(size)
     except RuntimeError as error:
-        # torch leaves the file behind where the system has no memory for it, and says its name.
+        # torch leaves the file behind where there is no memory for it, and its message has the name.
         name = re.search(rf"\btorch_{os.getpid()}_\w+", str(error))
         if name is not None:
             with contextlib.suppress(OSError):
