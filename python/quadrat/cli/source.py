@@ -135,14 +135,8 @@ Source = TextFile | TextColumn | TokenColumn
 def open_source(path: Path, *, field: str | None = None, split: str | None = None) -> Source:
     """The rows of a file or of a folder written by `datasets.save_to_disk`; at least one.
 
-    Args:
-        path: a UTF-8 file that ends in `.txt`, with one text a line, or `.jsonl`, with an object a line; or the folder.
-        field: the field or column of the text or the token ids; by default "text", or "input_ids" in a data set that
-            has it.
-        split: which part of a `DatasetDict`.
-
-    Raises:
-        CommandError: when there is nothing that can be read, and why.
+    A file is UTF-8 and ends in `.txt`, with one text a line, or `.jsonl`, with an object a line. `field` is the field
+    or column of texts or token ids; by default "text", or "input_ids" in a data set that has it. Raises CommandError.
     """
     if path.is_dir():
         return _open_dataset(path, field, split)

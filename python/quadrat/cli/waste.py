@@ -34,20 +34,15 @@ class Batches:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one pass over all rows costs in one way of batching.
-
-    `tokens` are those of the rows, `computed` those of the batches, padding included; `largest_batch` is the largest
-    `computed` of a batch. `scores` are the pairs of positions that full attention compares. In a flattened batch these
-    are the pairs within rows; attention that keeps rows apart by a mask compares all, `masked_scores`.
-    """
+    """What one pass over all rows costs in one way of batching."""
 
     name: str
     batches: int
-    largest_batch: int
-    tokens: int
-    computed: int
-    scores: float
-    masked_scores: float | None = None
+    largest_batch: int  # in tokens, padding included
+    tokens: int  # of the rows
+    computed: int  # of the batches, padding included
+    scores: float  # pairs of positions that full attention compares; in a flattened batch, those within rows
+    masked_scores: float | None = None  # in a flattened batch, all pairs: a mask keeps rows apart
 
     @property
     def padding(self) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quadrat.evaluation.atomic import Atomic
 from quadrat.ops._nested import Nested, Unusual, arrays_in, leaves_like, tree_flatten, tree_map, tree_unflatten
-from quadrat.ops._pieces import Copied, Pieces
+from quadrat.ops._pieces import Copied, Pieces, width_of
 from quadrat.support.extras import needs
 from quadrat.support.memory import is_tensor
 
@@ -143,7 +143,9 @@ class DistributedTensorGatherer:
             return None
         pairs = list(zip(held.leaves or [], map(_as_array, parts), strict=True))
         if not all(
-            part.ndim and leaf.fits(part) and (leaf.like.padding == self.padding_index or leaf.covers(part))
+            part.ndim
+            and leaf.fits(part)
+            and (leaf.like.padding == self.padding_index or width_of(part.shape) <= leaf.width)
             for leaf, part in pairs
         ):
             return None

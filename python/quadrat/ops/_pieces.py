@@ -148,10 +148,6 @@ class Pieces:
         """Whether its numbers, as numbers of their dtype, go below the others."""
         return self.like.fits(piece, self.width)
 
-    def covers(self, piece: Any) -> bool:
-        """Whether an array that fits is no wider than the widest."""
-        return width_of(piece.shape) <= self.width
-
     def plus(self, piece: Any) -> Pieces:
         """These and an array that fits. Raises what NumPy and torch do, and MemoryError."""
         own = self.like.cast(piece, self.width)

@@ -16,16 +16,7 @@ _ERRORS = {_core.CODE_NO_CONVERSION: TypeError, OUT_OF_RANGE: OverflowError, WRO
 
 
 class RowSource:
-    """One ragged column with what the functions need to know of it.
-
-    Attributes:
-        columns: the rows, as column 0.
-        framework: that of the rows; "np" for Python lists.
-        lengths: `[rows]` int64, in tokens.
-        trailing: the shape of one token's values.
-        total: elements in all rows.
-        own: the values of a `Ragged`, where the rows are integers in their place, see `carrier_of`; else None.
-    """
+    """One ragged column with what the functions need to know of it."""
 
     def __init__(
         self,
@@ -38,14 +29,14 @@ class RowSource:
         own: Any = None,
     ) -> None:
         """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`, or their carrier."""
-        self.own = own
-        self.columns = columns
-        self.framework: Framework = framework
-        self.lengths = lengths
-        self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])
+        self.columns = columns  # the rows are column 0
+        self.framework: Framework = framework  # that of the rows; "np" for Python lists
+        self.lengths = lengths  # `[rows]` int64, in tokens
+        self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])  # of one token
         self.inner = math.prod(self.trailing)
+        self.own = own  # the values of a `Ragged`, where `values` are integers in their place, see `carrier_of`
         self._keep = keep
-        _, _, kinds, _, _, self.total = columns.describe(0)
+        _, _, kinds, _, _, self.total = columns.describe(0)  # elements in all rows
         self._kinds = kinds if values is None else 1 << kind_of(values.dtype)
 
     @classmethod

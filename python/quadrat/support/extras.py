@@ -22,12 +22,8 @@ _PACKAGES = frozenset({"jax", "tensorflow"}.union(*EXTRAS.values()))
 def needs(what: str, extra: str | None = None) -> Iterator[None]:
     """Surrounds imports of packages that may be missing: `with needs("Ragged.to_nested"): import torch`.
 
-    Args:
-        what: what the user asked for, which needs them.
-        extra: the one of quadrat's extras that has them; by default each is installed by its own name.
-
-    Raises:
-        ModuleNotFoundError: naming the package that is missing and how to install it. Of other modules, as it is.
+    The ModuleNotFoundError for a missing package says that `what` needs it, and how to install it: by quadrat's `extra`
+    if that has it, else by its own name.
     """
     try:
         yield
