@@ -204,7 +204,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             *((self.row_key,) if self.mlm and self.row_key is not None else ()),
         )
         labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
-        batch = pad_features(self, examples, framework, options, labelling=labelling, deferred=self.deferred)
+        batch = pad_features(self, examples, framework, options, labelling=labelling)
         if "offset_mapping" in batch:
             batch = batch if isinstance(batch, dict) else batch.to("cpu")
             del batch["offset_mapping"]

@@ -12,9 +12,9 @@ from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
 from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
-from quadrat.planning.decision import LabelColumn
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.padded import check_tokenizer, pad_columns
+from quadrat.planning.padded import check_tokenizer, pad_features
+from quadrat.planning.padded_plan import LabelColumn
 from quadrat.planning.plan_cache import PadOptions
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
@@ -71,7 +71,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
             raise FallBack("examples differ in their keys or in their number of choices")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         column = LabelColumn(label, "labels", NUMBERS)
-        batch = pad_columns(self, None, collected, framework, options, label=(column, None), remembers=False)
+        batch = pad_features(self, None, framework, options, collected=collected, label=(column, None), remembers=False)
         labels = batch.pop("labels")
         return {
             **{name: rows.view(len(examples), choices, -1) for name, rows in batch.items()},

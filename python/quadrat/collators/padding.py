@@ -54,4 +54,4 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     def _plan(self, features: Any, framework: Any) -> Any:
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         renames = ("label", "label_ids")
-        return as_encoding(pad_features(self, features, framework, options, renames=renames, deferred=self.deferred))
+        return as_encoding(pad_features(self, features, framework, options, renames=renames))

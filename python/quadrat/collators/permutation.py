@@ -18,7 +18,7 @@ from quadrat.planning.bare_rows import stack_column, stack_rows
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, fall_back, or_fall_back, raise_clearer, refuse_philox
 from quadrat.planning.masking import has_plain_special_tokens, is_plain_ids
-from quadrat.planning.padded import check_device
+from quadrat.planning.plan import check_device
 from quadrat.ragged import Ragged
 from quadrat.support.generators import numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch, interop
@@ -173,8 +173,8 @@ def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...
 
 def _generators(framework: Framework) -> tuple[Any, Any]:
     """Those of the spans and, where it is another, of the orders."""
+    check_device(framework)
     if framework == "pt":
-        check_device()
         spans, orders = torch_origin(None), None
     else:
         spans, orders = python_origin(), numpy_origin(None)

@@ -10,9 +10,9 @@ from quadrat.collators._base import Collator
 from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
-from quadrat.planning.decision import LabelColumn
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
 from quadrat.planning.padded import pad_features
+from quadrat.planning.padded_plan import LabelColumn
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.support.memory import Framework
 
@@ -66,7 +66,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
             column = LabelColumn(name, "labels", self._label_action(), lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         labels = column, self.label_pad_token_id
-        return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))
+        return as_encoding(pad_features(self, features, framework, options, label=labels))
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":

@@ -11,10 +11,10 @@ from quadrat.input.columns import PAD
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
-from quadrat.planning.decision import LabelColumn
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten
 from quadrat.planning.padded import pad_features, require_tokenizer
+from quadrat.planning.padded_plan import LabelColumn
 from quadrat.planning.padding_free import padding_free_plan
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.support.memory import Framework
@@ -76,7 +76,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         label = "label" if "label" in first else "labels"
         if label not in first:
-            return as_encoding(pad_features(self, features, framework, options, deferred=self.deferred))
+            return as_encoding(pad_features(self, features, framework, options))
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
             raise FallBack("the length of the labels is that of 'input_ids'")
@@ -84,7 +84,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             raise FallBack("the installed transformers makes NumPy batches with labels in its own way")
         column = LabelColumn(label, label, PAD)
         labels = column, self.label_pad_token_id
-        return as_encoding(pad_features(self, features, framework, options, label=labels, deferred=self.deferred))
+        return as_encoding(pad_features(self, features, framework, options, label=labels))
 
     def _flatten(self, features: Any, framework: Framework) -> Any:
         if self.padding == "max_length":

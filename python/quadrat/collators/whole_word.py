@@ -17,7 +17,8 @@ from quadrat.planning import whole_words as plain
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, raise_clearer, refuse_philox, rounded_up
 from quadrat.planning.masking import facts as masking_facts
-from quadrat.planning.padded import check_device, require_tokenizer
+from quadrat.planning.padded import require_tokenizer
+from quadrat.planning.plan import check_device
 from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.ragged import Ragged
@@ -94,8 +95,7 @@ class DataCollatorForWholeWordMask(MixinCollator, _Reference):
 def _mask(collator: Any, features: Any, framework: Framework) -> dict[str, Any]:
     _require_own_methods(collator)
     require_tokenizer(collator.tokenizer)
-    if framework == "pt":
-        check_device()
+    check_device(framework)
     tokenizer = collator.tokenizer
     columns = _columns(features)
     left = tokenizer.padding_side != "right"

@@ -9,7 +9,8 @@ from quadrat import _core
 from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.input.rows import SEQUENCES, bare_column
 from quadrat.planning.fallback import FallBack, rounded_up
-from quadrat.planning.padded import check_device, require_tokenizer, run_steps
+from quadrat.planning.padded import require_tokenizer
+from quadrat.planning.plan import Layout, check_device, run_steps
 from quadrat.ragged import Ragged
 from quadrat.support.memory import BOOL, INT64, Framework
 
@@ -46,8 +47,7 @@ def stack_column(
     require_tokenizer(tokenizer)
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)
-    if framework == "pt":
-        check_device()
+    check_device(framework)
     if forms & MEMORY_ROWS and shortest == 0:
         raise FallBack("an empty array or tensor, whose dtype may be another")
     if framework == "pt" and forms & ARRAY and not columns.steps_forward(0):
@@ -66,7 +66,7 @@ def stack_column(
     if labels is not None:
         values["labels"] = labels(("input_ids",), framework)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
-    batch = run_steps(columns, tuple(steps), values, framework, (width, 1, left), deferred=deferred)
+    batch = run_steps(columns, tuple(steps), values, framework, Layout(width, 1, left), deferred=deferred)
     if isinstance(batch, tuple):
         raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
     return batch

@@ -1,12 +1,11 @@
 """Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and what tells them apart.
 
 Written against `DataCollatorWithFlattening` of transformers 5.23. A batch costs two compiled calls: what it is made of,
-and the outputs. The decision in between is taken once per kind of batch.
+and the outputs. The plan in between is made once per key.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -33,18 +32,9 @@ from quadrat.input.columns import (
 from quadrat.planning.extra_columns import further_kind
 from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.labels import Labelling, refuse_words
-from quadrat.planning.plan_cache import Decided, own_facts, remember, torch_facts
-from quadrat.support.memory import (
-    BOOL,
-    INT32,
-    INT64,
-    WIDEST,
-    Framework,
-    NotOnCpu,
-    default_float_kind,
-    interop,
-    require_plain_tensors,
-)
+from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework, interop
 
 MAIN = "input_ids"
 _NOTHING: Mapping[str, Any] = {}
@@ -117,22 +107,17 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove. Raises FallBack for others.
 
-    collator: one for which batches like this may take a recipe from now on, see `_remember`.
+    collator: one for which batches like this may take a recipe from now on.
     deferred: whether to make a `DeferredBatch`.
     """
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
         raise FallBack("position_ids_start is no int64")
-    shared = interop()
-    collected = _core.collect(features, plan.names, shared)
+    collected = _core.collect(features, plan.names, interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to flatten")
-    columns = collected[1]
-    signature = columns.signature(0, 1)
-    situation = _Situation(
-        signature,
-        plan.framework,
-        default_float_kind(plan.framework),
+    names, columns = plan.names, collected[1]
+    asked = FlatOptions(
         plan.labels,
         plan.label,
         plan.position_ids,
@@ -140,66 +125,47 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan.flash_attn_kwargs,
         plan.pad_to_multiple_of is not None,
         tuple((name, type(value)) for name, value in plan.further.items()),
-        () if plan.labelling is None else plan.labelling.omits,
         plan.labelling is not None,
     )
+    key = key_of(names, columns, plan.framework, asked)
+    made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, **plan.further}
-    layout = (0, plan.pad_to_multiple_of or 1, False, plan.separator_id, start)
-    try:
-        steps = _decide(situation)
-    except FallBack:
-        if collator is not None and collator._falls_back_plainly():
-            _remember(collator, plan, layout, (plan.names, signature, None, {}))
-        raise
-    if plan.framework == "pt":
-        try:
-            require_plain_tensors()
-        except NotOnCpu as error:
-            raise FallBack(str(error)) from error
-    if plan.labelling is not None:
-        values["labels"] = plan.labelling.make(plan.names)
-    factory = deferred_batch if deferred else None
-    batch: Any = columns.run(steps, values, shared, plan.framework == "pt", *layout, deferred=factory)
-    if isinstance(batch, tuple):
-        step, code, row, position = batch
-        if steps[step][2] == LABELS:
-            refuse_words(plan.names, (code, row, position))
-        raise FallBack(f"'{steps[step][0]}': {explain((code, -1, -1))}")
+    multiple = plan.pad_to_multiple_of or 1
+    if made.refusal is None:
+        check_device(plan.framework)
+        if plan.labelling is not None:
+            values["labels"] = plan.labelling.make(names)
+        layout = Layout(0, multiple, False, plan.separator_id, start)
+        batch = run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
+        if isinstance(batch, tuple):
+            step, code, row, position = batch
+            if made.steps[step][2] == LABELS:
+                refuse_words(names, (code, row, position))
+            raise FallBack(f"'{made.steps[step][0]}': {explain((code, -1, -1))}")
     if collator is not None:
-        _remember(collator, plan, layout, (plan.names, signature, steps, values))
+        own = own_facts(collator)
+        remember(
+            collator,
+            key,
+            made,
+            values,
+            None if own is None else (*own, *collator._facts()),
+            falls_back=collator._falls_back_plainly(),
+            multiple_of=multiple,
+            separator=plan.separator_id,
+            start=start,
+            names=names,
+            absent="labels" if plan.label is None else None,
+            deferred=deferred_batch if collator.deferred else None,
+        )
+    if made.refusal is not None:
+        raise FallBack(made.refusal)
     return batch
 
 
-def _remember(collator: Any, plan: Flattening, layout: tuple[Any, ...], decided: Decided) -> None:
-    """Keep a decision that held, or None to fall back, for as long as the collator's guarded fields are the same."""
+class FlatOptions(NamedTuple):
+    """The options in the key of a flattened batch."""
 
-    def make() -> _core.Recipe | None:
-        own, torch = own_facts(collator), torch_facts(plan.framework)
-        if own is None or torch is None:
-            return None
-        _, multiple, _, separator, start = layout
-        return _core.Recipe(
-            (*own, *torch, *collator._facts()),
-            interop(),
-            plan.framework == "pt",
-            multiple_of=multiple,
-            separator=separator,
-            start=start,
-            names=plan.names,
-            absent="labels" if plan.label is None else None,
-            deferred=deferred_batch if collator.deferred else None,
-            falls_back=collator._falls_back_plainly(),
-        )
-
-    remember(collator, plan.framework, decided, make, names=plan.names)
-
-
-class _Situation(NamedTuple):
-    """All that the decision about a batch depends on."""
-
-    signature: bytes
-    framework: Framework
-    float_kind: int | None  # of Python floats
     labels: str
     label: str | None
     position_ids: bool
@@ -207,45 +173,46 @@ class _Situation(NamedTuple):
     flash_attn_kwargs: bool
     padded: bool
     further: tuple[tuple[str, type], ...]  # column and type of what pads it
-    omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: bool  # labels made from the joined ids
 
 
-@functools.lru_cache(maxsize=1024)
-def _decide(situation: _Situation) -> tuple[tuple[str, int, int, int], ...]:
-    """The steps for `_core.Columns.run`. Raises FallBack."""
-    main, *others = column_shapes(situation.signature)
-    _require_ints(MAIN, main)
+@planned
+def flat_plan(key: PlanKey) -> Plan:
+    """The outputs, in order."""
+    options, names = key.options, key.names
+    shapes = column_shapes(key.signature)
+    _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, JOIN, INT64)]
-    if situation.label is not None:
-        shape = others.pop(0)
-        _require_ints(situation.label, shape)
-        if not shape.aligned and (situation.padded or situation.labels == "as they are"):
-            raise FallBack(f"column '{situation.label}' differs in length from the tokens")
-    if situation.labels == "shifted" and situation.padded and not main.full:
+    first = 1 if options.label is None else 2  # of the columns that are neither ids nor labels
+    if options.label is not None:
+        _require_ints(options.label, shapes[1])
+        if not shapes[1].aligned and (options.padded or options.labels == "as they are"):
+            raise FallBack(f"column '{options.label}' differs in length from the tokens")
+    if options.labels == "shifted" and options.padded and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
-    if situation.labels != "none":
-        action = SHIFT if situation.labels == "shifted" else JOIN
-        steps.append((situation.label or "labels", 0 if situation.label is None else 1, action, INT64))
-    elif situation.derives:
+    if options.labels != "none":
+        action = SHIFT if options.labels == "shifted" else JOIN
+        steps.append((options.label or "labels", first - 1, action, INT64))
+    elif options.derives:
         steps.append(("labels", 0, LABELS, INT64))
-    if situation.position_ids:
+    if options.position_ids:
         steps.append(("position_ids", 0, POSITIONS, INT64))
-    if situation.seq_idx:
+    if options.seq_idx:
         steps.append(("seq_idx", 0, SEQUENCES, INT32))
-    if situation.flash_attn_kwargs:
+    if options.flash_attn_kwargs:
         steps += [(f"cu_seq_lens_{one}", 0, BOUNDS, INT32) for one in "qk"]
         steps += [(f"max_length_{one}", 0, LONGEST, INT64) for one in "qk"]
-    first = 1 if situation.label is None else 2
-    for index, ((name, value_type), shape) in enumerate(zip(situation.further, others, strict=False), first):
-        kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
+    last = first + len(options.further)
+    for index, (name, value_type) in enumerate(options.further, first):
+        shape = shapes[index]
+        kind = further_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
         steps.append((name, index, JOIN, kind))
-    for name, shape in zip(situation.omits, others[len(situation.further) :], strict=True):
+    for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
-    return tuple(steps)
+    return Plan(tuple(steps))
 
 
 def _require_ints(name: str, shape: ColumnShape) -> None:

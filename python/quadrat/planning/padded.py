@@ -2,7 +2,7 @@
 
 Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_get_padding_truncation_strategies` of
 `PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A batch costs two compiled calls: what it is made of,
-and the outputs. The decision in between depends on a short signature only, so it is taken once per kind of batch.
+and the outputs. The plan in between is made once per key.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.columns import LABELS, MEMORY_ROWS, PAD_OWN, collect, explain
 from quadrat.input.rows import each_of
 from quadrat.planning import plan_cache
-from quadrat.planning.decision import Decision, LabelColumn, Situation, decision_on
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.planning.labels import Labelling, refuse_words
-from quadrat.planning.plan_cache import Fact, PadOptions, remember_padded
-from quadrat.support.memory import Framework, NotOnCpu, default_float_kind, interop, require_cpu_default
+from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
+from quadrat.planning.plan import Layout, Step, check_device, key_of, run_steps
+from quadrat.planning.plan_cache import EMPTY_ENCODING, PadOptions, falls_back_plainly, padding_facts, remember
+from quadrat.support.memory import Framework
 
 
 def pad_features(
@@ -31,11 +32,11 @@ def pad_features(
     framework: Framework,
     options: PadOptions,
     *,
+    collected: tuple[tuple[str, ...], _core.Columns] | None = None,
     label: tuple[LabelColumn, Any] | None = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
     remembers: bool = True,
-    deferred: bool = False,
 ) -> Any:
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
@@ -44,57 +45,26 @@ def pad_features(
         features: one mapping per row.
         framework: of the result.
         options: what the tokenizer is asked to do.
+        collected: names and columns, in place of features; columns that the kernels do not know make it fall back then.
         label: the column of labels, and what fills its gaps.
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
-        remembers: whether batches like this one may take a recipe from now on; not where more is done to them after.
-        deferred: whether a `DeferredBatch` may be the result; recipes make one where the collator's option says so.
+        remembers: whether batches like this one may take a recipe from now on, and be deferred where the collator's
+            option says so; not where more is done to them after.
 
     Raises:
         FallBack: when the result cannot be proven to be the reference's.
         ValueError: for a column of `pad_values` that does not pad.
     """
-    check_tokenizer(collator.tokenizer)
-    collected = collect(features)
-    if collected is None:
+    tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
+    check_tokenizer(tokenizer)
+    nested = collected is not None
+    if collected is None and (collected := collect(features)) is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
-    return pad_columns(
-        collator,
-        features,
-        collected,
-        framework,
-        options,
-        label=label,
-        renames=renames,
-        labelling=labelling,
-        remembers=remembers,
-        deferred=deferred,
-    )
-
-
-def pad_columns(
-    collator: Any,
-    features: Any,
-    collected: tuple[tuple[str, ...], _core.Columns],
-    framework: Framework,
-    options: PadOptions,
-    *,
-    label: tuple[LabelColumn, Any] | None = None,
-    renames: tuple[str, ...] = (),
-    labelling: Labelling | None = None,
-    remembers: bool = True,
-    deferred: bool = False,
-) -> Any:
-    """`pad_features` for names and columns already there.
-
-    features: the mappings that hold these rows, or None; columns that the kernels do not know make it fall back then.
-    """
     names, columns = collected
     column, label_value = (None, None) if label is None else label
-    tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
-    side = tokenizer.padding_side
-    left = side == "left"
-    if not left and side != "right":
+    left = tokenizer.padding_side == "left"
+    if not left and tokenizer.padding_side != "right":
         raise FallBack("unknown padding_side")
     inputs = tokenizer.model_input_names
     main = inputs[0]
@@ -102,30 +72,45 @@ def pad_columns(
         raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
     pads, width = _width(tokenizer, options, columns.longest(index))
-    made = None if labelling is None else labelling.make(names)
-    situation = Situation(
-        names,
-        columns.signature(index, width),
+    made, labelling_facts = (None, ()) if labelling is None else (labelling.make(names), labelling.facts())
+    asked = PaddedOptions(
         main,
         pads,
         "attention_mask" in inputs,
-        framework,
-        default_float_kind(framework),
         column,
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
         () if labelling is None else tuple(name for name in labelling.omits if name in names),
         "" if made is None else "fill" if type(made) is int else "labels",
     )
-    decision = decision_on(situation)
-    facts: tuple[Fact, ...] | None = () if labelling is None else labelling.facts()
-    if decision.refusal is not None:
-        if remembers and facts is not None:
-            remember_padded(collator, framework, options, (names, situation.signature, None, {}), facts)
-        raise FallBack(decision.refusal)
-    if framework == "pt":
-        check_device()
-    values = _fills(tokenizer, names, main, pads)
+    key = key_of(names, columns, framework, asked, (index, width))
+    plan = padded_plan(key)
+    values: dict[str, Any] = {}
+
+    def keep(*, failed: bool) -> None:
+        facts = padding_facts(collator, options)
+        remember(
+            collator,
+            key,
+            plan,
+            values,
+            None if facts is None or labelling_facts is None else (*facts, *labelling_facts),
+            falls_back=falls_back_plainly(collator),
+            failed=failed,
+            wrapper=BatchEncoding,
+            attributes=EMPTY_ENCODING,
+            main=main,
+            multiple_of=options.pad_to_multiple_of or 1,
+            left=left,
+            deferred=deferred_batch if collator.deferred else None,
+        )
+
+    if plan.refusal is not None:
+        if remembers:
+            keep(failed=False)
+        raise FallBack(plan.refusal)
+    check_device(framework)
+    values.update(_fills(tokenizer, names, main, pads))
     if pad_values is not None:
         values.update(pad_values)
     if column is not None:
@@ -134,40 +119,21 @@ def pad_columns(
             raise FallBack("the labels are padded where the tokens are not")
     if made is not None:
         values["labels"] = made
-    if decision.held and features is None:
-        raise FallBack(f"columns {list(decision.held.values())} are not ones the kernels know")
+    if plan.held and nested:
+        raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
     held = {  # before the steps: what they draw must be kept
         name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
-        for name, source in decision.held.items()
+        for name, source in plan.held.items()
     }
     multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
-    shape = (width, multiple, left)
-    batch = run_steps(columns, decision.steps, values, framework, shape, deferred=deferred and not held)
+    deferred = remembers and collator.deferred and not held
+    batch = run_steps(columns, plan.steps, values, framework, Layout(width, multiple, left), deferred=deferred)
     failed = isinstance(batch, tuple)
-    if remembers and not held and facts is not None:
-        decided = names, situation.signature, decision.steps, values
-        remember_padded(collator, framework, options, decided, facts, failed=failed)
+    if remembers and not held:
+        keep(failed=failed)
     if failed:
-        _refuse(decision, batch, pad_values, situation.omits)
-    batch = {**batch, **held} if held else batch
-    return batch
-
-
-def run_steps(
-    columns: _core.Columns,
-    steps: tuple[tuple[str, int, int, int], ...],
-    values: dict[str, Any],
-    framework: Framework,
-    shape: tuple[int, int, bool],
-    *,
-    deferred: bool,
-) -> Any:
-    """The outputs of a decision, as a dict or `DeferredBatch`; a tuple where a step failed.
-
-    shape: width, multiple and whether rows are padded on the left.
-    """
-    factory = deferred_batch if deferred else None
-    return columns.run(steps, values, interop(), framework == "pt", *shape, deferred=factory)
+        _refuse(plan.steps, batch, pad_values, asked.omits)
+    return {**batch, **held} if held else batch
 
 
 def require_tokenizer(tokenizer: Any) -> None:
@@ -188,14 +154,6 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise AlwaysFallBack(f"{cls.__name__} pads in its own way")
     if not plan_cache.METHODS.isdisjoint(tokenizer.__dict__):
         raise FallBack(f"{cls.__name__} pads in its own way")
-
-
-def check_device() -> None:
-    """Raises FallBack where torch would not make plain CPU tensors."""
-    try:
-        require_cpu_default()
-    except NotOnCpu as error:
-        raise FallBack(str(error)) from error
 
 
 def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
@@ -233,18 +191,18 @@ def _fills(tokenizer: Any, names: tuple[str, ...], main: str, pads: bool) -> dic
 
 
 def _refuse(
-    decision: Decision,
+    steps: tuple[Step, ...],
     failure: tuple[int, int, int, int],
     pad_values: Mapping[str, Any] | None,
     omits: tuple[str, ...],
 ) -> NoReturn:
     step, code, row, position = failure
-    name = decision.steps[step][0]
+    name = steps[step][0]
     if pad_values is not None and name in pad_values:
         raise ValueError(
             f"pad_values: column '{name}' padded with {pad_values[name]!r}: {explain((code, row, position))}"
         )
-    if decision.steps[step][2] == LABELS:
+    if steps[step][2] == LABELS:
         refuse_words(omits, (code, row, position))
     raise FallBack(f"column '{name}': {explain((code, -1, -1))}")
 

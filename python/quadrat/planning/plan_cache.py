@@ -1,22 +1,22 @@
-"""Batches like those before: one compiled call, when nothing that the decisions depend on has changed.
+"""Batches like those before: one compiled call, when nothing that their plans depend on has changed.
 
-Right after a training step the caches hold something else, and a batch costs what it touches more than what it does;
-`pad_features` decides, this remembers.
+Right after a training step the caches hold something else, and a batch costs what it touches more than what it does.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from transformers import BatchEncoding
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.deferred.batch import DeferredBatch, deferred_batch
+from quadrat.deferred.batch import DeferredBatch
 from quadrat.planning.fallback import AlwaysFallBack, FallBack
+from quadrat.planning.plan import Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
@@ -27,10 +27,10 @@ METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 _GETATTR = PreTrainedTokenizerBase.__getattr__
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
-_EMPTY = dict(BatchEncoding().__dict__)
+EMPTY_ENCODING = dict(BatchEncoding().__dict__)
 
 
-# What a decision depends on: (one of these, object, key, expected), see csrc/bindings/guard.hpp.
+# What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
 TYPE, ENTRY, ABSENT, ATTRIBUTE = _core.FACT_TYPE, _core.FACT_ENTRY, _core.FACT_ABSENT, _core.FACT_ATTRIBUTE
 ITEMS, CALL, OWN, OWN_ABSENT = _core.FACT_ITEMS, _core.FACT_CALL, _core.FACT_OWN, _core.FACT_OWN_ABSENT
 Fact = tuple[int, Any, Any, Any]
@@ -45,9 +45,6 @@ PADDING_FIELDS = (
     "return_tensors",
     "deferred",
 )
-
-# Names, signature, steps (None: to fall back) and values.
-Decided = tuple[tuple[str, ...], bytes, tuple[tuple[str, int, int, int], ...] | None, dict[str, Any]]
 
 
 class Remembering:
@@ -108,7 +105,7 @@ def falls_back_plainly(collator: Any) -> bool:
 def remember_fallback(collator: Any, framework: Framework) -> None:
     """Keep that the collator falls back whatever a batch holds, as long as its options and its tokenizer are these.
 
-    It is found where `remember` keeps decisions, and gives NotImplemented.
+    It is found where `remember` keeps plans, and gives NotImplemented.
     """
     tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
     cls = type(tokenizer)
@@ -130,80 +127,45 @@ def noted(collator: Any, framework: Framework, reason: FallBack) -> str:
     return str(reason)
 
 
-def extended(
-    recipes: dict[Any, _core.Recipe],
-    key: Any,
-    collator: Any,
-    decided: Decided,
-    make: Callable[[], _core.Recipe | None],
-    *,
-    failed: bool = False,
-) -> Callable[[Any, Any], Any] | None:
-    """Add a decision to the recipe of this key, a new one where that holds no longer for the collator that asks.
-
-    failed: whether the steps failed by what a row holds; then they are tried again, now and then.
-
-    Returns:
-        What gives batches like this one: called with the collator and features it returns a batch, NotImplemented where
-        the reference is to make it, or None where it does not know. None where `make` knows no recipe.
-    """
-    recipe = recipes.get(key)
-    if recipe is None or not recipe.holds(collator):
-        recipe = make()
-    if recipe is None:
-        return None
-    recipes[key] = recipe.extended(*decided, failed)
-    return recipes[key].runner()
-
-
 def remember(
     collator: Any,
-    framework: Framework,
-    decided: Decided,
-    make: Callable[[], _core.Recipe | None],
+    key: PlanKey,
+    plan: Plan,
+    values: dict[str, Any],
+    facts: tuple[Fact, ...] | None,
     *,
-    names: tuple[str, ...] | None = None,
+    falls_back: bool,
     failed: bool = False,
+    **recipe: Any,
 ) -> None:
-    """Keep a decision as `collator._quadrat_pt` or `_quadrat_np`, see `extended`. names: what the recipe reads."""
-    own = collator.__dict__
-    run = extended(own.setdefault("_quadrat_recipes", {}), (framework, names), collator, decided, make, failed=failed)
-    if run is not None:
-        own[f"_quadrat_{framework}"] = run
+    """Keep a plan as `collator._quadrat_pt` or `_quadrat_np`, which gives batches like this one.
 
+    Called with the collator and features it returns a batch, NotImplemented where the reference is to make it, or None
+    for a batch that it does not know.
 
-def remember_padded(
-    collator: Any,
-    framework: Framework,
-    options: PadOptions,
-    decided: Decided,
-    further: tuple[Fact, ...] = (),
-    *,
-    failed: bool = False,
-) -> None:
-    """`remember` for batches that the collator's tokenizer would pad. further: facts beyond those of padding."""
-    falls_back = falls_back_plainly(collator)
-    if (failed or decided[2] is None) and not falls_back:
+    Args:
+        collator: what keeps it.
+        key: what the plan was made from.
+        plan: its steps, or a refusal.
+        values: what the steps write.
+        facts: all that the plan depends on besides its key, torch excepted; None where that is not known.
+        falls_back: whether the reference alone makes the batches that fall back.
+        failed: whether the steps failed by what a row holds; then they are tried again, now and then.
+        recipe: further options of `_core.Recipe`.
+    """
+    if facts is None or ((failed or plan.refusal is not None) and not falls_back):
         return
-
-    def make() -> _core.Recipe | None:
-        facts = _facts(collator, framework, options)
-        if facts is None:
-            return None
-        return _core.Recipe(
-            (*facts, *further),
-            interop(),
-            framework == "pt",
-            wrapper=BatchEncoding,
-            attributes=_EMPTY,
-            main=collator.tokenizer.model_input_names[0],
-            multiple_of=options.pad_to_multiple_of or 1,
-            left=collator.tokenizer.padding_side == "left",
-            deferred=deferred_batch if collator.deferred else None,
-            falls_back=falls_back,
-        )
-
-    remember(collator, framework, decided, make, failed=failed)
+    known = collator.__dict__.setdefault("_quadrat_recipes", {})
+    place = key.framework, recipe.get("names")
+    found = known.get(place)
+    if found is None or not found.holds(collator):
+        torch = torch_facts(key.framework)
+        if torch is None:
+            return
+        found = _core.Recipe((*facts, *torch), interop(), key.framework == "pt", falls_back=falls_back, **recipe)
+    steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
+    known[place] = found.extended(key.names, key.signature, steps, written, failed)
+    collator.__dict__[f"_quadrat_{key.framework}"] = known[place].runner()
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
@@ -220,13 +182,13 @@ def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
     return None if facts is None else tuple((CALL, function, None, result) for function, result in facts)
 
 
-def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fact, ...] | None:
-    """All that decisions depend on besides the batch, for `_core.Recipe`; None where that is not known.
+def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
+    """All that plans of padded batches depend on besides their key; None where that is not known.
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers, options for which the
-    tokenizer is asked, `pad_values`, and a torch that would not make plain CPU tensors.
+    tokenizer is asked, and `pad_values`.
     """
-    tokenizer = collator.tokenizer
+    tokenizer, own = collator.tokenizer, own_facts(collator)
     cls, state = type(tokenizer), tokenizer.__dict__
     kept = ("_special_tokens_map", "_tokenizer", "_pad_token_type_id", "padding_side", "model_input_names")
     plain = (
@@ -238,8 +200,7 @@ def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fa
         and type(state["model_input_names"]) is list
         and _has_plain_pad_token(tokenizer)
     )
-    own, torch = own_facts(collator), torch_facts(framework)
-    if not plain or own is None or torch is None:
+    if not plain or own is None:
         return None
     return (
         *own,
@@ -251,7 +212,6 @@ def _facts(collator: Any, framework: Framework, options: PadOptions) -> tuple[Fa
         *((ENTRY, state, name, state[name]) for name in kept),
         (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
         (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
-        *torch,
     )
 
 
@@ -275,6 +235,6 @@ def as_encoding(data: Any) -> Any:
     if isinstance(data, DeferredBatch):
         return data.as_encoding()
     batch = BatchEncoding.__new__(BatchEncoding)
-    batch.__dict__.update(_EMPTY)
+    batch.__dict__.update(EMPTY_ENCODING)
     batch.__dict__["data"] = data
     return batch

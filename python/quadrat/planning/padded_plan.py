@@ -1,7 +1,4 @@
-"""What becomes of each column of a padded batch, by the facts about it: `PreTrainedTokenizerBase._pad` as a table.
-
-A decision depends on a short signature only, so it is taken once per kind of batch.
-"""
+"""What becomes of each column of a padded batch, by its key: `PreTrainedTokenizerBase._pad` as a table."""
 
 from __future__ import annotations
 
@@ -37,7 +34,8 @@ from quadrat.input.columns import (
 )
 from quadrat.planning.extra_columns import further_kind
 from quadrat.planning.fallback import FallBack
-from quadrat.support.memory import BOOL, INT64, Framework
+from quadrat.planning.plan import Plan, PlanKey, Step, planned
+from quadrat.support.memory import BOOL, INT64
 
 
 class LabelColumn(NamedTuple):
@@ -49,16 +47,12 @@ class LabelColumn(NamedTuple):
     lists: bool = False  # after a list only lists may follow
 
 
-class Situation(NamedTuple):
-    """All that the decision about a batch depends on."""
+class PaddedOptions(NamedTuple):
+    """The options in the key of a padded batch."""
 
-    names: tuple[str, ...]
-    signature: bytes
     main: str  # the column the batch is padded by, usually input_ids
     pads: bool  # False: padding=False or "do_not_pad"
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
-    framework: Framework
-    float_kind: int | None  # of Python floats
     label: LabelColumn | None
     further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
@@ -66,68 +60,46 @@ class Situation(NamedTuple):
     derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
 
 
-class Decision(NamedTuple):
-    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
-
-    steps: tuple[tuple[str, int, int, int], ...]
-    held: dict[str, str]  # output -> column of those that the reference's own conversion makes, one by one
-    refusal: str | None
-
-
-_decisions: dict[Situation, Decision] = {}
-_MOST_DECISIONS = 1024
-
-
-def decision_on(situation: Situation) -> Decision:
-    """The decision, taken once for each kind of batch."""
-    known = _decisions.get(situation)
-    if known is not None:
-        return known
-    if len(_decisions) >= _MOST_DECISIONS:
-        _decisions.clear()
-    try:
-        decision = _decide(situation)
-    except FallBack as reason:
-        decision = Decision((), {}, str(reason))
-    _decisions[situation] = decision
-    return decision
-
-
-def _decide(situation: Situation) -> Decision:
-    shapes = column_shapes(situation.signature)
-    main = situation.names.index(situation.main)
+@planned
+def padded_plan(key: PlanKey) -> Plan:
+    """What becomes of the columns."""
+    names, options, shapes = key.names, key.options, column_shapes(key.signature)
+    main = names.index(options.main)
     forms, first_form, kinds, equal, _, _ = shapes[main]
     # In lists the reference looks at the first number; arrays it turns into lists first.
     arrays = bool(first_form & MEMORY_ROWS)
     if not arrays and (forms & ~PYTHON_ROWS or kinds != PYTHON_INTS):
-        raise FallBack(f"column '{situation.main}' is not made of lists of ints, arrays or tensors")
-    if _is_padded(situation.main, True):
-        raise FallBack(f"column '{situation.main}' is the one to pad by")
-    if not situation.pads and not equal:
+        raise FallBack(f"column '{options.main}' is not made of lists of ints, arrays or tensors")
+    if _is_padded(options.main, True):
+        raise FallBack(f"column '{options.main}' is the one to pad by")
+    if not options.pads and not equal:
         raise FallBack("rows of different lengths without padding")
-    further, label = dict(situation.further), situation.label
-    steps: list[tuple[str, int, int, int]] = []
-    for index, (name, shape) in enumerate(zip(situation.names, shapes, strict=True)):
+    further, label = dict(options.further), options.label
+    steps: list[Step] = []
+    for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         if label is not None and name == label.name:
             continue
         if name in further:
-            steps.append((name, index, *_further(name, shape, further[name], situation)))
-        elif situation.pads and (index == main or _is_padded(name, situation.makes_mask)):
+            steps.append((name, index, *_further(name, shape, further[name], key.float_kind)))
+        elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.
-            steps.append((name, index, PAD, _padded_kind(name, shape, arrays, situation)))
-        elif name not in situation.omits:
-            steps.append((name, index, *_stacked(name, shape, arrays, situation)))
-    if situation.makes_mask and "attention_mask" not in situation.names:
+            steps.append((name, index, PAD, _padded_kind(name, shape, arrays, key.float_kind)))
+        elif name not in options.omits:
+            steps.append((name, index, *_stacked(name, shape, arrays, key.float_kind)))
+    if options.makes_mask and "attention_mask" not in names:
         steps.append(("attention_mask", main, MASK, INT64))
-    if situation.derives:
-        steps.append(_derived_step(situation, steps))
-    decision = _renamed([step for step in steps if step[0] not in situation.omits], situation)
-    if label is None:
-        return decision
-    return decision._replace(steps=(*decision.steps, _label_step(label, situation.names, shapes)))
+    if options.derives:
+        if any(name == "labels" and action == HOLD for name, _, action, _ in steps):
+            raise FallBack("the labels that are there stack in the reference's own way, if at all")
+        steps.append(("labels", main, PAD if options.derives == "fill" else LABELS, INT64))
+    steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
+    held = {name: names[index] for name, index, action, _ in steps if action == HOLD}
+    if label is not None:
+        steps.append(_label_step(label, names, shapes))
+    return Plan(tuple(steps), held)
 
 
-def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnShape]) -> tuple[str, int, int, int]:
+def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnShape]) -> Step:
     if label.name is None:
         return label.output, 0, HOLD, 0
     index = names.index(label.name)
@@ -144,24 +116,15 @@ def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnS
     return label.output, index, label.action, INT64
 
 
-def _derived_step(situation: Situation, steps: list[tuple[str, int, int, int]]) -> tuple[str, int, int, int]:
-    if any(step[0] == "labels" and step[2] == HOLD for step in steps):
-        raise FallBack("the labels that are there stack in the reference's own way, if at all")
-    main = situation.names.index(situation.main)
-    return "labels", main, PAD if situation.derives == "fill" else LABELS, INT64
-
-
-def _renamed(steps: list[tuple[str, int, int, int]], situation: Situation) -> Decision:
-    names = [step[0] for step in steps]
-    for name in situation.renames:
+def _renamed(steps: list[Step], renames: tuple[str, ...]) -> list[Step]:
+    """The columns to rename come last, as `labels`."""
+    for name in renames:
+        names = [step[0] for step in steps]
         if name in names and "labels" in names:  # one overwrites the other, but may fail first
             raise FallBack(f"both '{name}' and 'labels' are there")
         if name in names:
-            at = names.index(name)
-            steps.append(("labels", *steps.pop(at)[1:]))
-            names.append("labels")
-            del names[at]
-    return Decision(tuple(steps), {step[0]: situation.names[step[1]] for step in steps if step[2] == HOLD}, None)
+            steps.append(("labels", *steps.pop(names.index(name))[1:]))
+    return steps
 
 
 @functools.cache
@@ -174,18 +137,18 @@ def _is_padded(name: str, makes_mask: bool) -> bool:
     return name in ("token_type_ids", "special_tokens_mask") or (makes_mask and name == "attention_mask")
 
 
-def _padded_kind(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> int:
+def _padded_kind(name: str, shape: ColumnShape, arrays: bool, float_kind: int | None) -> int:
     if not shape.aligned:
         raise FallBack(f"column '{name}' differs in length from the tokens")
     allowed = ROWS if arrays else PYTHON_ROWS if shape.full else LIST  # the reference cannot add a list to a tuple
-    kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, situation.float_kind)
+    kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, float_kind)
     if kind is None:
         raise FallBack(f"column '{name}' holds rows or numbers the kernels do not know")
     return INT64 if kind == BOOL and not shape.full else kind
 
 
-def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) -> tuple[int, int]:
-    kind = inferred_kind(shape.kinds, situation.float_kind)
+def _stacked(name: str, shape: ColumnShape, arrays: bool, float_kind: int | None) -> tuple[int, int]:
+    kind = inferred_kind(shape.kinds, float_kind)
     if kind is not None and shape.forms == NUMBER:
         return NUMBERS, kind
     if kind is not None and arrays and shape.forms == TENSOR_NUMBER:  # become Python numbers first
@@ -200,9 +163,9 @@ def _stacked(name: str, shape: ColumnShape, arrays: bool, situation: Situation) 
     return HOLD, 0
 
 
-def _further(name: str, shape: ColumnShape, value_type: type, situation: Situation) -> tuple[int, int]:
+def _further(name: str, shape: ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
     """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
-    kind = further_kind(shape.forms, shape.kinds, situation.float_kind, value_type)
+    kind = further_kind(shape.forms, shape.kinds, float_kind, value_type)
     if kind is None:
         raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
     return PAD if shape.aligned else PAD_OWN, kind

@@ -1,0 +1,86 @@
+"""Plans of all kinds of batches: the key that one is made from, what it says, and how it is carried out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from quadrat.deferred.batch import deferred_batch
+from quadrat.planning.fallback import FallBack
+from quadrat.support.memory import Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
+
+Step = tuple[str, int, int, int]  # output, column, action, kind
+
+
+class PlanKey(NamedTuple):
+    """All that a plan depends on."""
+
+    names: tuple[str, ...]  # of the columns
+    signature: bytes
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    options: Any  # hashable; each kind of batch has a type for them
+
+
+class Plan(NamedTuple):
+    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
+
+    steps: tuple[Step, ...] = ()
+    held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
+    refusal: str | None = None
+
+
+class Layout(NamedTuple):
+    """How the rows of a batch lie."""
+
+    width: int = 0
+    multiple_of: int = 1  # the width, or the total of rows that are joined
+    left: bool = False  # the side that is padded
+    separator: Any = None  # in place of a row's first label
+    start: int = 0  # of positions
+
+
+def key_of(
+    names: tuple[str, ...], columns: _core.Columns, framework: Framework, options: Any, padded: tuple[int, int] = (0, 1)
+) -> PlanKey:
+    """The key of a batch. padded: the column by which it is padded, and to which width."""
+    signature = columns.signature(*padded) if names else b""
+    return PlanKey(names, signature, framework, default_float_kind(framework), options)
+
+
+def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
+    """Makes `plan`, a pure function of its key, answer once per key. A FallBack becomes the plan's refusal."""
+
+    @functools.lru_cache(maxsize=1024)
+    def answer(key: PlanKey) -> Plan:
+        try:
+            return plan(key)
+        except FallBack as reason:
+            return Plan(refusal=str(reason))
+
+    return answer
+
+
+def check_device(framework: Framework) -> None:
+    """Raises FallBack where torch would not make plain CPU tensors."""
+    if framework == "pt":
+        try:
+            require_plain_tensors()
+        except NotOnCpu as error:
+            raise FallBack(str(error)) from error
+
+
+def run_steps(
+    columns: _core.Columns,
+    steps: tuple[Step, ...],
+    values: dict[str, Any],
+    framework: Framework,
+    layout: Layout,
+    *,
+    deferred: bool = False,
+) -> Any:
+    """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
+    factory = deferred_batch if deferred else None
+    return columns.run(steps, values, interop(), framework == "pt", *layout, deferred=factory)

@@ -1,0 +1,151 @@
+"""Batches of equal rows, stacked: what `default_data_collator` makes of columns.
+
+Written against transformers 4.57 and 5.x. The reference looks at the first row alone to decide what a column is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from quadrat.input.columns import (
+    ARRAY,
+    BOOLS,
+    FLOATS,
+    HOLD,
+    INTS,
+    KEPT_KINDS,
+    NUMBER,
+    NUMBERS,
+    OTHER,
+    PYTHON_FLOATS,
+    PYTHON_INTS,
+    PYTHON_ROWS,
+    SCALAR,
+    SINGLE_NUMBERS,
+    STACK,
+    TENSOR,
+    TENSOR_NUMBER,
+    ColumnShape,
+    collect,
+    column_shapes,
+    explain,
+    inferred_kind,
+)
+from quadrat.input.rows import each_of, first_of
+from quadrat.installed import originals
+from quadrat.installed.behaviour import numpy_ints_are_labels
+from quadrat.planning.fallback import FallBack, or_fall_back
+from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.support.memory import FLOAT32, INT64, Framework
+
+_LABELS = ("label", "label_ids")
+
+
+class StackedOptions(NamedTuple):
+    """What a stacked batch depends on besides its signature."""
+
+    missing: tuple[str, ...]  # columns whose first value is None
+    strings: tuple[str, ...]  # columns whose first value is a str
+
+
+def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
+    """The columns of a batch, stacked, keys in the reference's order.
+
+    Raises:
+        FallBack: when the result cannot be proven to be the reference's.
+    """
+    collected = collect(features)
+    if collected is None:
+        raise FallBack("features are not a list of plain mappings with the same keys")
+    check_device(framework)
+    names, columns = collected
+    key = key_of(names, columns, framework, StackedOptions((), ()))
+    unlike = OTHER in key.signature[1::5]  # None and str look alike in a signature
+    if unlike:
+        key = key._replace(options=_left_out(names, first_of(features)))
+    plan = stacked_plan(key)
+    if plan.refusal is None:
+        batch = run_steps(columns, plan.steps, {}, framework, Layout())
+        if isinstance(batch, tuple):
+            raise FallBack(f"column '{plan.steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
+        for name, column in plan.held.items():
+            batch[name] = _reference_column(column, features, framework)
+    if names and (plan.refusal is not None or not (plan.held or unlike)):
+        remember(collator, key, plan, {}, own_facts(collator), falls_back=True)
+    if plan.refusal is not None:
+        raise FallBack(plan.refusal)
+    return batch
+
+
+def _left_out(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOptions:
+    return StackedOptions(
+        tuple(name for name in names if first[name] is None),
+        tuple(name for name in names if isinstance(first[name], str)),
+    )
+
+
+@planned
+def stacked_plan(key: PlanKey) -> Plan:
+    """What becomes of the columns: labels first."""
+    names, shapes = key.names, column_shapes(key.signature)
+    missing, strings = key.options
+    outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
+    label = next((name for name in _LABELS if name in names and name not in missing), None)
+    if label is not None:
+        if "labels" in names:
+            raise FallBack(f"both '{label}' and 'labels' are there")  # one overwrites the other, errors included
+        index = names.index(label)
+        outputs["labels"] = index, _label_kind(shapes[index], label, key)
+    for index, name in enumerate(names):
+        if name not in (*_LABELS, *missing, *strings):
+            outputs[name] = index, _kind(shapes[index], key)
+    steps = []
+    held = {}
+    for name, (index, kind) in outputs.items():
+        if kind is None or not shapes[index].equal:
+            held[name] = names[index]
+            steps.append((name, index, HOLD, 0))
+        else:
+            steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
+    if held and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
+        raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
+    return Plan(tuple(steps), held)
+
+
+def _kind(shape: ColumnShape, key: PlanKey) -> int | None:
+    """The kind the reference makes of a column; None where its own code had better decide."""
+    if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
+        return inferred_kind(shape.kinds, key.float_kind)
+    stacked = (ARRAY, SCALAR, *((TENSOR, TENSOR_NUMBER) if key.framework == "pt" else ()))
+    return _only_kind(shape.kinds) if shape.forms in stacked else None
+
+
+def _label_kind(shape: ColumnShape, name: str, key: PlanKey) -> int | None:
+    """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
+    if name == "label_ids" and shape.forms == (TENSOR if key.framework == "pt" else ARRAY):
+        return _only_kind(shape.kinds)
+    if name == "label" and shape.forms == SCALAR:
+        whole = not shape.kinds & ~INTS and numpy_ints_are_labels(key.framework)
+        return INT64 if whole else FLOAT32 if shape.kinds in KEPT_KINDS else None
+    if name == "label" and shape.forms == TENSOR_NUMBER and key.framework == "pt":
+        return INT64 if not shape.kinds & ~(INTS | BOOLS) else FLOAT32 if not shape.kinds & ~FLOATS else None
+    if shape.forms & ~(NUMBER if name == "label" else PYTHON_ROWS):
+        return None
+    if shape.kinds in (PYTHON_INTS, BOOLS):  # a bool is an int to the reference
+        return INT64
+    return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
+
+
+def _only_kind(kinds: int) -> int | None:
+    """The kind when there is just one, and one that every torch has a dtype for."""
+    return kinds.bit_length() - 1 if kinds in KEPT_KINDS else None
+
+
+def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
+    """Columns do not depend on each other: the reference's own stacking, for this one alone."""
+    with or_fall_back(f"column '{name}' does not stack"):
+        column = [{name: feature[name]} for feature in each_of(features)]
+        (tensor,) = originals.default_data_collator(column, framework).values()
+    return tensor
