@@ -13,8 +13,8 @@ import transformers
 from torch.utils.data import DataLoader
 
 import quadrat
-from quadrat.collators import whole_word
 from quadrat.installed import behaviour
+from quadrat.planning import word_masking
 from support import samples
 from support.compare import outcome
 from support.errors import check_error
@@ -91,7 +91,7 @@ def _called(name: str, options: dict[str, Any]) -> Callable[[Any], Any]:
 def reference_of(name: str, **options: Any) -> Any:
     """The reference's collator, as `samples.make`; of whole words, that which quadrat falls back on."""
     if name in MASKED[1:]:
-        return whole_word._Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
+        return word_masking.Reference(samples.tokenizer(), **{**samples.SAMPLES[name][0], **options})
     return samples.make(transformers, name, **options)
 
 

@@ -13,7 +13,7 @@ from quadrat.input.rows import SEQUENCES, first_mapping, rows_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
 from quadrat.planning import masking, philox
-from quadrat.planning.bare_rows import stack_rows
+from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import FallBack, first_feature, raise_clearer
 from quadrat.planning.flat import flatten, flatten_features
@@ -211,11 +211,11 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return as_encoding(batch)
 
     def _decide_rows(self, rows: Any, framework: Framework) -> Any:
-        multiple = self.pad_to_multiple_of
+        columns, multiple = columns_of_ids(rows), self.pad_to_multiple_of
         self._require_own_masking(framework, ())
         if self._masks_apart(framework, ()):
-            return self._mask_apart(stack_rows(self.tokenizer, rows, framework, multiple), framework)
-        return stack_rows(self.tokenizer, rows, framework, multiple, self._labels, deferred=self.deferred)
+            return self._mask_apart(stack_rows(self.tokenizer, columns, framework, multiple), framework)
+        return stack_rows(self.tokenizer, columns, framework, multiple, self._labels, deferred=self.deferred)
 
     def _flatten(self, examples: Any, framework: Framework) -> Any:
         if isinstance(examples, SEQUENCES) and examples and first_mapping(examples) is None:

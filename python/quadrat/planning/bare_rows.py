@@ -7,34 +7,29 @@ from typing import Any
 
 from quadrat import _core
 from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
-from quadrat.input.rows import SEQUENCES, bare_column
+from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
 from quadrat.planning.plan import Layout, check_device, run_steps
 from quadrat.ragged import Ragged
-from quadrat.support.memory import BOOL, INT64, Framework
+from quadrat.support.memory import BOOL, INT64, Framework, interop
+
+
+def columns_of_ids(features: Any) -> _core.Columns:
+    """Column 0: the token ids of bare rows, or of mappings with `input_ids`. Raises FallBack."""
+    if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
+        raise FallBack("features are not a list of mappings or rows")
+    if first_mapping(features) is None:
+        if type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
+            raise FallBack("rows are not in a plain list or tuple")
+        return bare_column(features)
+    collected = _core.collect(features, ("input_ids",), interop())
+    if collected is None:
+        raise FallBack("features are not a list of plain mappings with 'input_ids'")
+    return collected[1]
 
 
 def stack_rows(
-    tokenizer: Any,
-    rows: Any,
-    framework: Framework,
-    multiple: int | None,
-    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
-    *,
-    deferred: bool = False,
-) -> Any:
-    """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
-
-    Raises:
-        FallBack: when the result cannot be proven to be the reference's.
-    """
-    if type(rows) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
-        raise FallBack("rows are not in a plain list or tuple")
-    return stack_column(tokenizer, bare_column(rows), framework, multiple, labels, deferred=deferred)
-
-
-def stack_column(
     tokenizer: Any,
     columns: _core.Columns,
     framework: Framework,
@@ -43,7 +38,13 @@ def stack_column(
     *,
     deferred: bool = False,
 ) -> Any:
-    """`stack_rows` of the rows in the first of `columns`."""
+    """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
+
+    columns: of ids.
+
+    Raises:
+        FallBack: when the result cannot be proven to be the reference's.
+    """
     require_tokenizer(tokenizer)
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)

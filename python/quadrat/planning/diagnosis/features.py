@@ -7,8 +7,6 @@ from typing import Any
 
 from quadrat.planning.diagnosis.values import dimensions, kind_of, length_of, shown
 
-_LOADER = "DataLoader(dataset, batch_size=32, collate_fn=collator)"
-
 
 def not_features(features: Any) -> Iterator[str]:
     """Problems of `features` as a whole."""
@@ -18,44 +16,40 @@ def not_features(features: Any) -> Iterator[str]:
         return
     if isinstance(features, str):
         yield "features is a string, not a list of features; tokenize it first: collator([tokenizer(text)])"
-    elif _is_of(features, "datasets", "DatasetDict", "IterableDatasetDict"):
-        split = f"features[{next(iter(features), 'train')!r}]"
-        some = f"{split}[:32]" if _is_of(features, "datasets", "DatasetDict") else f"list({split}.take(32))"
-        yield (
-            f"features is a whole {type(features).__name__}; choose a split and some of its rows, as "
-            f"collator({some}), or collate in a DataLoader: {_LOADER.replace('dataset', split, 1)}"
-        )
+        return
+    whole, rows = f"features is a whole {type(features).__name__}", "dataset"
+    if _is_of(features, "datasets", "DatasetDict", "IterableDatasetDict"):
+        rows = f"features[{next(iter(features), 'train')!r}]"
+        some = f"{rows}[:32]" if _is_of(features, "datasets", "DatasetDict") else f"list({rows}.take(32))"
+        found = f"{whole}; choose a split and some of its rows, as collator({some})"
     elif _is_of(features, "datasets", "IterableDataset"):
-        yield (
-            f"features is a whole {type(features).__name__}; give some of its rows, as "
-            f"collator(list(dataset.take(32))), or collate in a DataLoader: {_LOADER}"
-        )
+        found = f"{whole}; give some of its rows, as collator(list(dataset.take(32)))"
     elif _is_of(features, "datasets", "Dataset"):
-        yield (
-            f"features is a whole {type(features).__name__} of {len(features)} rows; give some of them, as "
-            f"collator(dataset[:32]), or collate in a DataLoader: {_LOADER}"
-        )
+        found = f"{whole} of {len(features)} rows; give some of them, as collator(dataset[:32])"
     elif _is_of(features, "torch", "Dataset", "DataLoader"):
-        yield (
-            f"features is a whole {type(features).__name__}; give a list of rows, as "
-            f"collator([dataset[i] for i in range(32)]), or collate in a DataLoader: {_LOADER}"
-        )
-    elif isinstance(features, Mapping):
-        yield (
+        found = f"{whole}; give a list of rows, as collator([dataset[i] for i in range(32)])"
+    else:
+        yield _not_a_list(features)
+        return
+    yield f"{found}, or collate in a DataLoader: DataLoader({rows}, batch_size=32, collate_fn=collator)"
+
+
+def _not_a_list(features: Any) -> str:
+    if isinstance(features, Mapping):
+        return (
             f"features is one {type(features).__name__} with {shown(list(features))}, not a list of rows; for one "
             "example give collator([example]), and in a DataLoader set batch_size"
         )
-    elif isinstance(features, Iterator):
-        yield f"features is {kind_of(features)}, which can be read only once; give a list: collator(list(features))"
-    else:
-        yield f"features is {kind_of(features)}; give a list with one mapping of column names to values for each row"
+    if isinstance(features, Iterator):
+        return f"features is {kind_of(features)}, which can be read only once; give a list: collator(list(features))"
+    return f"features is {kind_of(features)}; give a list with one mapping of column names to values for each row"
 
 
 def not_mappings(features: Sequence[Any]) -> Iterator[str]:
     """Problems of rows where a collator takes mappings only."""
     for row, feature in enumerate(features):
         if not isinstance(feature, Mapping):
-            yield _not_a_mapping(f"row {row}", feature)
+            yield f"row {row} is {kind_of(feature)}, not a mapping of column names to values; {_instead(feature)}"
 
 
 def not_rows(features: Sequence[Any]) -> Iterator[str]:
@@ -68,10 +62,6 @@ def not_rows(features: Sequence[Any]) -> Iterator[str]:
             yield f"{where}, neither a mapping nor a row of token ids; {_instead(feature)}"
         elif _is_pair(feature) or _is_batch(feature):
             yield f"{where}, not a row of token ids; {_instead(feature)}"
-
-
-def _not_a_mapping(where: str, feature: Any) -> str:
-    return f"{where} is {kind_of(feature)}, not a mapping of column names to values; {_instead(feature)}"
 
 
 def _instead(feature: Any) -> str:

@@ -15,52 +15,52 @@ from quadrat.support.memory import is_tensor
 
 def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
     """Those of a list of features, by the kind of collator."""
-    bare = hasattr(collator, "mlm_probability") or hasattr(collator, "plm_probability")
-    if bare and not isinstance(features[0], Mapping):
-        yield from _bare(collator, features)
+    permutes, words = hasattr(collator, "plm_probability"), hasattr(collator, "_shuffle")  # whole words as in 4.x
+    if (permutes or hasattr(collator, "mlm_probability")) and not isinstance(features[0], Mapping):
+        yield from not_rows(features)
+        yield from _masked(collator, Column("", features, Role.TOKENS))
         return
     yield from not_mappings(features)
-    if hasattr(collator, "plm_probability") or hasattr(collator, "_shuffle"):  # whole words as in 4.x
+    if permutes or words:
         if MAIN not in features[0]:
             yield _no_tokens(MAIN, features[0], "whose tokens are masked")
         yield from missing(features, [MAIN])
         yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
-    elif getattr(collator, "padding_free", hasattr(collator, "separator_id")):
+        return
+    if getattr(collator, "padding_free", hasattr(collator, "separator_id")):
         yield from _flattened(collator, features)
-    elif isinstance(collator, originals.DataCollatorForMultipleChoice):
-        yield from missing(features, list(features[0]))
+        return
+    yield from missing(features, list(features[0]))
+    if isinstance(collator, originals.DataCollatorForMultipleChoice):
         yield from _choices(collator, features)
-    elif hasattr(collator, "tokenizer"):
-        yield from missing(features, list(features[0]))
-        yield from _padded(collator, {name: [feature[name] for feature in features] for name in features[0]})
-    else:
-        yield from missing(features, list(features[0]))
-        yield from _stacked(collator, {name: [feature[name] for feature in features] for name in features[0]})
+        return
+    rows = {name: [feature[name] for feature in features] for name in features[0]}
+    yield from _padded(collator, rows) if hasattr(collator, "tokenizer") else _stacked(collator, rows)
 
 
 def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     """Columns that the tokenizer pads, with or without labels."""
-    main = collator.tokenizer.model_input_names[0]
+    main, pads = collator.tokenizer.model_input_names[0], options.pads(collator)
     if main not in rows:
         yield _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
         return
     columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
     tokens = next(column for column in columns if column.role is Role.TOKENS)
-    rest = [column for column in columns if column.role in (Role.WORDS, Role.LABEL, Role.OTHER)]
-    if options.pads(collator):
+    if pads:
         yield from options.no_pad_token(collator, rows_of_one_length=len(set(map(length_of, tokens.values))) == 1)
         yield from options.padding_side(collator)
     yield from options.beyond_max_length(collator, main, tokens.values, "tokens")
-    targets = [column for column in columns if column.role is Role.TARGETS]
     for column in columns:
         if column.role is not Role.TARGETS or any(value is not None for value in column.values):
             yield from broken(column)
-    for column in targets:
-        yield from _targets(collator, column)
+    for column in columns:
+        if column.role is Role.TARGETS:
+            yield from _targets(collator, column)
     yield from not_one_per_token(columns, tokens)
-    for column in rest:
-        yield from uneven(column, to_stack(collator, column, rows))
-    if not options.pads(collator):
+    for column in columns:
+        if column.role in (Role.WORDS, Role.LABEL, Role.OTHER):
+            yield from uneven(column, to_stack(collator, column, rows))
+    if not pads:
         yield from uneven(tokens, "use padding=True")
     for column in columns:
         yield from doubtful(column)
@@ -106,9 +106,10 @@ def _targets(collator: Any, column: Column) -> Iterator[str]:
 def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     """`default_data_collator`: what is None or a string in the first row is left out, unless it is the label."""
     label = next((name for name in ("label", "label_ids") if name in rows and rows[name][0] is not None), None)
-    left_out = [name for name, values in rows.items() if name != label and isinstance(values[0], (str, type(None)))]
     columns = [
-        Column(name, values, _stacked_role(name, values)) for name, values in rows.items() if name not in left_out
+        Column(name, values, _stacked_role(name, values))
+        for name, values in rows.items()
+        if name == label or not isinstance(values[0], (str, type(None)))
     ]
     columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
     for column in columns:
@@ -135,38 +136,40 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
         )
         return
     if MAIN not in columns:
-        found = f"no column '{MAIN}', whose rows are the choices; the features have {shown(columns)}"
-        yield f"{found}: tokenize each choice"
+        yield (
+            f"no column '{MAIN}', whose rows are the choices; the features have {shown(columns)}: tokenize each choice"
+        )
         return
-    for row, example in enumerate(examples):
-        for column, value in example.items():  # each is indexed, those of this row only included
-            if column != label and (not hasattr(value, "__getitem__") or isinstance(value, str)):
-                yield (
-                    f"column '{column}', row {row} is {kind_of(value)}, not a list of one row per choice; remove the "
-                    "column, or give it one"
-                )
+    rows = [
+        (row, column, value)
+        for row, example in enumerate(examples)
+        for column, value in example.items()  # each is indexed, those of this row only included
+        if column != label
+    ]
+    for row, column, value in rows:
+        if not hasattr(value, "__getitem__") or isinstance(value, str):
+            yield (
+                f"column '{column}', row {row} is {kind_of(value)}, not a list of one row per choice; remove the "
+                "column, or give it one"
+            )
     count = len(examples[0][MAIN])
     if count == 0:
         yield f"column '{MAIN}', row 0 has no choices; give every example at least one"
         return
-    for row, example in enumerate(examples):
-        for column, value in example.items():
-            if column != label and len(value) < count:
-                yield (
-                    f"column '{column}', row {row} has {len(value)} choices where '{MAIN}' of row 0 has {count}; "
-                    "give every example the same number of choices"
-                )
+    for row, column, value in rows:
+        if len(value) < count:
+            yield (
+                f"column '{column}', row {row} has {len(value)} choices where '{MAIN}' of row 0 has {count}; "
+                "give every example the same number of choices"
+            )
     labels = Column(label, [example[label] for example in examples], Role.CHOICE)
     yield from broken(labels)
     for row, value in enumerate(labels.values):
         if length_of(value) is not None:
             yield f"column '{label}', row {row} is {kind_of(value)}; give the number of the right choice"
-    rows = {
-        name: [example[name][choice] for example in examples for choice in range(count)]
-        for name in columns
-        if name != label
-    }
-    for problem in _padded(collator, rows):
+    columns.remove(label)
+    choices = {name: [example[name][choice] for example in examples for choice in range(count)] for name in columns}
+    for problem in _padded(collator, choices):
         yield f"{problem} (rows are the choices of all examples, {count} each)"
 
 
@@ -196,9 +199,8 @@ def _permuted(collator: Any, column: Column) -> Iterator[str]:
     tokenizer = collator.tokenizer
     for name in ("mask_token", "pad_token"):
         if getattr(tokenizer, name) is None:
-            what = name.replace("_", " ")
             yield (
-                f"{type(tokenizer).__name__} has no {what}; set one, as "
+                f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set one, as "
                 f"tokenizer.add_special_tokens({{'{name}': '[{name[:-6].upper()}]'}})"
             )
     lengths = [length_of(row) or 0 for row in column.values]
@@ -210,12 +212,6 @@ def _permuted(collator: Any, column: Column) -> Iterator[str]:
             f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
             "even; give rows of an even length, or add a padding token to the longest"
         )
-
-
-def _bare(collator: Any, rows: Sequence[Any]) -> Iterator[str]:
-    """Rows of token ids without a mapping around them."""
-    yield from not_rows(rows)
-    yield from _masked(collator, Column("", rows, Role.TOKENS))
 
 
 def _masked(collator: Any, column: Column) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,7 +26,24 @@ class Role(enum.Enum):
     OTHER = "anything that stacks"
 
 
-_ROWS = (Role.TOKENS, Role.MARKS, Role.TOKEN_LABELS, Role.FLAT, Role.TARGETS)
+# What to say of a value that is one number, None or a text, by role; the first are the roles that need rows.
+_NOT_A_ROW = {
+    Role.TOKENS: "not a row of token ids; for a row of one token give a list",
+    Role.MARKS: "not one number per token; remove the column",
+    Role.TOKEN_LABELS: "not one label per token; for one label per row use DataCollatorWithPadding",
+    Role.FLAT: "not one number per token; for one label per row use DataCollatorWithFlattening(scalar_labels=True)",
+    Role.TARGETS: "not a row of token ids; for one label per row use DataCollatorWithPadding",
+}
+_NONE = {
+    Role.TOKENS: "give the row its token ids, or leave it out",
+    Role.CHOICE: f"give {Role.CHOICE.value}; any number will do where you do not need it",
+}
+_GAP = dict.fromkeys((Role.TOKEN_LABELS, Role.FLAT, Role.TARGETS), "give -100 where there is no label")
+_TEXT = {
+    Role.TOKENS: "tokenize it: tokenizer(text)['input_ids']",
+    Role.TARGETS: "tokenize it: tokenizer(text_target=text)['input_ids']",
+}
+_WORD = dict.fromkeys(_TEXT, "give token ids: tokenizer.convert_tokens_to_ids(row)")
 _LABELS = (Role.TOKEN_LABELS, Role.FLAT, Role.CHOICE, Role.LABEL)
 _NUMBERS = (int, float, complex, np.number, np.bool_)
 _MOST_SHOWN = 12
@@ -87,13 +104,14 @@ def broken(column: Column) -> Iterator[str]:
     for row, value in enumerate(column.values):
         where = column.place(row)
         if value is None:
-            yield f"{where} is None; {_instead_of_none(column.role)}"
+            yield f"{where} is None; {_NONE.get(column.role, 'give every row a value, or remove the column')}"
         elif isinstance(value, (str, bytes)):
-            yield f"{where} is {kind_of(value)}, which no tensor holds; {_instead_of_text(column)}"
-        elif column.role in _ROWS and dimensions(value) == 0:
-            yield _one_number(column, where, value)
-        elif column.role in _ROWS and (dimensions(value) or 0) > 1 and not _is_array_of_masks(column, value):
-            yield _nested(where, value)
+            instead = _instead_of_text(column, _TEXT, column.values)
+            yield f"{where} is {kind_of(value)}, which no tensor holds; {instead}"
+        elif column.role in _NOT_A_ROW and dimensions(value) == 0:
+            yield f"{where} is the number {shown(value)}, {_NOT_A_ROW[column.role]}"
+        elif column.role in _NOT_A_ROW and (dimensions(value) or 0) > 1 and not _is_array_of_masks(column, value):
+            yield f"{where} {_nested(value)}"
         elif isinstance(value, (list, tuple)):
             yield from _broken_elements(column, where, value)
         elif is_tensor(value) and value.is_meta:
@@ -126,16 +144,14 @@ def _doubtful_array(column: Column, where: str, value: Any) -> Iterator[str]:
 
 
 def _doubtful_elements(column: Column, where: str, value: Sequence[Any]) -> Iterator[str]:
-    for kind in dict.fromkeys(map(type, value)):
+    kinds = list(map(type, value))
+    for kind in dict.fromkeys(kinds):
+        at = kinds.index(kind)
+        place = f"{where}, position {at}"
         if column.role is Role.TOKENS and issubclass(kind, (float, np.floating)):
-            at = next(position for position, element in enumerate(value) if type(element) is kind)
-            yield (
-                f"{where}, position {at} is the float {shown(value[at])}, and token ids are ints; give "
-                "[int(token) for token in row]"
-            )
+            yield f"{place} is the float {shown(value[at])}, and token ids are ints; give [int(token) for token in row]"
         elif not issubclass(kind, (*_NUMBERS, list, tuple, str, bytes)) and not hasattr(kind, "ndim"):
-            at = next(position for position, element in enumerate(value) if type(element) is kind)
-            yield f"{where}, position {at} is {kind_of(value[at])}, which no tensor holds; {_removal(column)}"
+            yield f"{place} is {kind_of(value[at])}, which no tensor holds; {_removal(column)}"
 
 
 def _broken_elements(column: Column, where: str, value: Sequence[Any]) -> Iterator[str]:
@@ -150,11 +166,14 @@ def _broken_elements(column: Column, where: str, value: Sequence[Any]) -> Iterat
     for position, element in enumerate(value):
         place = f"{where}, position {position}"
         if element is None:
-            yield f"{place} is None where a number is expected; {_instead_of_missing(column.role)}"
+            instead = _GAP.get(column.role, "give a number there, or leave the row out")
+            yield f"{place} is None where a number is expected; {instead}"
         elif isinstance(element, (str, bytes)):
-            yield f"{place} is {kind_of(element)} where a number is expected; {_instead_of_word(column)}"
+            words = chain.from_iterable(row for row in column.values if isinstance(row, (list, tuple)))
+            instead = _instead_of_text(column, _WORD, words)
+            yield f"{place} is {kind_of(element)} where a number is expected; {instead}"
         elif isinstance(element, (list, tuple)):
-            if column.role in _ROWS:
+            if column.role in _NOT_A_ROW:
                 yield f"{place} is {kind_of(element)} where a number is expected; give one flat row of numbers"
             else:
                 yield from _broken_elements(column, place, element)
@@ -176,72 +195,26 @@ def _is_array_of_masks(column: Column, value: Any) -> bool:
     return column.name == "attention_mask" and not isinstance(value, (list, tuple))
 
 
-def _nested(where: str, value: Any) -> str:
-    rows = len(value)
-    if rows != 1:
-        return f"{where} holds {rows} rows where one row of numbers is expected; make a feature of each"
+def _nested(value: Any) -> str:
+    if len(value) != 1:
+        return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
     if isinstance(value, (list, tuple)):
-        return (
-            f"{where} is a row inside a list, as tokenizer([text]) gives; tokenize one text at a time, "
-            "tokenizer(text), or take the row out in every column: value[0]"
-        )
-    return (
-        f"{where} has shape {tuple(value.shape)}, as tokenizer(text, return_tensors=...) gives; tokenize without "
-        "return_tensors, or take the row out in every column: value[0]"
-    )
+        found, instead = "is a row inside a list, as tokenizer([text]) gives", "one text at a time, tokenizer(text)"
+    else:
+        found = f"has shape {tuple(value.shape)}, as tokenizer(text, return_tensors=...) gives"
+        instead = "without return_tensors"
+    return f"{found}; tokenize {instead}, or take the row out in every column: value[0]"
 
 
-def _one_number(column: Column, where: str, value: Any) -> str:
-    found = f"{where} is the number {shown(value)}"
-    if column.role is Role.TOKEN_LABELS:
-        return f"{found}, not one label per token; for one label per row use DataCollatorWithPadding"
-    if column.role is Role.FLAT:
-        scalar = "DataCollatorWithFlattening(scalar_labels=True)"
-        return f"{found}, not one number per token; for one label per row use {scalar}"
-    if column.role is Role.TARGETS:
-        return f"{found}, not a row of token ids; for one label per row use DataCollatorWithPadding"
-    if column.role is Role.TOKENS:
-        return f"{found}, not a row of token ids; for a row of one token give a list"
-    return f"{found}, not one number per token; remove the column"
-
-
-def _instead_of_none(role: Role) -> str:
-    if role is Role.TOKENS:
-        return "give the row its token ids, or leave it out"
-    if role is Role.CHOICE:
-        return f"give {role.value}; any number will do where you do not need it"
-    return "give every row a value, or remove the column"
-
-
-def _instead_of_missing(role: Role) -> str:
-    if role in (Role.TOKEN_LABELS, Role.FLAT, Role.TARGETS):
-        return "give -100 where there is no label"
-    return "give a number there, or leave the row out"
-
-
-def _instead_of_text(column: Column) -> str:
-    if column.role is Role.TOKENS:
-        return "tokenize it: tokenizer(text)['input_ids']"
-    if column.role is Role.TARGETS:
-        return "tokenize it: tokenizer(text_target=text)['input_ids']"
-    if column.role in _LABELS:
-        return _mapping(column, column.values)
-    return _removal(column)
-
-
-def _instead_of_word(column: Column) -> str:
-    if column.role in (Role.TOKENS, Role.TARGETS):
-        return "give token ids: tokenizer.convert_tokens_to_ids(row)"
-    if column.role in _LABELS:
-        return _mapping(column, chain.from_iterable(row for row in column.values if isinstance(row, (list, tuple))))
-    return _removal(column)
+def _instead_of_text(column: Column, known: Mapping[Role, str], texts: Iterable[Any]) -> str:
+    return _mapping(texts) if column.role in _LABELS else known.get(column.role) or _removal(column)
 
 
 def _removal(column: Column) -> str:
     return f"remove the column before collating, as dataset.remove_columns('{column.name}')"
 
 
-def _mapping(column: Column, labels: Iterable[Any]) -> str:
+def _mapping(labels: Iterable[Any]) -> str:
     """How labels that are words become numbers, with those of this batch as the example."""
     words = sorted({label for label in labels if isinstance(label, str)})
     example = {word: number for number, word in enumerate(words)} if len(words) <= 8 else None

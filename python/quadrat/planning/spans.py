@@ -1,0 +1,125 @@
+"""Permutation language modelling of padded ids: spans to predict, and the orders to predict them in."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.input.columns import explain
+from quadrat.planning.fallback import FallBack, or_fall_back
+from quadrat.planning.masking import has_plain_special_tokens, is_plain_ids
+from quadrat.planning.plan import check_device
+from quadrat.support.generators import numpy_origin, python_origin, torch_origin
+from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
+
+_MOST_SPANS = 1 << 12
+_MOST_STARTS = _MOST_TOKENS = _core.MOST_TOKENS  # torch draws more than one word for a start among as many
+
+Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labels
+
+
+def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
+    """Mask the spans of `inputs`, `[rows, width]`, in place where they are a tensor, and draw the orders.
+
+    Raises:
+        FallBack: when the result cannot be proven to be the reference's; nothing has been drawn or written.
+    """
+    if not is_plain_ids(inputs, framework) or inputs.ndim != 2:
+        raise FallBack("the batch is not a contiguous matrix of int64")
+    rows, width = inputs.shape
+    if rows == 0 or width == 0 or width % 2 != 0:
+        raise FallBack("the batch is empty, or its width is odd")
+    tokenizer = collator.tokenizer
+    if tokenizer.mask_token is None or tokenizer.pad_token is None:
+        raise FallBack("the tokenizer has no mask token or no pad token")
+    mask_id, pad_id = _token_id(tokenizer.mask_token_id), _token_id(tokenizer.pad_token_id)
+    slack = 1 if framework == "np" else 0  # Python's randint includes its upper bound, torch's does not
+    contexts = _contexts(collator.max_span_length, collator.plm_probability, slack)
+    generator, shuffler = _generators(framework)
+    special, flags = _functional(tokenizer, inputs, pad_id, framework)
+    try:
+        square = ((rows, width, width), FLOAT32)
+        outputs = empty_batch(framework, (((rows, width), INT64), square, square))
+    except (MemoryError, ValueError) as error:
+        raise FallBack(str(error)) from error
+    (labels, labels_at), (perm_mask, perm_mask_at), (target_mapping, target_mapping_at) = outputs
+    failure = _core.permutation_mask(
+        generator,
+        shuffler,
+        contexts,
+        special,
+        mask_id,
+        rows,
+        width,
+        0 if flags is None else address_of(flags),
+        address_of(inputs),
+        labels_at,
+        perm_mask_at,
+        target_mapping_at,
+    )
+    if failure is not None:
+        raise FallBack(explain(failure))
+    return inputs if framework == "pt" else inputs.copy(), perm_mask, target_mapping, labels
+
+
+def _token_id(token_id: Any) -> int:
+    if type(token_id) is not int or not 0 <= token_id < _MOST_TOKENS:
+        raise FallBack("a special token without an id, or with one far outside the vocabulary")
+    return token_id
+
+
+def _contexts(max_span_length: Any, probability: Any, slack: int) -> tuple[int, ...]:
+    if type(max_span_length) is not int or type(probability) not in (int, float):
+        raise FallBack("max_span_length is no int, or plm_probability no number")
+    return _contexts_of(max_span_length + slack, probability, slack)
+
+
+@functools.lru_cache(maxsize=64)
+def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...]:
+    """How many tokens a span of 1, 2, ... `longest` tokens reserves."""
+    if not 1 <= longest <= _MOST_SPANS:
+        raise FallBack("max_span_length is out of range")
+    try:
+        contexts = tuple(int(span / probability) for span in range(1, longest + 1))
+    except (ArithmeticError, ValueError) as error:
+        raise FallBack("plm_probability is no probability") from error
+    if any(context < max(1, span - slack) for span, context in enumerate(contexts, 1)):
+        raise FallBack("a span does not fit what is reserved for it")
+    if contexts[-1] >= _MOST_STARTS:
+        raise FallBack("plm_probability is too small")
+    return contexts
+
+
+def _generators(framework: Framework) -> tuple[Any, Any]:
+    """Those of the spans and, where it is another, of the orders."""
+    check_device(framework)
+    if framework == "pt":
+        spans, orders = torch_origin(None), None
+    else:
+        spans, orders = python_origin(), numpy_origin(None)
+    if spans is None or (framework == "np" and orders is None):
+        raise FallBack("the generator's draws are not known")
+    return spans.generator, None if orders is None else orders.generator
+
+
+def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) -> tuple[list[int], Any]:
+    """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
+    if has_plain_special_tokens(tokenizer):
+        return [pad_id, *(_token_id(token) for token in tokenizer.all_special_ids if token is not None)], None
+    with or_fall_back(f"{type(tokenizer).__name__} cannot say which tokens are special"):
+        masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
+        special = _bools(masks, framework)
+    if special.shape != inputs.shape:
+        raise FallBack(f"{type(tokenizer).__name__} says of other tokens whether they are special")
+    return [], special | (inputs == pad_id)
+
+
+def _bools(masks: Any, framework: Framework) -> Any:
+    if framework == "np":
+        return np.array(masks, dtype=bool)
+    import torch
+
+    return torch.tensor(masks, dtype=torch.bool)

@@ -1,0 +1,178 @@
+"""Whole-word masking as transformers 4.x does it, compiled: what `DataCollatorForWholeWordMask` makes of rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.input.columns import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.input.rows import first_mapping
+from quadrat.installed import originals
+from quadrat.planning import whole_words as plain
+from quadrat.planning.bare_rows import columns_of_ids
+from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.planning.masking import facts as masking_facts
+from quadrat.planning.padded import require_tokenizer
+from quadrat.planning.plan import Layout, check_device, run_steps
+from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
+from quadrat.planning.vocabulary import vocabulary_of
+from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
+from quadrat.support.memory import INT64, KINDS, Framework, interop
+
+# Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
+Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
+_METHODS = {
+    name: getattr(Reference, name)
+    for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
+}
+
+# The fields that masking depends on.
+_FIELDS = (
+    *("tokenizer", "mlm_probability", "mask_replace_prob", "random_replace_prob", "seed", "generator"),
+    "return_tensors",
+)
+
+# Kinds of arrays that every torch and NumPy makes int64 of without a word.
+_ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
+_MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
+_STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
+
+
+def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
+    """The batch of ids, padded and masked, and their labels. Raises FallBack."""
+    cls, tokenizer = type(collator), collator.tokenizer
+    for name, method in _METHODS.items():
+        if getattr(cls, name) is not method or name in collator.__dict__:
+            raise FallBack(f"{cls.__name__} has its own {name}")
+    require_tokenizer(tokenizer)
+    check_device(framework)
+    columns = columns_of_ids(features)
+    # Column 1, if any feature has them: positions that continue the word before.
+    if first_mapping(features) is not None and columns.add_optional(features, "chinese_ref", interop()) < 0:
+        raise FallBack("features are not a list of plain mappings with 'input_ids'")
+    left = tokenizer.padding_side != "right"
+    width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
+    values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
+    batch = run_steps(columns, _STEPS, values, framework, Layout(width, 1, left))
+    if isinstance(batch, tuple):
+        raise FallBack(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
+    return batch
+
+
+def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:
+    """What pads the ids and makes their labels: kept, for as long as nothing it depends on has changed."""
+    guard, known = collator.__dict__.get(f"_quadrat_words_{framework}", (None, {}))
+    if guard is not None and guard.holds(collator):
+        values: dict[str, Any] | None = known.get((pads, joined))
+        if values is not None:
+            return values
+    else:
+        known = {}
+    pad_id = _pad_id(collator.tokenizer, pads)
+    values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
+    facts = _facts(collator, framework)
+    if facts is not None:
+        known[pads, joined] = values
+        guard = _core.Guard(facts)
+        collator.__dict__[f"_quadrat_words_{framework}"] = guard, known
+    return values
+
+
+def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
+    """All that `_values` depends on besides the batch; None where that is not known."""
+    cls, tokenizer = type(collator), collator.tokenizer
+    own, state = collator.__dict__, tokenizer.__dict__
+    names = ("pad_token", "pad_token_id")
+    masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
+    if (
+        masked is None
+        or any(name not in own for name in _FIELDS)
+        or any(hasattr(type(tokenizer), name) for name in names)
+    ):
+        return None
+    return (
+        *((OWN, None, name, own[name]) for name in _FIELDS),
+        *((OWN_ABSENT, None, name, None) for name in _METHODS),
+        *((ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
+        (TYPE, tokenizer, None, type(tokenizer)),
+        (ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
+        (ABSENT, state, "_convert_id_to_token", None),
+        *((ABSENT, state, name, None) for name in names),
+        (ATTRIBUTE, random, "shuffle", random.shuffle),
+        *masked,
+    )
+
+
+def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
+    """What masks the padded ids and makes their labels."""
+    vocabulary = vocabulary_of(collator, pad_id)
+    shuffle, origin = _origins(collator, framework)
+    share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
+        raise FallBack("a probability is no float from 0 to 1")
+    has_random = mask != 1 and random_words != 0
+    of_rest = random_words / (1 - mask) if has_random else 0.0
+    if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
+        raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
+    mask_token = collator.tokenizer.mask_token
+    mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
+    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocabulary.length < _MOST_TOKENS:
+        raise FallBack("the tokenizer has no mask token with an id")
+    return _core.WordLabels(
+        shuffle=shuffle,
+        source=origin.source,
+        generator=origin.generator,
+        probability=share,
+        mask=mask,
+        random_of_rest=of_rest,
+        has_random=has_random,
+        mask_id=mask_id,
+        vocab_size=vocabulary.length,
+        pieces=vocabulary.pieces,
+        joined=joined,
+        before=None if isinstance(collator.tokenizer, plain.bert_tokenizers()) else plain.warn_of_other_tokenizers,
+    )
+
+
+def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
+    """What orders the words, None for the generator of all else, and where all else is drawn from."""
+    origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
+    shuffle = python_origin()
+    if origin is None or shuffle is None:
+        raise FallBack("the generator's draws are not known")
+    if collator.seed is None:
+        return shuffle.generator, origin
+    if collator.return_tensors != framework or origin.source == NUMPY_LEGACY:
+        raise FallBack(f"seed={collator.seed!r} made no generator for return_tensors={framework!r}")
+    return None, origin
+
+
+def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bool) -> tuple[int, bool]:
+    """The width of the batch, and whether any row is padded to it."""
+    forms, _, kinds, shortest, longest, _ = columns.describe(0)
+    if forms == LIST:
+        whole = kinds == PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
+    elif forms == ARRAY:
+        whole = shortest > 0 and (kinds == PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
+    else:
+        whole = shortest > 0 and forms == TENSOR and framework == "pt" and kinds == PYTHON_INTS
+    if not whole:
+        raise FallBack("'input_ids' are not rows of whole numbers, all in one form")
+    if len(columns) > 1:
+        forms, _, kinds, *_ = columns.describe(1)
+        if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
+            raise FallBack("'chinese_ref' are not rows of whole numbers")
+    width = rounded_up(longest, multiple)
+    return width, shortest < width
+
+
+def _pad_id(tokenizer: Any, padded: bool) -> int | None:
+    if tokenizer.pad_token is None and not padded:
+        return None
+    pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
+    if type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS:
+        raise FallBack("the tokenizer has no pad token with an id")
+    return pad_id
