@@ -8,24 +8,15 @@ from typing import Any, ClassVar, Literal
 
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
-from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.rows import SEQUENCES, first_mapping, rows_of
+from quadrat.input.rows import rows_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
 from quadrat.planning import masking, philox
-from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import FallBack, first_feature, raise_clearer
-from quadrat.planning.flat import flatten, flatten_features
+from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.frameworks import collate_further
-from quadrat.planning.labels import Labelling
-from quadrat.planning.padded import pad_features, require_tokenizer
-from quadrat.planning.padding_free import padding_free_plan
-from quadrat.planning.plan_cache import Fact, PadOptions, as_encoding
-from quadrat.ragged import Ragged
+from quadrat.planning.language_modeling import MASK_TOKENS, model_language
 from quadrat.support.memory import Framework
-
-_MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
 
 @dataclass
@@ -148,23 +139,15 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """Mask `inputs`, `[rows, width]`, in place; returns them and the labels, -100 where nothing was masked."""
-        if self.rng == "philox":
-            return philox.mask_batch(self, inputs, special_tokens_mask, offset_mapping)
-        labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
-        if labels is None:
-            return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
-        return inputs, labels
+        masked = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
+        return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping) if masked is None else masked
 
     def numpy_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """As `torch_mask_tokens`, on NumPy arrays."""
-        if self.rng == "philox":
-            return philox.mask_batch(self, inputs, special_tokens_mask, offset_mapping)
-        labels = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
-        if labels is None:
-            return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping)  # type: ignore[no-any-return]
-        return inputs, labels
+        masked = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
+        return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping) if masked is None else masked
 
     def _make_generator(self) -> None:
         by_counter = self.mlm and self.rng == "philox"
@@ -182,108 +165,11 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             return philox.plain_call(self, framework, self._reference(framework))
         return super()._fallback(features, framework)
 
-    def _plan(self, examples: Any, framework: Framework) -> Any:
-        if self.padding_free:
-            return self._flatten(examples, framework)
-        require_tokenizer(self.tokenizer)
-        if self.tokenizer.model_input_names[0] != "input_ids":
-            raise FallBack("labels are made from 'input_ids'")
-        if not isinstance(examples, (*SEQUENCES, Ragged)) or not examples:
-            raise FallBack("features are not a list")
-        first = first_mapping(examples)
-        if first is None:
-            return self._decide_rows(examples, framework)
-        options, names = PadOptions(pad_to_multiple_of=self.pad_to_multiple_of), tuple(first_feature(examples))
-        self._require_own_masking(framework, names)
-        if self._masks_apart(framework, names):
-            padded = pad_features(self, examples, framework, options, remembers=False)
-            return self._mask_apart(as_encoding(padded), framework)
-        omits = (
-            "special_tokens_mask",
-            *(("offset_mapping", "word_ids") if self.whole_word_mask else ()),
-            *((self.row_key,) if self.mlm and self.row_key is not None else ()),
-        )
-        labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: self._facts(framework))
-        batch = pad_features(self, examples, framework, options, labelling=labelling)
-        if "offset_mapping" in batch:
-            batch = batch if isinstance(batch, dict) else batch.to("cpu")
-            del batch["offset_mapping"]
-        return as_encoding(batch)
+    def _plan(self, features: Any, framework: Framework) -> Any:
+        return model_language(self, features, framework)
 
-    def _decide_rows(self, rows: Any, framework: Framework) -> Any:
-        columns, multiple = columns_of_ids(rows), self.pad_to_multiple_of
-        self._require_own_masking(framework, ())
-        if self._masks_apart(framework, ()):
-            return self._mask_apart(stack_rows(self.tokenizer, columns, framework, multiple), framework)
-        return stack_rows(self.tokenizer, columns, framework, multiple, self._labels, deferred=self.deferred)
-
-    def _flatten(self, examples: Any, framework: Framework) -> Any:
-        if isinstance(examples, SEQUENCES) and examples and first_mapping(examples) is None:
-            examples = [{"input_ids": row} for row in examples]
-        names = tuple(first_mapping(examples) or ())
-        omits: tuple[str, ...] = tuple(
-            name for name in ("special_tokens_mask", "word_ids", "offset_mapping") if name in names
-        )
-        if self.mlm and self.row_key is not None:
-            philox.key_column(self, names)
-            omits = (*omits, self.row_key)
-        labelling = Labelling(lambda names: self._labels(names, framework), omits, lambda: None)
-        labels: Literal["none", "shifted"] = "none" if self.mlm else "shifted"
-        plan = padding_free_plan(self, examples, framework, labels=labels, labelling=labelling)
-        if not self.mlm:
-            batch = flatten(self, examples, plan._replace(labelling=None))
-            if self.mask_padding == "token" and self.tokenizer.pad_token_id is not None:
-                if isinstance(batch, DeferredBatch):
-                    return batch.ignoring(self.tokenizer.pad_token_id)
-                batch["labels"][batch["labels"] == self.tokenizer.pad_token_id] = -100
-            return batch
-        try:
-            if self._masks_apart(framework, names):
-                raise FallBack("masking is left to the collator's methods")
-            return flatten_features(examples, plan, deferred=self.deferred)
-        except FallBack as reason:
-            if self.whole_word_mask:
-                raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
-        masker = self
-        if self.rng == "philox":
-            masker, examples = philox.view_of(self, examples, flat=True)
-        batch = flatten(self, examples, padding_free_plan(self, examples, framework, labels="none"))
-        if isinstance(batch, DeferredBatch):
-            batch = batch.to("cpu")
-        return {"input_ids": None, "labels": None, **masker._mask_apart(batch, framework)}
-
-    def _labels(self, names: tuple[str, ...], framework: Framework) -> Any:
-        if self.mlm:
-            return masking.masked_labels(self, names, framework)
-        return masking.causal_labels(self.tokenizer.pad_token_id, by_length=self.mask_padding == "length")
-
-    def _require_own_masking(self, framework: Framework, names: tuple[str, ...]) -> None:
-        """Raises FallBack where counter-based masking is left to a method that must be told where the rows are."""
-        if self.mlm and self.rng == "philox" and self._masks_apart(framework, names):
-            raise FallBack("masking is left to the collator's methods")
-
-    def _masks_apart(self, framework: Framework, names: tuple[str, ...]) -> bool:
-        """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
-        method = _MASK_TOKENS[framework]
-        overridden = getattr(type(self), method) is not getattr(DataCollatorForLanguageModeling, method)
-        return self.mlm and (
-            overridden
-            or method in self.__dict__
-            or (self.rng == "torch" and masking.origin(self, framework) is None)
-            or not ("special_tokens_mask" in names or masking.has_plain_special_tokens(self.tokenizer))
-        )
-
-    def _mask_apart(self, batch: Any, framework: Framework) -> Any:
-        special = batch.pop("special_tokens_mask", None)
-        offsets = batch.pop("offset_mapping", None)
-        mask_tokens = getattr(self, _MASK_TOKENS[framework])
-        batch["input_ids"], batch["labels"] = mask_tokens(
-            batch["input_ids"], special_tokens_mask=special, offset_mapping=offsets
-        )
-        return batch
-
-    def _facts(self, framework: Framework) -> tuple[Fact, ...] | None:
-        if not self.mlm:
-            return ()
-        method = _MASK_TOKENS[framework]
-        return masking.facts(self, framework, method)
+    def _masks_itself(self, framework: Framework) -> bool:
+        """Whether a subclass, or the instance, has a masking method of its own."""
+        method = MASK_TOKENS[framework]
+        ours = getattr(DataCollatorForLanguageModeling, method)
+        return method in self.__dict__ or getattr(type(self), method) is not ours

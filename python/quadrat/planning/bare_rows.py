@@ -34,7 +34,7 @@ def stack_rows(
     columns: _core.Columns,
     framework: Framework,
     multiple: int | None,
-    labels: Callable[[tuple[str, ...], Framework], Any] | None = None,
+    labels: Callable[[tuple[str, ...]], Any] | None = None,
     *,
     deferred: bool = False,
 ) -> Any:
@@ -65,7 +65,7 @@ def stack_rows(
         values["input_ids"] = tokenizer.pad_token_id
     steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
     if labels is not None:
-        values["labels"] = labels(("input_ids",), framework)
+        values["labels"] = labels(("input_ids",))
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
     batch = run_steps(columns, tuple(steps), values, framework, Layout(width, 1, left), deferred=deferred)
     if isinstance(batch, tuple):

@@ -63,20 +63,18 @@ def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -
             raise FallBack("whole-word masking without offsets")
     if collator.rng == "philox":
         keys = philox.key_column(collator, names)
-        return _philox_labels(collator, framework, special=special, words=words, source=source, keys=keys)
+        mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+        probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+        return _core.PhiloxLabels(
+            PhiloxOptions(seed_of(collator.seed), 0, *probabilities, mask_id, vocab_size),
+            special_ids,
+            special=special,
+            words=words,
+            word_source=source,
+            keys=keys,
+            epoch=collator._shared_epoch().array,
+        )
     return _masked_labels(collator, framework, special, words, source)
-
-
-def _philox_labels(
-    collator: Any, framework: Framework, *, special: int, words: int, source: int, keys: int
-) -> _core.PhiloxLabels:
-    mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
-    probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
-    options = PhiloxOptions(seed_of(collator.seed), 0, *probabilities, mask_id, vocab_size)
-    epoch = collator._shared_epoch().array
-    return _core.PhiloxLabels(
-        options, special_ids, special=special, words=words, word_source=source, keys=keys, epoch=epoch
-    )
 
 
 def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
@@ -109,8 +107,8 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     mask, random = collator.mask_replace_prob, collator.random_replace_prob
     has_random = not (mask == 1 or random == 0)
     probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
-    mask_id = _mask_id(tokenizer, framework)
-    if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or mask_id is None:
+    mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
+    if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or type(mask_id) is not int:
         raise FallBack("probabilities or a mask token that are the reference's business")
     vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _core.MOST_TOKENS:
@@ -123,11 +121,6 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
         if not all(0 <= token < _core.MOST_TOKENS for token in special_ids):
             raise FallBack("special tokens far outside the vocabulary")
     return mask_id, vocab_size, special_ids
-
-
-def _mask_id(tokenizer: Any, framework: Framework) -> int | None:
-    mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
-    return mask_id if type(mask_id) is int else None
 
 
 def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] | None:
@@ -160,8 +153,10 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     return tuple(found)
 
 
-def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> Any | None:
-    """Masks `inputs`, `[rows, width]` int64, in place and returns the labels; None where the reference had better."""
+def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> tuple[Any, Any] | None:
+    """Masks `inputs`, `[rows, width]` int64, in place; returns them and labels, None where the reference had better."""
+    if collator.rng == "philox":
+        return philox.mask_batch(collator, inputs, special, offsets)
     try:
         if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
             return None
@@ -171,7 +166,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
             return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
         offsets = offsets if collator.whole_word_mask else None
-        return write_labels(labeller, inputs, special, offsets, of_batch=True)
+        return inputs, write_labels(labeller, inputs, special, offsets, of_batch=True)
     except (FallBack, NotOnCpu, TypeError, ValueError):
         return None
 

@@ -58,7 +58,6 @@ def pad_features(
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    nested = collected is not None
     if collected is None and (collected := collect(features)) is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     names, columns = collected
@@ -86,8 +85,28 @@ def pad_features(
     key = key_of(names, columns, framework, asked, (index, width))
     plan = padded_plan(key)
     values: dict[str, Any] = {}
-
-    def keep(*, failed: bool) -> None:
+    held: dict[str, Any] = {}
+    failed = False
+    if plan.refusal is None:
+        check_device(framework)
+        values = _values(tokenizer, names, asked, pad_values)
+        if column is not None:
+            values[column.output] = label_value if type(label_value) is int else None
+            if column.action == PAD_OWN and not pads and options.pad_to_multiple_of is not None:
+                raise FallBack("the labels are padded where the tokens are not")
+        if made is not None:
+            values["labels"] = made
+        if plan.held and features is None:
+            raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
+        held = {  # before the steps: what they draw must be kept
+            name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+            for name, source in plan.held.items()
+        }
+        layout = Layout(width, options.pad_to_multiple_of or 1 if pads else 1, left)
+        deferred = remembers and collator.deferred and not held
+        batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
+        failed = isinstance(batch, tuple)
+    if remembers and not held:
         facts = padding_facts(collator, options)
         remember(
             collator,
@@ -104,35 +123,10 @@ def pad_features(
             left=left,
             deferred=deferred_batch if collator.deferred else None,
         )
-
     if plan.refusal is not None:
-        if remembers:
-            keep(failed=False)
         raise FallBack(plan.refusal)
-    check_device(framework)
-    values.update(_fills(tokenizer, names, main, pads))
-    if pad_values is not None:
-        values.update(pad_values)
-    if column is not None:
-        values[column.output] = label_value if type(label_value) is int else None
-        if column.action == PAD_OWN and not pads and options.pad_to_multiple_of is not None:
-            raise FallBack("the labels are padded where the tokens are not")
-    if made is not None:
-        values["labels"] = made
-    if plan.held and nested:
-        raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
-    held = {  # before the steps: what they draw must be kept
-        name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
-        for name, source in plan.held.items()
-    }
-    multiple = options.pad_to_multiple_of if pads and options.pad_to_multiple_of is not None else 1
-    deferred = remembers and collator.deferred and not held
-    batch = run_steps(columns, plan.steps, values, framework, Layout(width, multiple, left), deferred=deferred)
-    failed = isinstance(batch, tuple)
-    if remembers and not held:
-        keep(failed=failed)
     if failed:
-        _refuse(plan.steps, batch, pad_values, asked.omits)
+        _raise_for(plan.steps, batch, pad_values, asked.omits)
     return {**batch, **held} if held else batch
 
 
@@ -177,20 +171,22 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
     return True, width
 
 
-def _fills(tokenizer: Any, names: tuple[str, ...], main: str, pads: bool) -> dict[str, Any]:
-    """What fills the gaps of each column."""
+def _values(
+    tokenizer: Any, names: tuple[str, ...], options: PaddedOptions, pad_values: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What fills the gaps of each column but the labels."""
     values: dict[str, Any] = {"attention_mask": 0, "special_tokens_mask": 1}
-    if pads:
+    if options.pads:
         pad_token_id = tokenizer.pad_token_id
         if pad_token_id is None or pad_token_id < 0:
             raise FallBack("the tokenizer has no pad token")
-        values[main] = pad_token_id
+        values[options.main] = pad_token_id
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
-    return values
+    return {**values, **(pad_values or {})}
 
 
-def _refuse(
+def _raise_for(
     steps: tuple[Step, ...],
     failure: tuple[int, int, int, int],
     pad_values: Mapping[str, Any] | None,

@@ -13,8 +13,8 @@ LABELS = ("label", "labels", "label_ids")
 MAIN = "input_ids"
 
 _ONE_PER_TOKEN = {
-    Role.MARKS: ("one number", ", or remove the column"),
-    Role.WORDS: ("one entry", ", as the tokenizer does"),
+    Role.MARKS: "one number per token, or remove the column",
+    Role.WORDS: "one entry per token, as the tokenizer does",
 }
 
 Shape = tuple[int | None, ...]
@@ -110,12 +110,6 @@ def not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str
             where = f"column '{column.name}', row {row}"
             if column.role is Role.TOKEN_LABELS and found is not None and length is not None and found > length:
                 yield f"{where} has {found} labels for the {length} tokens of '{tokens.name}'; give one label per token"
-            if column.role in (Role.MARKS, Role.WORDS) and found != length:
-                one, otherwise = _ONE_PER_TOKEN[column.role]
-                yield (
-                    f"{where} has {_length(found)} where '{tokens.name}' has {length}; give {one} per token{otherwise}"
-                )
-
-
-def _length(length: int | None) -> str:
-    return "no length" if length is None else f"length {length}"
+            if column.role in _ONE_PER_TOKEN and found != length:
+                has = "no length" if found is None else f"length {found}"
+                yield f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"

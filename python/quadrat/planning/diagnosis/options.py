@@ -18,23 +18,21 @@ def not_a_tokenizer(collator: Any) -> Iterator[str]:
     tokenizer = collator.tokenizer
     if hasattr(tokenizer, "pad") and not isinstance(tokenizer, type):
         return
+    found = f"tokenizer is {kind_of(tokenizer)}"
     if tokenizer is None:
-        yield "tokenizer is None; give the tokenizer of your model, as AutoTokenizer.from_pretrained(name)"
+        yield f"{found}; give the tokenizer of your model, as AutoTokenizer.from_pretrained(name)"
     elif isinstance(tokenizer, str):
-        found = f"tokenizer is {kind_of(tokenizer)}, not a tokenizer"
-        yield f"{found}; give AutoTokenizer.from_pretrained({shown(tokenizer)})"
+        yield f"{found}, not a tokenizer; give AutoTokenizer.from_pretrained({shown(tokenizer)})"
     elif isinstance(tokenizer, type):
         name = tokenizer.__name__
         yield f"tokenizer is the class {name}; give an instance, as {name}.from_pretrained(name)"
     elif hasattr(getattr(tokenizer, "tokenizer", None), "pad"):
-        yield f"tokenizer is {kind_of(tokenizer)}, which has no method pad; give its tokenizer: processor.tokenizer"
+        yield f"{found}, which has no method pad; give its tokenizer: processor.tokenizer"
     elif type(tokenizer).__module__.partition(".")[0] == "tokenizers":
-        yield (
-            f"tokenizer is {kind_of(tokenizer)} of the package tokenizers, which has no method pad; give "
-            "PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=...)"
-        )
+        instead = "PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=...)"
+        yield f"{found} of the package tokenizers, which has no method pad; give {instead}"
     else:
-        yield f"tokenizer is {kind_of(tokenizer)}, which has no method pad; give a tokenizer of transformers"
+        yield f"{found}, which has no method pad; give a tokenizer of transformers"
 
 
 def unknown(collator: Any) -> Iterator[str]:
