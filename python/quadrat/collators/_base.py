@@ -25,7 +25,6 @@ class Collator(Remembering):
     return_tensors: Any
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
-    _finishes: ClassVar[bool] = False  # whether `_emit` changes batches that are not deferred
 
     def _plan(self, features: Any, framework: Any) -> Any:
         """The batch, by a plan. Raises FallBack where none can be proven to give the reference's batch."""
@@ -53,7 +52,7 @@ class Collator(Remembering):
         return lambda rows: pad_further_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> Any:
-        """The batch as it is returned, where the reference did not make it."""
+        """The batch as it is returned: with `deferred=True`, a `DeferredBatch`."""
         return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)
 
     def _collate(self, features: Any, framework: Any) -> Any:
@@ -63,8 +62,8 @@ class Collator(Remembering):
         if batch is None:
             return self._collate_anew(features, framework)
         if batch is NotImplemented:
-            return Collator._emit(self, fall_back(self, self._reference(framework), features))
-        return self._emit(batch) if self._finishes or self.deferred else batch
+            return self._emit(fall_back(self, self._reference(framework), features))
+        return batch if not self.deferred else self._emit(batch)
 
     def _memory_of(self, framework: Any) -> str:
         """The attribute that holds what is known of batches."""
@@ -87,7 +86,7 @@ class Collator(Remembering):
             if rows is not features and (run := self.__dict__.get(self._memory_of(framework))) is not None:
                 batch = run(self, rows)
                 if batch is NotImplemented:
-                    return Collator._emit(self, fall_back(self, self._reference(framework), rows))
+                    return self._emit(fall_back(self, self._reference(framework), rows))
                 if batch is not None:
                     return self._emit(batch)
             if framework not in ("pt", "np"):
@@ -101,7 +100,7 @@ class Collator(Remembering):
         except FallBack as reason:
             why = noted(self, framework, reason)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
-        return Collator._emit(self, batch)
+        return self._emit(batch)
 
     def _collate_further(self, features: Any, framework: str) -> Any:
         own = getattr(self, "pad_values", None) or not self._reference_has_tensorflow
@@ -119,7 +118,7 @@ class MixinCollator(Collator, DataCollatorMixin):
         require_torch(self, return_tensors)
         if return_tensors == "pt":
             batch = self.torch_call(features)
-            return batch if not self.deferred else Collator._emit(self, batch)
+            return batch if not self.deferred else self._emit(batch)
         if return_tensors == "np" and hasattr(self, "numpy_call"):
             return self.numpy_call(features)
         reference = super().__call__

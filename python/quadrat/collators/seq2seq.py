@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from quadrat import _core
 from quadrat.collators._base import Collator
 from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
 from quadrat.input.rows import each_of
@@ -41,7 +42,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
 
-    _finishes: ClassVar[bool] = True
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
@@ -66,22 +66,32 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
             column = LabelColumn(name, "labels", self._label_action(), lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         labels = column, self.label_pad_token_id
-        return as_encoding(pad_features(self, features, framework, options, label=labels))
+        batch = pad_features(self, features, framework, options, label=labels)
+        return self._with_decoder_ids(as_encoding(batch))
 
     def _label_action(self) -> int:
         if self.padding is False or self.padding == "do_not_pad":
             return STACK
         return PAD if self.padding == "max_length" and self.max_length is not None else PAD_OWN
 
-    def _emit(self, batch: Any) -> Any:
+    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
+        run = recipe.runner()
+
+        def finished(collator: Any, features: Any) -> Any:
+            batch = run(collator, features)
+            return batch if batch is None or batch is NotImplemented else collator._with_decoder_ids(batch)
+
+        return finished
+
+    def _with_decoder_ids(self, batch: Any) -> Any:
         if self.model is None or not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
-            return super()._emit(batch)
+            return batch
         if self.deferred:
             batch = batch.to("cpu")  # the model makes its ids of labels that are there
         labels = batch.data["labels"]
         if labels is not None:
             batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
-        return super()._emit(batch)
+        return batch
 
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from transformers import BatchEncoding
@@ -57,6 +57,10 @@ class Remembering:
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
     deferred = False  # where it is no field
+
+    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
+        """What makes known batches: called with the collator and features, see `remember`."""
+        return recipe.runner()
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
@@ -165,7 +169,7 @@ def remember(
         found = _core.Recipe((*facts, *torch), interop(), key.framework == "pt", falls_back=falls_back, **recipe)
     steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
     known[place] = found.extended(key.names, key.signature, steps, written, failed)
-    collator.__dict__[f"_quadrat_{key.framework}"] = known[place].runner()
+    collator.__dict__[f"_quadrat_{key.framework}"] = collator._runner(known[place])
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
