@@ -8,10 +8,9 @@
 #include <tuple>
 
 #include "../kernels/philox_mask.hpp"
+#include "casters.hpp"
 
 namespace quadrat {
-
-namespace py = pybind11;
 
 // How tokens are masked by counter: seed, epoch, the probability that a token is masked, those that a masked one
 // becomes the mask token or a random one, the mask token, the size of the vocabulary. In Python, a `PhiloxOptions` of

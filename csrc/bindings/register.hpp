@@ -1,30 +1,16 @@
-// One register function per concept; module.cpp calls them and does nothing else.
+// One function per concept adds it to the module; module.cpp calls them and does nothing else.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
+#include "casters.hpp"
+
 namespace quadrat {
 
-namespace py = pybind11;
+using Register = void(py::module_&);
 
-void register_allocate(py::module_& m);
-void register_arrow(py::module_& m);
-void register_columns(py::module_& m);
-void register_concat_padded(py::module_& m);
-void register_config(py::module_& m);
-void register_constants(py::module_& m);
-void register_flatten(py::module_& m);
-void register_gathered(py::module_& m);
-void register_generator(py::module_& m);
-void register_guard(py::module_& m);
-void register_interop(py::module_& m);
-void register_labels(py::module_& m);
-void register_offsets(py::module_& m);
-void register_permutation_mask(py::module_& m);
-void register_philox(py::module_& m);
-void register_recipe(py::module_& m);
-void register_table(py::module_& m);
-void register_unpad(py::module_& m);
-void register_word_labels(py::module_& m);
+Register register_allocate, register_arrow, register_columns, register_constants, register_gathered, register_generator,
+    register_guard, register_interop, register_kernels, register_labels, register_permutation_mask, register_philox,
+    register_recipe, register_table, register_word_labels;
 
 }  // namespace quadrat

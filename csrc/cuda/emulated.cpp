@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "launchers.hpp"
-#include "register_columns.hpp"
+#include "register.hpp"
 
 namespace quadrat::cuda {
 namespace {
@@ -30,10 +30,18 @@ struct EmulatedQueue {
     }
 };
 
-py::tuple pair(const Run& run) { return py::make_tuple(run.first, run.length); }
-
 }  // namespace
 }  // namespace quadrat::cuda
+
+// A run is (first, length).
+template <>
+struct pybind11::detail::type_caster<quadrat::cuda::Run> {
+    static constexpr auto name = const_name("tuple[int, int]");
+
+    static handle cast(const quadrat::cuda::Run& run, return_value_policy, handle) {
+        return pybind11::make_tuple(run.first, run.length).release();
+    }
+};
 
 PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     namespace py = pybind11;
@@ -48,22 +56,12 @@ PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
     const auto most = py::arg("max_blocks") = most_blocks;
     const auto first = py::arg("first_block") = 0, last = py::arg("last_block") = most_piece_blocks;
     register_kernels<std::int64_t, unsigned, unsigned>(m, run, most, first, last);
-    register_columns<std::int64_t, unsigned, unsigned>(m, run, most, first, last);
-    m.def("source_run",
-          [](std::int64_t begin, std::int64_t end, std::int64_t size) { return pair(source_run(begin, end, size)); });
+    m.def("source_run", &source_run);
     m.def("row_length", &row_length);
-    m.def("padded_run", [](std::int64_t row, std::int64_t length, std::int64_t width, bool left) {
-        return pair(padded_run(row, length, width, side_of(left)));
-    });
-    m.def("gap_run", [](std::int64_t row, std::int64_t length, std::int64_t width, bool left) {
-        return pair(gap_run(row, length, width, side_of(left)));
-    });
-    m.def("flat_run", [](std::int64_t start, std::int64_t length, std::int64_t size) {
-        return pair(flat_run(start, length, size));
-    });
-    m.def("token_run", [](std::int64_t begin, std::int64_t end, std::int64_t origin, std::int64_t size) {
-        return pair(token_run(begin, end, origin, size));
-    });
+    m.def("padded_run", &padded_run);
+    m.def("gap_run", &gap_run);
+    m.def("flat_run", &flat_run);
+    m.def("token_run", &token_run);
     m.def("thread_number", &thread_number);
     m.def("quotient", &quotient);
     m.def("words_of", [](Address begin, Address end, Address data_begin, Address data_end, Address source, Address low,

@@ -4,13 +4,10 @@
 #include "calls.hpp"
 #include "index.hpp"
 
-#if !defined(__CUDACC__)
-#include "emulate.hpp"
-#endif
-
 #if defined(__CUDACC__)
 #define QUADRAT_UNROLL _Pragma("unroll")
 #else
+#include "emulate.hpp"
 #define QUADRAT_UNROLL
 #endif
 

@@ -3,6 +3,8 @@
 // `too_many_blocks`.
 #pragma once
 
+#include <type_traits>
+
 #include "causal_labels.cuh"
 #include "copy_rows.cuh"
 #include "flatten_columns.cuh"
@@ -16,84 +18,63 @@
 
 namespace quadrat::cuda {
 
-// The kernels with a thread per element.
+inline auto kernel_of(const CopyRows&) { return copy_rows; }
+template <int most>
+auto kernel_of(const SomeColumns<most>&) {
+    return pad_columns<most>;
+}
+inline auto kernel_of(const FlattenColumns&) { return flatten_columns; }
+inline auto kernel_of(const Unpad&) { return unpad; }
+inline auto kernel_of(const CausalLabels&) { return causal_labels; }
+inline auto kernel_of(const RowKeys&) { return row_keys; }
+inline auto kernel_of(const PhiloxMask&) { return philox_mask; }
+inline auto kernel_of(const PadMasked&) { return pad_masked; }
+inline auto kernel_of(const SeparateRows& call) {
+    return call.item == 1   ? separate_rows<std::uint8_t>
+           : call.item == 2 ? separate_rows<std::uint16_t>
+           : call.item == 4 ? separate_rows<std::uint32_t>
+                            : separate_rows<std::uint64_t>;
+}
+
+// The kernels that write rows in pieces; the others have a thread per element.
+template <typename Call>
+inline constexpr bool in_pieces = false;
+template <>
+inline constexpr bool in_pieces<CopyRows> = true;
+template <>
+inline constexpr bool in_pieces<FlattenColumns> = true;
+template <>
+inline constexpr bool in_pieces<Unpad> = true;
+template <int most>
+inline constexpr bool in_pieces<SomeColumns<most>> = true;
+
 template <typename Queue, typename Call>
-typename Queue::Error start(const Queue& queue, void (*kernel)(Call), const Call& call) {
-    if (call.rows == 0) {
+typename Queue::Error launch_on(const Queue& queue, const Call& call) {
+    if constexpr (std::is_same_v<Call, PadColumns>) {
+        if (call.count == 1) {
+            return launch_on(queue, SomeColumns<1>{call.rows, 1, {call.columns[0]}});
+        }
+    }
+    if (idle(call)) {
         return Queue::success;  // a grid without blocks is an error
     }
-    return queue.run(kernel, launch_shape(call.rows, typical_width(call), queue.most_blocks), call);
-}
-
-// The kernels that write rows in pieces: one output, or several.
-template <typename Queue, typename Call>
-typename Queue::Error start_pieces(const Queue& queue, void (*kernel)(Call), Call call) {
-    const std::int64_t blocks = idle(call) ? 0 : plan(call, queue.piece_log);
-    if (blocks == 0) {
-        return Queue::success;
+    if constexpr (std::is_same_v<Call, RowKeys>) {
+        const auto error = queue.clear(call.out, static_cast<std::size_t>(call.rows) * sizeof *call.out);
+        if (error != Queue::success) {
+            return error;
+        }
     }
-    if (blocks > most_piece_blocks) {
-        return Queue::too_many_blocks;  // more rows than memory holds offsets
+    if constexpr (in_pieces<Call>) {
+        Call shared = call;
+        const std::int64_t blocks = plan(shared, queue.piece_log);
+        if (blocks > most_piece_blocks) {
+            return Queue::too_many_blocks;  // more rows than memory holds offsets
+        }
+        const Shape shape{piece_threads, 1, static_cast<unsigned>(blocks), 1};
+        return blocks == 0 ? Queue::success : queue.run(kernel_of(shared), shape, shared);
+    } else {
+        return queue.run(kernel_of(call), launch_shape(call.rows, typical_width(call), queue.most_blocks), call);
     }
-    return queue.run(kernel, Shape{piece_threads, 1, static_cast<unsigned>(blocks), 1}, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const CopyRows& call) {
-    return start_pieces(queue, copy_rows, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const PadColumns& call) {
-    if (call.count == 1) {
-        return start_pieces(queue, pad_columns<1>, SomeColumns<1>{call.rows, 1, {call.columns[0]}});
-    }
-    return start_pieces(queue, pad_columns<most_columns>, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const FlattenColumns& call) {
-    return start_pieces(queue, flatten_columns, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const Unpad& call) {
-    return start_pieces(queue, unpad, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const SeparateRows& call) {
-    switch (call.item) {
-        case 1:
-            return start(queue, separate_rows<std::uint8_t>, call);
-        case 2:
-            return start(queue, separate_rows<std::uint16_t>, call);
-        case 4:
-            return start(queue, separate_rows<std::uint32_t>, call);
-        default:
-            return start(queue, separate_rows<std::uint64_t>, call);
-    }
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const CausalLabels& call) {
-    return start(queue, causal_labels, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const RowKeys& call) {
-    const auto error = queue.clear(call.out, static_cast<std::size_t>(call.rows) * sizeof *call.out);
-    return error == Queue::success ? start(queue, row_keys, call) : error;
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const PhiloxMask& call) {
-    return start(queue, philox_mask, call);
-}
-
-template <typename Queue>
-auto launch_on(const Queue& queue, const PadMasked& call) {
-    return start(queue, pad_masked, call);
 }
 
 }  // namespace quadrat::cuda

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launch.hpp"
-#include "register_columns.hpp"
+#include "register.hpp"
 
 namespace quadrat::cuda {
 namespace {
@@ -78,5 +78,4 @@ PYBIND11_MODULE(_cuda, m, pybind11::mod_gil_not_used()) {
         require_success(launch(call, reinterpret_cast<cudaStream_t>(stream)));
     };
     register_kernels<int, std::uintptr_t>(m, run, py::arg("device"), py::arg("stream"));
-    register_columns<int, std::uintptr_t>(m, run, py::arg("device"), py::arg("stream"));
 }

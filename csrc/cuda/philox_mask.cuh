@@ -1,5 +1,4 @@
-// philox_mask: masks the tokens of each row, as the CPU does. A thread draws four words for positions eight apart, so
-// that a warp reads and writes runs of eight tokens.
+// philox_mask: masks the tokens of each row, as the CPU does. A thread draws four words, see pad_masked.
 #pragma once
 
 #include "mask_token.cuh"

@@ -8,12 +8,11 @@
 #include <limits>
 #include <stdexcept>
 
+#include "../bindings/casters.hpp"
 #include "../bindings/masking_options.hpp"
 #include "calls.hpp"
 
 namespace quadrat::cuda {
-
-namespace py = pybind11;
 
 inline void require(bool holds, const char* message) {
     if (!holds) {
@@ -57,59 +56,157 @@ inline std::int64_t flat_size(std::int64_t rows, std::int64_t out_size) {
     return out_size;
 }
 
-inline Side side_of(bool left) { return left ? Side::left : Side::right; }
+// Tokens of `inner` elements: the number of bytes of `count` of them, checked to leave room for addresses.
+inline void require_tokens(std::int64_t count, std::int64_t inner, std::size_t item) {
+    require_item(item);
+    require(inner >= 0, "inner must not be negative");
+    static_cast<void>(padded_size(count, inner));
+}
+
+template <typename Call, typename ColumnOf>
+void read_columns(const py::sequence& columns, Call* call, ColumnOf column_of) {
+    require(py::len(columns) <= most_columns, "a launch takes 16 columns");
+    call->count = 0;
+    for (const py::handle column : columns) {
+        call->columns[call->count++] = column_of(py::reinterpret_borrow<py::object>(column));
+    }
+}
+
+// (values, values_size, offsets, width, left, item, inner, value, fill, out)
+inline PadColumn pad_column_of(const py::tuple& row, std::int64_t rows) {
+    require(row.size() == 10, "a column has ten numbers");
+    const auto number = [&](std::size_t i) { return row[i].cast<std::int64_t>(); };
+    const auto bits = [&](std::size_t i) { return row[i].cast<std::uint64_t>(); };
+    const auto item = row[5].cast<std::size_t>();
+    const std::int64_t values_size = number(1), width = number(3), inner = number(6);
+    require(values_size >= 0, "a size is negative");
+    require_tokens(values_size, inner, item);
+    require_tokens(padded_size(rows, width), inner, item);
+    const auto values = bits(0);
+    require(values != 0 || values_size == 0, "an address is null");
+    return {pointer<const void>(values, item, 0),
+            values_size,
+            offsets_pointer(bits(2), rows),
+            width,
+            inner,
+            item,
+            row[4].cast<Side>(),
+            bits(7),
+            bits(8),
+            pointer<void>(bits(9), item, rows * width * inner)};
+}
+
+// (source, values, values_size, inner, item, value, fill, out)
+inline FlatColumn flat_column_of(const py::tuple& row, std::int64_t rows, std::int64_t out_size) {
+    require(row.size() == 8, "a column has eight numbers");
+    const auto number = [&](std::size_t i) { return row[i].cast<std::int64_t>(); };
+    const auto bits = [&](std::size_t i) { return row[i].cast<std::uint64_t>(); };
+    require(number(0) >= 0 && number(0) <= static_cast<int>(FlatSource::bounds), "no such source");
+    const auto source = static_cast<FlatSource>(number(0));
+    const auto item = row[4].cast<std::size_t>();
+    const std::int64_t values_size = number(2), inner = number(3);
+    require(values_size >= 0, "a size is negative");
+    require_tokens(values_size, inner, item);
+    require_tokens(out_size, inner, item);
+    const bool copies = source == FlatSource::values || source == FlatSource::separated;
+    require(copies || inner == 1, "inner must be 1");
+    require(source != FlatSource::positions || item == 8, "positions have 8 bytes");
+    require(source != FlatSource::sequences || item == 4, "sequences have 4 bytes");
+    require(source != FlatSource::bounds || item == 4 || item == 8, "bounds have 4 or 8 bytes");
+    const std::int64_t size = source == FlatSource::bounds ? rows + 1 : out_size * inner;
+    return {source,      pointer<const void>(bits(1), item, copies ? values_size * inner : 0),
+            values_size, inner,
+            item,        bits(5),
+            bits(6),     pointer<void>(bits(7), item, size)};
+}
 
 template <typename... Extra, typename Launch, typename... Names>
 void register_philox(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "pad_masked",
         [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t values, std::int64_t values_size,
-                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, bool left, std::uintptr_t set,
+                 std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side left, std::uintptr_t set,
                  std::int64_t set_size, std::int64_t fill, std::uintptr_t ids, std::uintptr_t labels,
                  std::uintptr_t attention_mask, Extra... extra) {
             const std::int64_t size = padded_size(rows, width);
             launch(PadMasked{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
                              array<const std::int64_t>(values, padded_size(1, values_size)), values_size,
-                             offsets_pointer(offsets, rows), rows, width, side_of(left),
+                             offsets_pointer(offsets, rows), rows, width, left,
                              array<const std::uint64_t>(set, padded_size(1, set_size)), set_size, fill,
                              array<std::int64_t>(ids, size), array<std::int64_t>(labels, size),
                              array<std::int64_t>(attention_mask, 0)},
                    extra...);
         },
-        py::arg("options"), py::arg("row_keys"), py::arg("values"), py::arg("values_size"), py::arg("offsets"),
-        py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("set"), py::arg("set_size"), py::arg("fill"),
-        py::arg("ids"), py::arg("labels"), py::arg("attention_mask"), names...);
+        "options"_a, "row_keys"_a, "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "set"_a,
+        "set_size"_a, "fill"_a, "ids"_a, "labels"_a, "attention_mask"_a, names...);
     m.def(
         "row_keys",
         [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                 std::int64_t width, bool left, bool flat, std::uintptr_t out, Extra... extra) {
+                 std::int64_t width, Side left, bool flat, std::uintptr_t out, Extra... extra) {
             static_cast<void>(padded_size(1, values_size));
             require(flat || padded_size(rows, width) == values_size, "rows * width must be values_size");
             launch(RowKeys{array<const std::int64_t>(values, values_size), values_size, offsets_pointer(offsets, rows),
-                           rows, width, side_of(left), flat, array<std::uint64_t>(out, padded_size(rows, 1))},
+                           rows, width, left, flat, array<std::uint64_t>(out, padded_size(rows, 1))},
                    extra...);
         },
-        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("width"),
-        py::arg("left"), py::arg("flat"), py::arg("out"), names...);
+        "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "out"_a, names...);
     m.def(
         "philox_mask",
         [launch](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t offsets, std::int64_t rows,
-                 std::int64_t width, bool left, bool flat, std::uintptr_t words, std::uintptr_t set,
+                 std::int64_t width, Side left, bool flat, std::uintptr_t words, std::uintptr_t set,
                  std::int64_t set_size, std::uintptr_t ids, std::uintptr_t labels, std::int64_t out_size,
                  Extra... extra) {
             static_cast<void>(padded_size(1, out_size));
             require(flat ? flat_size(rows, out_size) == out_size : padded_size(rows, width) == out_size,
                     "rows * width must be out_size");
             launch(PhiloxMask{checked_masking(options), array<const std::uint64_t>(row_keys, rows),
-                              offsets_pointer(offsets, rows), rows, width, side_of(left), flat,
+                              offsets_pointer(offsets, rows), rows, width, left, flat,
                               words == 0 ? nullptr : array<const std::uint8_t>(words, out_size),
                               array<const std::uint64_t>(set, padded_size(1, set_size)), set_size,
                               array<std::int64_t>(ids, out_size), array<std::int64_t>(labels, out_size), out_size},
                    extra...);
         },
-        py::arg("options"), py::arg("row_keys"), py::arg("offsets"), py::arg("rows"), py::arg("width"), py::arg("left"),
-        py::arg("flat"), py::arg("words"), py::arg("set"), py::arg("set_size"), py::arg("ids"), py::arg("labels"),
-        py::arg("out_size"), names...);
+        "options"_a, "row_keys"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "words"_a, "set"_a,
+        "set_size"_a, "ids"_a, "labels"_a, "out_size"_a, names...);
+}
+
+template <typename... Extra, typename Launch, typename... Names>
+void register_columns(py::module_& m, Launch launch, const Names&... names) {
+    m.def(
+        "pad_columns",
+        [launch](const py::sequence& columns, std::int64_t rows, Extra... extra) {
+            require(rows >= 0, "rows must not be negative");
+            PadColumns call;
+            call.rows = rows;
+            read_columns(columns, &call, [&](const py::tuple& column) { return pad_column_of(column, rows); });
+            launch(call, extra...);
+        },
+        "columns"_a, "rows"_a, names...);
+    m.def(
+        "flatten_columns",
+        [launch](const py::sequence& columns, std::uintptr_t offsets, std::int64_t rows, std::int64_t out_size,
+                 Extra... extra) {
+            FlattenColumns call;
+            call.offsets = offsets_pointer(offsets, rows + 1);
+            call.rows = rows;
+            call.out_size = flat_size(rows, out_size);
+            read_columns(columns, &call,
+                         [&](const py::tuple& column) { return flat_column_of(column, rows, out_size); });
+            launch(call, extra...);
+        },
+        "columns"_a, "offsets"_a, "rows"_a, "out_size"_a, names...);
+    m.def(
+        "unpad",
+        [launch](std::uintptr_t padded, std::uintptr_t offsets, std::int64_t rows, std::int64_t width, Side left,
+                 std::size_t item, std::int64_t inner, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
+            const std::int64_t tokens = padded_size(rows, width);
+            require_tokens(tokens, inner, item);
+            require_tokens(flat_size(rows, out_size), inner, item);
+            launch(Unpad{pointer<const void>(padded, item, tokens * inner), offsets_pointer(offsets, rows), rows, width,
+                         inner, item, left, pointer<void>(out, item, out_size * inner), out_size},
+                   extra...);
+        },
+        "padded"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "item"_a, "inner"_a, "out"_a, "out_size"_a, names...);
 }
 
 // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
@@ -126,8 +223,7 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
                             rows, offsets_pointer(start, rows), item, pointer<void>(out, item, out_size), out_size},
                    extra...);
         },
-        py::arg("values"), py::arg("values_size"), py::arg("offsets"), py::arg("rows"), py::arg("start"),
-        py::arg("item"), py::arg("out"), py::arg("out_size"), names...);
+        "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "start"_a, "item"_a, "out"_a, "out_size"_a, names...);
     m.def(
         "separate_rows",
         [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
@@ -138,8 +234,7 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
                                 out_size},
                    extra...);
         },
-        py::arg("start"), py::arg("rows"), py::arg("item"), py::arg("value"), py::arg("out"), py::arg("out_size"),
-        names...);
+        "start"_a, "rows"_a, "item"_a, "value"_a, "out"_a, "out_size"_a, names...);
     m.def(
         "causal_labels",
         [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
@@ -147,7 +242,8 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
                                 array<std::int64_t>(labels, count)},
                    extra...);
         },
-        py::arg("ids"), py::arg("count"), py::arg("pad_id"), py::arg("labels"), names...);
+        "ids"_a, "count"_a, "pad_id"_a, "labels"_a, names...);
+    register_columns<Extra...>(m, launch, names...);
     register_philox<Extra...>(m, launch, names...);
 }
 

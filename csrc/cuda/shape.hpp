@@ -37,11 +37,9 @@ inline constexpr int piece_log = 12;  // pieces have 4 KB unless tests, or a sma
 // The last blocks of unpad: they clear what lies before the first row and after the last, of any size, usually none.
 inline constexpr std::int64_t unpad_cleaning_blocks = 64;
 
-// rows: at least 1. bytes: of a row that is to fit its pieces, of a typical row, and of all rows together.
-//
-// A group of lanes takes several words each from a row, so that what a thread does once per row is worth it; a group
-// writes 128 bytes or more side by side, unless rows are shorter. Pieces are short where there are few, so that all of
-// a GPU takes part.
+// rows: at least 1. bytes: of a row that is to fit its pieces, of a typical row, and of all rows together. Each lane
+// takes several words of a row, and a group writes 128 bytes or more side by side, unless rows are shorter. Where there
+// are few pieces they are short, so that all of a GPU takes part.
 inline Pieces pieces_of(std::int64_t rows, std::int64_t bytes, std::int64_t typical, std::int64_t total, int most_log) {
     constexpr std::int64_t few = std::int64_t{1} << 12;  // pieces under way at the same time
     Pieces pieces;

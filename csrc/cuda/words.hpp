@@ -70,17 +70,22 @@ QUADRAT_HOST_DEVICE inline Word between(const Word& first, const Word& second, i
     return {{funnel(x0, x1, bits), funnel(x1, x2, bits), funnel(x2, x3, bits), funnel(x3, x4, bits)}};
 }
 
-// Memory by address. The emulation refuses what a GPU would: an address that is not a multiple of the size.
+// The emulation refuses what a GPU would: an address that is not a multiple of the size.
+QUADRAT_HOST_DEVICE inline void require_aligned([[maybe_unused]] Address address, [[maybe_unused]] std::size_t size) {
+#if !defined(__CUDACC__)
+    if (address % size != 0) {
+        throw std::logic_error("a misaligned load or store");
+    }
+#endif
+}
+
+// Memory by address.
 template <typename T>
 QUADRAT_HOST_DEVICE inline T load(Address address) {
 #if defined(__CUDA_ARCH__)
     return *reinterpret_cast<const T*>(address);
 #else
-#if !defined(__CUDACC__)
-    if (address % sizeof(T) != 0) {
-        throw std::logic_error("a misaligned load");
-    }
-#endif
+    require_aligned(address, sizeof(T));
     T value;
     std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
     return value;
@@ -92,11 +97,7 @@ QUADRAT_HOST_DEVICE inline void store(Address address, const T& value) {
 #if defined(__CUDA_ARCH__)
     *reinterpret_cast<T*>(address) = value;
 #else
-#if !defined(__CUDACC__)
-    if (address % sizeof(T) != 0) {
-        throw std::logic_error("a misaligned store");
-    }
-#endif
+    require_aligned(address, sizeof(T));
     std::memcpy(reinterpret_cast<void*>(address), &value, sizeof value);
 #endif
 }

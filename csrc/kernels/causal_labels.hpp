@@ -1,5 +1,4 @@
-// causal_labels: the labels of a causal language model are its ids, but for one id that is ignored. A select without a
-// branch, so that it vectorises; the ids have just been written and are still warm.
+// causal_labels: the labels of a causal language model are its ids, but for one id that is ignored.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,5 @@
-// check_offsets: whether the rows that offsets tell of lie within the values, and which is the longest.
-//
-// Offsets are given by users, who may hold them and change them at any time. Whatever reads or writes at a row's
-// address comes through here first, with a copy of the offsets that nobody else has: one pass over a number a row is
-// nothing next to what is then done for each token.
+// check_offsets: whether the rows that offsets tell of lie within the values, and which is the longest. Users may change
+// offsets at any time: whatever reads or writes at a row's address first checks a copy that nobody else has.
 #pragma once
 
 #include "span.hpp"

@@ -64,12 +64,10 @@ void take_words(const std::int64_t* order, std::int64_t words, std::int64_t want
 
 }  // namespace
 
-template <typename Source>
-Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int64_t> lengths, std::int64_t width,
-                    Side side, Span<const std::uint8_t> pieces, const Joined& joined, double probability,
-                    std::int64_t* scratch, std::int64_t* positions, std::int64_t* chosen) {
-    const Status status = check(ids, lengths, width, side, pieces);
-    if (!status) {
+Status choose_words(rng::IntegerDraws& draws, const std::int64_t* ids, Span<const std::int64_t> lengths,
+                    std::int64_t width, Side side, Span<const std::uint8_t> pieces, const Joined& joined,
+                    double probability, std::int64_t* scratch, std::int64_t* positions, std::int64_t* chosen) {
+    if (const Status status = check(ids, lengths, width, side, pieces); !status) {
         return status;
     }
     std::int64_t* const word = scratch;
@@ -84,7 +82,7 @@ Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int
             mark_joined(joined, i, length, flags);
         }
         const std::int64_t words = number_words(ids + start, length, pieces, flags, word, sizes);
-        source.permutation(words, order);
+        draws.permutation(words, order);
         // Halves go to the even number, as Python's `round` takes them.
         const auto share = static_cast<std::int64_t>(std::nearbyint(static_cast<double>(length) * probability));
         take_words(order, words, std::min(most, std::max<std::int64_t>(share, 1)), sizes);
@@ -97,12 +95,5 @@ Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int
     *chosen = found;
     return {};
 }
-
-template Status choose_words(rng::Draws&, const std::int64_t*, Span<const std::int64_t>, std::int64_t, Side,
-                             Span<const std::uint8_t>, const Joined&, double, std::int64_t*, std::int64_t*,
-                             std::int64_t*);
-template Status choose_words(rng::PythonDraws&, const std::int64_t*, Span<const std::int64_t>, std::int64_t, Side,
-                             Span<const std::uint8_t>, const Joined&, double, std::int64_t*, std::int64_t*,
-                             std::int64_t*);
 
 }  // namespace quadrat

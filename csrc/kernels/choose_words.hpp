@@ -1,6 +1,5 @@
 // choose_words: which words of a batch are masked, as transformers 4.x chooses them: the words of a row in random
-// order, each taken whole if it still fits what the row may lose. A word is remembered as a number per token, so that
-// nothing is built and no string is looked at.
+// order, each taken whole if it still fits what the row may lose. A word is a number per token; no string is read.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +26,12 @@ struct Joined {
     const std::int64_t* offsets = nullptr;
 };
 
-// ids: [lengths.size, width], rows of these lengths padded on `side`. pieces: see Piece, by id. Chooses the words in
-// the order source.permutation (rng::Draws or rng::PythonDraws) gives, row by row, until a share of `probability` of
-// the row's tokens is chosen, one at least and 512 at most. Writes the positions of those that are to be masked,
-// rising, to `positions` (room for all ids), and how many there are to `chosen`. Where an id has no token, says so and
-// has drawn nothing. scratch: room for 4 * width.
-template <typename Source>
-Status choose_words(Source& source, const std::int64_t* ids, Span<const std::int64_t> lengths, std::int64_t width,
-                    Side side, Span<const std::uint8_t> pieces, const Joined& joined, double probability,
-                    std::int64_t* scratch, std::int64_t* positions, std::int64_t* chosen);
-
-extern template Status choose_words(rng::Draws&, const std::int64_t*, Span<const std::int64_t>, std::int64_t, Side,
-                                    Span<const std::uint8_t>, const Joined&, double, std::int64_t*, std::int64_t*,
-                                    std::int64_t*);
-extern template Status choose_words(rng::PythonDraws&, const std::int64_t*, Span<const std::int64_t>, std::int64_t,
-                                    Side, Span<const std::uint8_t>, const Joined&, double, std::int64_t*, std::int64_t*,
-                                    std::int64_t*);
+// ids: [lengths.size, width], rows of these lengths padded on `side`. pieces: see Piece, by id. Chooses words, in the
+// order of draws.permutation, until a share of `probability` of the row's tokens is chosen, 1 to 512. Writes the rising
+// positions of those to mask to `positions` (room for all ids), and their number to `chosen`. Where an id has no token,
+// says so and has drawn nothing. scratch: room for 4 * width.
+Status choose_words(rng::IntegerDraws& draws, const std::int64_t* ids, Span<const std::int64_t> lengths,
+                    std::int64_t width, Side side, Span<const std::uint8_t> pieces, const Joined& joined,
+                    double probability, std::int64_t* scratch, std::int64_t* positions, std::int64_t* chosen);
 
 }  // namespace quadrat

@@ -47,14 +47,8 @@ constexpr bool is_negative(T value) {
     }
 
 using bool_t = std::uint8_t;  // one byte, 0 or 1, as NumPy and torch store it
-using int8_t = std::int8_t;
-using uint8_t = std::uint8_t;
-using int16_t = std::int16_t;
-using uint16_t = std::uint16_t;
-using int32_t = std::int32_t;
-using uint32_t = std::uint32_t;
-using int64_t = std::int64_t;
-using uint64_t = std::uint64_t;
+using std::int8_t, std::int16_t, std::int32_t, std::int64_t;
+using std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t;
 using float32_t = float;
 using float64_t = double;
 

@@ -5,7 +5,6 @@
 
 #include "bytes.hpp"
 #include "mask_tokens.hpp"
-#include "rng/draws.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -31,8 +30,8 @@ QUADRAT_CLONES void write_unseen(std::int32_t rank, const std::int32_t* limit, s
 
 }  // namespace
 
-template <typename Draws>
-Status choose_spans(Draws& draws, const SpanRule& rule, std::int64_t count, std::int64_t width, std::uint8_t* chosen) {
+Status choose_spans(rng::IntegerDraws& draws, const SpanRule& rule, std::int64_t count, std::int64_t width,
+                    std::uint8_t* chosen) {
     if (count < 0 || width < 0 || !is_sound(rule)) {
         return {Code::bad_argument};
     }
@@ -49,9 +48,6 @@ Status choose_spans(Draws& draws, const SpanRule& rule, std::int64_t count, std:
     }
     return {};
 }
-
-template Status choose_spans(rng::Draws&, const SpanRule&, std::int64_t, std::int64_t, std::uint8_t*);
-template Status choose_spans(rng::PythonDraws&, const SpanRule&, std::int64_t, std::int64_t, std::uint8_t*);
 
 void permutation_mask(const PermutationBatch& batch, std::int64_t* ids, std::int64_t* labels, float* perm_mask,
                       float* target_mapping, std::int32_t* scratch) {

@@ -1,10 +1,10 @@
 // permutation_mask: permutation language modelling (XLNet) on a padded batch. All numbers are drawn first, in the
-// reference's order: every row's spans, then one factorisation order a row. What is left is to write two outputs of
-// width floats for each token, which is all the time it takes. Plain stores do: streamed ones were no faster here.
+// reference's order: every row's spans, then one order a row. Streamed stores were no faster for the two outputs.
 #pragma once
 
 #include <cstdint>
 
+#include "rng/draws.hpp"
 #include "span.hpp"
 #include "status.hpp"
 
@@ -17,9 +17,9 @@ struct SpanRule {
 };
 
 // Draws the spans of each row until they have reserved `width` tokens: chosen, [count, width], becomes 1 in them and 0
-// elsewhere; what lies past the end of a row is cut off. Draws: rng::Draws or rng::PythonDraws.
-template <typename Draws>
-Status choose_spans(Draws& draws, const SpanRule& rule, std::int64_t count, std::int64_t width, std::uint8_t* chosen);
+// elsewhere; what lies past the end of a row is cut off.
+Status choose_spans(rng::IntegerDraws& draws, const SpanRule& rule, std::int64_t count, std::int64_t width,
+                    std::uint8_t* chosen);
 
 // A batch and what was drawn for it; tokens are [count, width].
 struct PermutationBatch {

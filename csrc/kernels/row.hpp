@@ -24,7 +24,8 @@ inline std::int64_t padded_start(std::int64_t i, std::int64_t length, std::int64
     return i * width + (side == Side::left ? width - length : 0);
 }
 
-inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+template <typename Integer>
+Integer round_up(Integer value, Integer multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 

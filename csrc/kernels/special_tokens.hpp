@@ -1,5 +1,4 @@
-// special_tokens: which ids are special, by a bit per id: a tokenizer may have hundreds of special tokens, and the
-// reference's `id in all_special_ids` looks at one after the other.
+// special_tokens: which ids are special, by a bit per id: a tokenizer may have hundreds of special tokens.
 #pragma once
 
 #include <cstdint>

@@ -12,22 +12,13 @@
 #endif
 
 namespace quadrat {
-namespace {
-
-constexpr std::size_t line = 64;
-
-// Bytes from `target` to the next cache line, at most `bytes`.
-std::size_t to_line(const void* target, std::size_t bytes) {
-    return std::min(bytes, (line - reinterpret_cast<std::uintptr_t>(target) % line) % line);
-}
-
-}  // namespace
 
 void stream_copy(void* target, const void* source, std::size_t bytes) {
 #if QUADRAT_STREAMS
     char* out = static_cast<char*>(target);
     const char* in = static_cast<const char*>(source);
-    const std::size_t head = to_line(out, bytes);
+    constexpr std::size_t line = 64;
+    const std::size_t head = std::min(bytes, (line - reinterpret_cast<std::uintptr_t>(out) % line) % line);
     copy_bytes(out, in, head);
     std::size_t done = head;
     for (; done + line <= bytes; done += line) {

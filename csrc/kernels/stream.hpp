@@ -1,6 +1,5 @@
-// Copying past the caches. An output far larger than they are is not read again before it has left them; ordinary
-// stores would fetch each line from memory only to overwrite it. Runs of one value are not streamed: the processor sees
-// that whole lines are written, and fills twice as fast as with streamed stores (measured; copies gain a fifth).
+// Copying past the caches, for outputs far larger than they are: ordinary stores fetch each line only to overwrite it.
+// Runs of one value are not streamed: ordinary stores fill twice as fast (measured; streamed copies gain a fifth).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// word_starts: where words begin among the tokens of a row. The reference compares every pair of tokens, [B, L, L]; a
-// look at the token before is enough.
+// word_starts: where words begin among the tokens of a row, by a look at the token before.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #endif
 
@@ -76,6 +77,15 @@ Block allocate(std::size_t size) {
 
 void free_block(Block block) { ::operator delete(block.data, std::align_val_t{alignment}); }
 
+// Blocks that are freed at the end of a scope, when the guard that was taken inside it is free again.
+struct Evicted {
+    std::array<Block, slots> blocks{};
+    std::size_t count = 0;
+
+    void add(Block block) { blocks[count++] = block; }
+    ~Evicted() { std::for_each(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count), free_block); }
+};
+
 }  // namespace
 
 Block acquire(std::size_t size) {
@@ -101,8 +111,7 @@ Block acquire(std::size_t size) {
 }
 
 void release(Block block) {
-    std::array<Block, slots> evicted{};
-    std::size_t evictions = 0;
+    Evicted evicted;
     bool kept = false;
     Cache& all = cache();
     {
@@ -111,14 +120,13 @@ void release(Block block) {
             block.waiting = ++all.releases;
             while (all.count == slots || all.bytes + block.size > most_cached ||
                    (all.count > 0 && all.releases - all.blocks[0].waiting > most_passed_over)) {
-                evicted[evictions++] = all.take(0);
+                evicted.add(all.take(0));
             }
             all.blocks[all.count++] = block;
             all.bytes += block.size;
             kept = true;
         }
     }
-    std::for_each(evicted.begin(), evicted.begin() + static_cast<std::ptrdiff_t>(evictions), free_block);
     if (!kept) {
         free_block(block);
     }
@@ -131,16 +139,21 @@ std::size_t cached_bytes() {
 }
 
 void trim() {
-    std::array<Block, slots> taken{};
-    std::size_t count = 0;
+    Evicted evicted;
     Cache& all = cache();
-    {
-        const TryGuard guard(all);
-        while (guard && all.count > 0) {
-            taken[count++] = all.take(0);
-        }
+    const TryGuard guard(all);
+    while (guard && all.count > 0) {
+        evicted.add(all.take(0));
     }
-    std::for_each(taken.begin(), taken.begin() + static_cast<std::ptrdiff_t>(count), free_block);
+}
+
+bool populate([[maybe_unused]] void* data, [[maybe_unused]] std::size_t size) {
+#if defined(__linux__)
+    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of Linux 5.14: newer than many headers
+    return madvise(data, size, populate_write) == 0 || errno != EFAULT;
+#else
+    return true;
+#endif
 }
 
 }  // namespace quadrat::memory

@@ -1,12 +1,10 @@
-// Output memory that is used again. A batch's outputs are freed within a step or two, and the next batch wants as much;
-// handed back to the allocator in between, large blocks go back to the kernel and every batch pays for faulting their
-// pages in anew, which costs more than filling them. For those of a few pages, the allocator first joins all the small
-// pieces that were freed since, as those of the features: a walk through cold memory that takes as long as padding.
-// They wait here instead, up to a fixed total and for a while.
+// Output memory that is used again. The next batch wants as much as the last one gave back; here it waits for that, up
+// to a fixed total and for a while. Through the allocator, large blocks would be faulted in page by page for each
+// batch, which costs more than filling them; for smaller ones it would first join all the pieces that the features
+// left.
 //
-// Process-wide on purpose: tensors outlive modules, and any thread may free one. The guard is a flag that is tried,
-// never waited for: a thread that does not get it uses the plain allocator, so a fork in the wrong moment cannot block
-// a child.
+// Process-wide: tensors outlive modules, and any thread may free one. The guard is tried, never waited for: a thread
+// that does not get it uses the allocator, so that a fork in the wrong moment cannot block a child.
 #pragma once
 
 #include <cstddef>
@@ -32,5 +30,10 @@ void release(Block block);
 std::size_t cached_bytes();
 // Gives all waiting blocks back to the allocator.
 void trim();
+
+// Maps the pages of `size` bytes at `data`, which starts a page, for writing: all in one call, because their faults,
+// one by one, cost more than the writes that raise them. False where nothing is behind them, so that writing would end
+// the process; true where the system does not say.
+bool populate(void* data, std::size_t size);
 
 }  // namespace quadrat::memory

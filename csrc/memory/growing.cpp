@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-#include <utility>
 
 #include "../kernels/bytes.hpp"
 
@@ -35,15 +34,6 @@ constexpr std::size_t room = 0;
 std::size_t rounded(std::size_t bytes) { return (bytes + smallest - 1) & ~(smallest - 1); }
 
 }  // namespace
-
-Growing::Growing(Growing&& other) noexcept { *this = std::move(other); }
-
-Growing& Growing::operator=(Growing&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-    return *this;
-}
 
 bool Growing::extend(std::size_t bytes) {
     constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 4;

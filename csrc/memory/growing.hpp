@@ -1,6 +1,5 @@
-// Memory that grows at its end. What is gathered over an evaluation becomes one array, whose size nobody knows before.
-// Growing large memory moves its pages, not their bytes, and pages that were never written take up none: neither
-// growing nor room to spare is paid for in copies or in memory.
+// Memory that grows at its end, for what an evaluation gathers. Growing large memory moves its pages, not their bytes,
+// and pages that were never written take up no memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,6 @@ class Growing {
 public:
     Growing() = default;
     ~Growing() { clear(); }
-    Growing(Growing&& other) noexcept;
-    Growing& operator=(Growing&& other) noexcept;
     Growing(const Growing&) = delete;
     Growing& operator=(const Growing&) = delete;
 

@@ -21,7 +21,7 @@ ACTION_SEQUENCES: int
 ACTION_BOUNDS: int
 ACTION_LONGEST: int
 
-# Numbers that are defined in C++, see csrc/bindings/constants.cpp.
+# Numbers that are defined in C++, see csrc/bindings/functions/constants.cpp.
 FORM_LIST: int
 FORM_TUPLE: int
 FORM_ARRAY: int
@@ -30,6 +30,9 @@ FORM_NUMBER: int
 FORM_OTHER: int
 FORM_SCALAR: int
 FORM_TENSOR_NUMBER: int
+LENGTHS_EQUAL: int
+LENGTHS_ALIGNED: int
+LENGTHS_FULL: int
 CODE_ROW_TOO_LONG: int
 CODE_BAD_START: int
 CODE_NO_CONVERSION: int

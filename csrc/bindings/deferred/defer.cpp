@@ -4,30 +4,189 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "../input/decode.hpp"
 #include "../labels/philox_labels.hpp"
+#include "../output/allocate.hpp"
 #include "../plan/execute.hpp"
-#include "defer_buffer.hpp"
 
 namespace quadrat {
 namespace {
+
+constexpr std::int64_t nowhere = -1;
+
+// Where an output's parts are, see defer.hpp.
+struct Place {
+    std::int64_t offsets = nowhere, values = nowhere, total = 0;
+    py::object fill = py::none();
+    std::vector<std::int64_t> shape;
+    std::int64_t start = nowhere;
+
+    py::tuple as_tuple() const {
+        py::tuple extents(shape.size());
+        for (std::size_t i = 0; i < shape.size(); ++i) {
+            extents[i] = shape[i];
+        }
+        return py::make_tuple(offsets, values, total, fill, std::move(extents), start);
+    }
+};
+
+// The buffer: pieces are reserved first, then written. What several outputs need is there once.
+class Buffer {
+public:
+    explicit Buffer(const Columns& columns) : columns_(columns) {}
+
+    std::int64_t reserve(std::int64_t count, Kind kind) {
+        const std::int64_t at = size_;
+        size_ = round_up(size_ + count * static_cast<std::int64_t>(item_size(kind)), alignment);
+        return at;
+    }
+
+    // Where rows begin that take `least` places at least, and where the last one ends. Columns whose rows are equally
+    // long share them.
+    std::int64_t offsets(std::size_t index, std::int64_t least = 0) {
+        const Column& column = columns_.at(index);
+        least = column.min_length < least ? least : 0;
+        for (const Offsets& known : offsets_) {
+            if (known.least == least && columns_.at(known.index).lengths == column.lengths) {
+                return known.at;
+            }
+        }
+        offsets_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64), least});
+        return offsets_.back().at;
+    }
+
+    // The rows of a column one after the other, or its numbers.
+    std::int64_t values(std::size_t index, Kind kind, std::size_t step, bool numbers = false) {
+        for (const Piece& piece : values_) {
+            if (piece.index == index && piece.kind == kind) {
+                return piece.at;
+            }
+        }
+        const Column& column = columns_.at(index);
+        const auto rows = static_cast<std::int64_t>(column.rows.size());
+        values_.push_back({index, reserve(numbers ? rows : column.total, kind), kind, step, numbers});
+        return values_.back().at;
+    }
+
+    void allocate_on(const Interop& interop) {
+        Allocation made = size_ <= most_in_message ? allocate(interop, Framework::torch, {size_}, Kind::uint8)
+                                                   : allocate_to_send(interop);
+        tensor = std::move(made.array);
+        data_ = static_cast<char*>(made.data);
+    }
+
+    template <typename T>
+    T* at(std::int64_t place) const {
+        return reinterpret_cast<T*>(data_ + place);
+    }
+
+    Status write(std::size_t* failed) const {
+        for (const Offsets& piece : offsets_) {
+            row_offsets(columns_.at(piece.index).all_lengths(), piece.least, at<std::int64_t>(piece.at));
+        }
+        for (const Piece& piece : values_) {
+            *failed = piece.step;
+            void* const out = data_ + piece.at;
+            const Status status = piece.numbers
+                                      ? columns_.numbers(piece.index, out, piece.kind)
+                                      : columns_.flatten(piece.index, out, piece.kind, columns_.at(piece.index).total);
+            if (!status) {
+                return status;
+            }
+        }
+        return {};
+    }
+
+    py::object tensor;
+
+private:
+    Allocation allocate_to_send(const Interop& interop) const {
+        BatchMemory memory(interop, Framework::torch);
+        if (memory.shares()) {
+            memory.expect({{size_}, Kind::uint8});
+        }
+        return memory.take({{size_}, Kind::uint8});
+    }
+
+    struct Offsets {
+        std::size_t index;
+        std::int64_t at, least;
+    };
+    struct Piece {
+        std::size_t index;
+        std::int64_t at;
+        Kind kind;
+        std::size_t step;  // the first that needs it
+        bool numbers;
+    };
+
+    const Columns& columns_;
+    std::vector<Offsets> offsets_;
+    std::vector<Piece> values_;
+    std::int64_t size_ = 0;
+    char* data_ = nullptr;
+};
 
 const Labels* labels_of(const Plan& plan, const Step* step) {
     return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
 }
 
 // Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp.
+// Nothing is left to do elsewhere (false) where draws come from a generator, for whole words, and for flat ids.
 class DeferredMasking {
 public:
-    // Nothing is left to do elsewhere (false) where draws come from a generator, for whole words, and for flat ids.
-    DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels);
+    DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels)
+        : columns_(columns) {
+        const auto* const philox = dynamic_cast<const PhiloxLabels*>(labels);
+        if (philox == nullptr || philox->has_words() || ids == nullptr) {
+            return;
+        }
+        index_ = ids->index;
+        const auto outputs = std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
+            return step.index == index_ && (step.action == Action::pad || step.action == Action::stack);
+        });
+        const std::int64_t special = philox->special_column();
+        if (outputs == 1 && (special < 0 || columns.first_difference(static_cast<std::size_t>(special), index_) < 0)) {
+            labels_ = philox;
+        }
+    }
+
     explicit operator bool() const { return labels_ != nullptr; }
 
-    void reserve(Buffer* buffer);
+    void reserve(Buffer* buffer) {
+        keys_ = buffer->reserve(columns_.count(index_), Kind::uint64);
+        if (labels_->special_column() >= 0) {
+            words_ = buffer->reserve(columns_.at(index_).total, Kind::uint8);
+        } else {
+            set_ = buffer->reserve(static_cast<std::int64_t>(labels_->special_set().size()), Kind::uint64);
+        }
+    }
+
     // ids: where they are, which is written already.
-    Status write(const Buffer& buffer, const Place& ids) const;
-    py::object as_object() const;
+    Status write(const Buffer& buffer, const Place& ids) const {
+        const Column& column = columns_.at(index_);
+        const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
+        const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
+                                                  column.lengths.data(), buffer.at<std::uint64_t>(keys_));
+        if (status && words_ != nowhere) {
+            return labels_->words_of_rows(columns_, column.total, buffer.at<std::uint8_t>(words_));
+        }
+        if (status) {
+            const std::vector<std::uint64_t>& set = labels_->special_set();
+            std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
+        }
+        return status;
+    }
+
+    py::object as_object() const {
+        if (labels_ == nullptr) {
+            return py::none();
+        }
+        return py::make_tuple(labels_->options(), keys_, words_, set_, labels_->special_set().size());
+    }
 
 private:
     const Columns& columns_;
@@ -35,55 +194,6 @@ private:
     const PhiloxLabels* labels_ = nullptr;
     std::int64_t keys_ = nowhere, words_ = nowhere, set_ = nowhere;
 };
-
-DeferredMasking::DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids,
-                                 const Labels* labels)
-    : columns_(columns) {
-    const auto* const philox = dynamic_cast<const PhiloxLabels*>(labels);
-    if (philox == nullptr || philox->has_words() || ids == nullptr) {
-        return;
-    }
-    index_ = ids->index;
-    const auto outputs = std::count_if(steps.begin(), steps.end(), [&](const Step& step) {
-        return step.index == index_ && (step.action == Action::pad || step.action == Action::stack);
-    });
-    const std::int64_t special = philox->special_column();
-    if (outputs == 1 && (special < 0 || columns.first_difference(static_cast<std::size_t>(special), index_) < 0)) {
-        labels_ = philox;
-    }
-}
-
-void DeferredMasking::reserve(Buffer* buffer) {
-    keys_ = buffer->reserve(columns_.count(index_), Kind::uint64);
-    if (labels_->special_column() >= 0) {
-        words_ = buffer->reserve(columns_.at(index_).total, Kind::uint8);
-    } else {
-        set_ = buffer->reserve(static_cast<std::int64_t>(labels_->special_set().size()), Kind::uint64);
-    }
-}
-
-Status DeferredMasking::write(const Buffer& buffer, const Place& ids) const {
-    const Column& column = columns_.at(index_);
-    const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
-    const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
-                                              column.lengths.data(), buffer.at<std::uint64_t>(keys_));
-    if (!status) {
-        return status;
-    }
-    if (words_ != nowhere) {
-        return labels_->words_of_rows(columns_, column.total, buffer.at<std::uint8_t>(words_));
-    }
-    const std::vector<std::uint64_t>& set = labels_->special_set();
-    std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
-    return {};
-}
-
-py::object DeferredMasking::as_object() const {
-    if (labels_ == nullptr) {
-        return py::none();
-    }
-    return py::make_tuple(labels_->options(), keys_, words_, set_, labels_->special_set().size());
-}
 
 class Deferral {
 public:

@@ -3,12 +3,17 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+
 #include "../input/columns.hpp"
 #include "../plan/plan.hpp"
 
 namespace quadrat {
 
-namespace py = pybind11;
+// Bytes that are sent within the message to another process: passing on a file descriptor of shared memory takes
+// longer.
+inline constexpr std::int64_t most_in_message = 1 << 19;
+inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more than any vector load on a GPU
 
 // Makes the object: factory(buffer, steps, places, rows, layout, masking, wrapped).
 //

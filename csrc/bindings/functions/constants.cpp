@@ -1,5 +1,5 @@
 // The numbers that Python shares with C++, as plain ints of the module. Each is defined once, in C++, and named here.
-#include <pybind11/pybind11.h>
+#include <pybind11/numpy.h>
 
 #include <cstdint>
 #include <initializer_list>
@@ -10,8 +10,9 @@
 #include "../../cuda/calls.hpp"
 #include "../../kernels/choose_words.hpp"
 #include "../../kernels/mask_tokens.hpp"
+#include "../../kernels/simd.hpp"
 #include "../../kernels/status.hpp"
-#include "../deferred/defer_buffer.hpp"
+#include "../deferred/defer.hpp"
 #include "../input/columns.hpp"
 #include "../input/generator.hpp"
 #include "../input/walk.hpp"
@@ -30,40 +31,63 @@ void add(py::module_& m, std::initializer_list<std::pair<const char*, Number>> c
     }
 }
 
-const char* words_for(Code code) {
-    switch (code) {
-        case Code::ok:
-            return "is as it should be";
-        case Code::row_too_long:
-            return "is longer than the padded length";
-        case Code::bad_start:
-            return "starts outside the output";
-        case Code::no_conversion:
-            return "holds numbers of a kind that does not convert to the output's without loss";
-        case Code::out_of_range:
-            return "holds a number that does not fit the output's dtype";
-        case Code::wrong_type:
-            return "holds something that is not a number of the row's kind";
-        case Code::changed:
-            return "changed while it was read";
-        case Code::bad_argument:
-            return "has no valid length";
-        case Code::wrong_length:
-            return "is not as long as its tokens";
-    }
-    throw py::value_error("no status has the code " + std::to_string(static_cast<int>(code)));
-}
+struct Reason {
+    Code code;
+    const char* name;
+    const char* words;  // what is wrong with the row
+};
 
-// (code, row, position), as `report` has it.
+constexpr Reason reasons[] = {
+    {Code::row_too_long, "ROW_TOO_LONG", "is longer than the padded length"},
+    {Code::bad_start, "BAD_START", "starts outside the output"},
+    {Code::no_conversion, "NO_CONVERSION",
+     "holds numbers of a kind that does not convert to the output's without loss"},
+    {Code::out_of_range, "OUT_OF_RANGE", "holds a number that does not fit the output's dtype"},
+    {Code::wrong_type, "WRONG_TYPE", "holds something that is not a number of the row's kind"},
+    {Code::changed, "CHANGED", "changed while it was read"},
+    {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
+    {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},
+};
+
+// What a failed status, (code, row, position), says.
 std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& failure) {
     const auto [code, row, position] = failure;
-    return (row < 0 ? "the column" : "row " + std::to_string(row)) +
-           (position < 0 ? "" : ", position " + std::to_string(position)) + " " + words_for(static_cast<Code>(code));
+    for (const Reason& reason : reasons) {
+        if (static_cast<std::uint8_t>(reason.code) == code) {
+            return (row < 0 ? "the column" : "row " + std::to_string(row)) +
+                   (position < 0 ? "" : ", position " + std::to_string(position)) + " " + reason.words;
+        }
+    }
+    throw py::value_error("no status has the code " + std::to_string(code));
+}
+
+// What this build is: for quadrat.show_config().
+void add_config(py::module_& m) {
+    m.attr("__version__") = QUADRAT_VERSION;
+    py::list kinds;
+    for (const char* name : kind_names) {
+        kinds.append(name);
+    }
+    m.attr("kinds") = py::tuple(kinds);
+    m.def("simd_level", &simd_level);
+    m.def("compiler", [] {
+#if defined(__clang__)
+        return std::string("clang ") + __clang_version__;
+#elif defined(__GNUC__)
+        return std::string("gcc ") + __VERSION__;
+#elif defined(_MSC_VER)
+        return "msvc " + std::to_string(_MSC_VER);
+#else
+        return std::string("unknown");
+#endif
+    });
+    m.def("address", [](const py::array& array) { return reinterpret_cast<std::uintptr_t>(array.data()); }, "array"_a);
 }
 
 }  // namespace
 
 void register_constants(py::module_& m) {
+    add_config(m);
     add<Form>(m, {{"FORM_LIST", form_list},
                   {"FORM_TUPLE", form_tuple},
                   {"FORM_ARRAY", form_array},
@@ -72,6 +96,8 @@ void register_constants(py::module_& m) {
                   {"FORM_OTHER", form_other},
                   {"FORM_SCALAR", form_scalar},
                   {"FORM_TENSOR_NUMBER", form_tensor_number}});
+    add<Lengths>(
+        m, {{"LENGTHS_EQUAL", lengths_equal}, {"LENGTHS_ALIGNED", lengths_aligned}, {"LENGTHS_FULL", lengths_full}});
     add<Action>(m, {{"ACTION_PAD", Action::pad},
                     {"ACTION_PAD_OWN", Action::pad_own},
                     {"ACTION_STACK", Action::stack},
@@ -85,14 +111,9 @@ void register_constants(py::module_& m) {
                     {"ACTION_SEQUENCES", Action::sequences},
                     {"ACTION_BOUNDS", Action::bounds},
                     {"ACTION_LONGEST", Action::longest}});
-    add<Code>(m, {{"CODE_ROW_TOO_LONG", Code::row_too_long},
-                  {"CODE_BAD_START", Code::bad_start},
-                  {"CODE_NO_CONVERSION", Code::no_conversion},
-                  {"CODE_OUT_OF_RANGE", Code::out_of_range},
-                  {"CODE_WRONG_TYPE", Code::wrong_type},
-                  {"CODE_CHANGED", Code::changed},
-                  {"CODE_BAD_ARGUMENT", Code::bad_argument},
-                  {"CODE_WRONG_LENGTH", Code::wrong_length}});
+    for (const Reason& reason : reasons) {
+        m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
+    }
     add<Guard::Fact>(m, {{"FACT_TYPE", Guard::Fact::type},
                          {"FACT_ENTRY", Guard::Fact::entry},
                          {"FACT_ABSENT", Guard::Fact::absent},
@@ -123,7 +144,7 @@ void register_constants(py::module_& m) {
                           {"MOST_COLUMNS", cuda::most_columns},
                           {"ALIGNMENT", alignment},
                           {"MOST_IN_MESSAGE", most_in_message}});
-    m.def("explain", &explain, py::arg("failure"));
+    m.def("explain", &explain, "failure"_a);
 }
 
 }  // namespace quadrat

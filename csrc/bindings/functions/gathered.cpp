@@ -1,15 +1,18 @@
-#include "gathered.hpp"
-
+// Arrays `[rows, width]` below one another, in memory that grows with them: what an evaluation gathers.
 #include <pybind11/numpy.h>
 
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <memory>
 #include <new>
 #include <stdexcept>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include "../../kernels/bytes.hpp"
+#include "../../kernels/concat_padded.hpp"
+#include "../../memory/growing.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -40,125 +43,154 @@ void extend(Growing& memory, std::size_t bytes) {
     }
 }
 
-}  // namespace
+// Every function is told how many pieces count. Those after them were left by an addition that came to no end: a
+// function that writes overwrites them. Where one throws, the pieces that count are as they were.
+class Gathered {
+public:
+    // token: the bytes of what stands at one position of a row.
+    explicit Gathered(std::size_t token) : token_(token) {}
 
-Gathered::Piece Gathered::next(std::size_t count, std::int64_t rows, std::int64_t width) const {
-    const std::size_t size = product(rows, width, token_);
-    if (size > std::numeric_limits<std::size_t>::max() - bytes(count)) {
-        throw std::bad_alloc();
-    }
-    return {rows, width, count == 0 ? width : std::max(width, pieces_[count - 1].widest), bytes(count) + size};
-}
-
-bool Gathered::is_shared() const {
-    const bool shared = memory_.use_count() > 1;
-    std::atomic_thread_fence(std::memory_order_acquire);  // what the last other owner read, it has read
-    return shared;
-}
-
-char* Gathered::own(std::size_t count, std::size_t more) {
-    const std::size_t kept = bytes(count);
-    if (is_shared()) {
-        auto fresh = std::make_shared<Growing>();
-        extend(*fresh, kept);
-        copy_bytes(fresh->data(), memory_->data(), kept);
-        memory_ = std::move(fresh);
-    }
-    memory_->truncate(kept);
-    extend(*memory_, more);
-    return memory_->data() + kept;
-}
-
-void Gathered::append(std::size_t count, const void* data, std::int64_t rows, std::int64_t width) {
-    const Piece piece = next(count, rows, width);
-    const std::size_t size = piece.end - bytes(count);
-    copy_bytes(own(count, size), data, size);
-    pieces_.resize(count);
-    pieces_.push_back(piece);
-}
-
-void Gathered::append_rows(std::size_t count, const void* data, Span<const std::int64_t> widths) {
-    const std::size_t kept = bytes(count);
-    pieces_.resize(count);
-    try {
-        for (std::int64_t row = 0; row < widths.size; ++row) {
-            pieces_.push_back(next(pieces_.size(), 1, widths[row]));
-        }
-        const std::size_t size = bytes(pieces_.size()) - kept;
+    // Adds a piece. Throws std::bad_alloc.
+    void append(std::size_t count, const void* data, std::int64_t rows, std::int64_t width) {
+        const Piece piece = next(count, rows, width);
+        const std::size_t size = piece.end - bytes(count);
         copy_bytes(own(count, size), data, size);
-    } catch (...) {
         pieces_.resize(count);
-        throw;
+        pieces_.push_back(piece);
     }
-}
 
-void Gathered::pad(std::size_t count, std::string_view fill) {
-    const std::int64_t widest = width(count);
-    std::int64_t rows = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        if (pieces_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
+    // Adds a piece for each row, `widths[row]` tokens, that lie one after the other at `data`. Throws std::bad_alloc.
+    void append_rows(std::size_t count, const void* data, Span<const std::int64_t> widths) {
+        const std::size_t kept = bytes(count);
+        pieces_.resize(count);
+        try {
+            for (std::int64_t row = 0; row < widths.size; ++row) {
+                pieces_.push_back(next(pieces_.size(), 1, widths[row]));
+            }
+            const std::size_t size = bytes(pieces_.size()) - kept;
+            copy_bytes(own(count, size), data, size);
+        } catch (...) {
+            pieces_.resize(count);
+            throw;
+        }
+    }
+
+    // Fills all rows out to the widest, with copies of the bytes of `fill`. Throws std::bad_alloc.
+    void pad(std::size_t count, std::string_view fill) {
+        const std::int64_t widest = width(count);
+        std::int64_t rows = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (pieces_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
+                throw std::bad_alloc();
+            }
+            rows += pieces_[i].rows;
+        }
+        const std::size_t size = product(rows, widest, token_);
+        const std::size_t kept = bytes(count);
+        if (size != kept) {
+            const auto fresh = is_shared() ? std::make_shared<Growing>() : memory_;
+            fresh->truncate(fresh == memory_ ? kept : 0);
+            extend(*fresh, size - fresh->size());
+            const std::vector<Block> all = blocks(count);
+            Status status;
+            {
+                const py::gil_scoped_release release;  // a long copy between raw pointers
+                status = concat_padded({all.data(), static_cast<std::int64_t>(all.size())}, widest, token_, fill.data(),
+                                       fill.size(), fresh->data(), rows);
+            }
+            if (!status) {
+                throw std::invalid_argument("a token consists of whole items of padding");
+            }
+            memory_ = fresh;
+        }
+        pieces_.resize(count);
+        std::size_t end = 0;
+        for (Piece& piece : pieces_) {
+            end += product(piece.rows, widest, token_);
+            piece = {piece.rows, widest, widest, end};
+        }
+    }
+
+    // The same pieces in memory of their own. Throws std::bad_alloc.
+    Gathered copy(std::size_t count) const { return retyped(count, memory_->data(), token_); }
+    // Pieces of the same rows and widths, whose tokens are at `data`. Throws std::bad_alloc.
+    Gathered retyped(std::size_t count, const void* data, std::size_t token) const {
+        Gathered other(token);
+        other.pieces_.reserve(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            other.pieces_.push_back(other.next(i, pieces_[i].rows, pieces_[i].width));
+        }
+        const std::size_t size = other.bytes(count);
+        extend(*other.memory_, size);
+        copy_bytes(other.memory_->data(), data, size);
+        return other;
+    }
+
+    std::size_t size() const { return pieces_.size(); }
+    // Where each piece lies, until something is written.
+    std::vector<Block> blocks(std::size_t count) const {
+        std::vector<Block> all;
+        all.reserve(count);
+        std::size_t start = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            all.push_back({memory_->data() + start, pieces_[i].rows, pieces_[i].width});
+            start = pieces_[i].end;
+        }
+        return all;
+    }
+
+    std::size_t bytes(std::size_t count) const { return count == 0 ? 0 : pieces_[count - 1].end; }
+    // The memory, of no more than these pieces. It stays as it is while somebody else holds it: what is written then
+    // goes to a copy.
+    const std::shared_ptr<Growing>& share(std::size_t count) {
+        if (!is_shared()) {
+            memory_->truncate(bytes(count));
+            memory_->fit();
+        }
+        return memory_;
+    }
+
+private:
+    struct Piece {
+        std::int64_t rows;
+        std::int64_t width;
+        std::int64_t widest;  // of this piece and those before
+        std::size_t end;      // of its bytes
+    };
+
+    std::int64_t width(std::size_t count) const { return count == 0 ? 0 : pieces_[count - 1].widest; }
+    Piece next(std::size_t count, std::int64_t rows, std::int64_t width) const {
+        const std::size_t size = product(rows, width, token_);
+        if (size > std::numeric_limits<std::size_t>::max() - bytes(count)) {
             throw std::bad_alloc();
         }
-        rows += pieces_[i].rows;
+        return {rows, width, count == 0 ? width : std::max(width, pieces_[count - 1].widest), bytes(count) + size};
     }
-    const std::size_t size = product(rows, widest, token_);
-    const std::size_t kept = bytes(count);
-    if (size != kept) {
-        const auto fresh = is_shared() ? std::make_shared<Growing>() : memory_;
-        fresh->truncate(fresh == memory_ ? kept : 0);
-        extend(*fresh, size - fresh->size());
-        const std::vector<Block> all = blocks(count);
-        Status status;
-        {
-            const py::gil_scoped_release release;  // a long copy between raw pointers
-            status = concat_padded({all.data(), static_cast<std::int64_t>(all.size())}, widest, token_, fill.data(),
-                                   fill.size(), fresh->data(), rows);
+
+    // Memory that nobody else holds, of the first `count` pieces and `more` bytes that are to be written.
+    char* own(std::size_t count, std::size_t more) {
+        const std::size_t kept = bytes(count);
+        if (is_shared()) {
+            auto fresh = std::make_shared<Growing>();
+            extend(*fresh, kept);
+            copy_bytes(fresh->data(), memory_->data(), kept);
+            memory_ = std::move(fresh);
         }
-        if (!status) {
-            throw std::invalid_argument("a token consists of whole items of padding");
-        }
-        memory_ = fresh;
+        memory_->truncate(kept);
+        extend(*memory_, more);
+        return memory_->data() + kept;
     }
-    pieces_.resize(count);
-    std::size_t end = 0;
-    for (Piece& piece : pieces_) {
-        end += product(piece.rows, widest, token_);
-        piece = {piece.rows, widest, widest, end};
-    }
-}
 
-Gathered Gathered::retyped(std::size_t count, const void* data, std::size_t token) const {
-    Gathered other(token);
-    other.pieces_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        other.pieces_.push_back(other.next(i, pieces_[i].rows, pieces_[i].width));
+    bool is_shared() const {
+        const bool shared = memory_.use_count() > 1;
+        std::atomic_thread_fence(std::memory_order_acquire);  // what the last other owner read, it has read
+        return shared;
     }
-    const std::size_t size = other.bytes(count);
-    extend(*other.memory_, size);
-    copy_bytes(other.memory_->data(), data, size);
-    return other;
-}
 
-std::vector<Block> Gathered::blocks(std::size_t count) const {
-    std::vector<Block> all;
-    all.reserve(count);
-    std::size_t start = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        all.push_back({memory_->data() + start, pieces_[i].rows, pieces_[i].width});
-        start = pieces_[i].end;
-    }
-    return all;
-}
-
-const std::shared_ptr<Growing>& Gathered::share(std::size_t count) {
-    if (!is_shared()) {
-        memory_->truncate(bytes(count));
-        memory_->fit();
-    }
-    return memory_;
-}
-
-namespace {
+    std::size_t token_;
+    std::vector<Piece> pieces_;
+    std::shared_ptr<Growing> memory_ = std::make_shared<Growing>();
+};
 
 // Pieces that somebody counted, but that are not here, would be read from beyond the memory.
 std::size_t checked(const Gathered& self, std::size_t count) {
@@ -196,38 +228,36 @@ py::array values(Gathered& self, std::size_t count) {
 
 void register_gathered(py::module_& m) {
     py::class_<Gathered>(m, "Gathered")
-        .def(py::init<std::size_t>(), py::arg("token"))
+        .def(py::init<std::size_t>(), "token"_a)
         .def("__len__", &Gathered::size)
         .def(
             "append",
-            [](Gathered& self, std::size_t count, std::uintptr_t address, std::int64_t rows, std::int64_t width) {
-                self.append(checked(self, count), reinterpret_cast<const void*>(address), rows, width);
+            [](Gathered& self, std::size_t count, Address address, std::int64_t rows, std::int64_t width) {
+                self.append(checked(self, count), address, rows, width);
             },
-            py::arg("count"), py::arg("address"), py::arg("rows"), py::arg("width"))
+            "count"_a, "address"_a, "rows"_a, "width"_a)
         .def(
             "append_rows",
-            [](Gathered& self, std::size_t count, std::uintptr_t address, std::uintptr_t widths, std::int64_t rows) {
-                self.append_rows(checked(self, count), reinterpret_cast<const void*>(address),
-                                 {reinterpret_cast<const std::int64_t*>(widths), rows});
+            [](Gathered& self, std::size_t count, Address address, Address widths, std::int64_t rows) {
+                self.append_rows(checked(self, count), address, {widths, rows});
             },
-            py::arg("count"), py::arg("address"), py::arg("widths"), py::arg("rows"))
+            "count"_a, "address"_a, "widths"_a, "rows"_a)
         .def(
             "pad",
             [](Gathered& self, std::size_t count, const py::bytes& fill) {
                 self.pad(checked(self, count), std::string_view(fill));
             },
-            py::arg("count"), py::arg("fill"))
+            "count"_a, "fill"_a)
         .def(
-            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked(self, count)); },
-            py::arg("count"))
+            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked(self, count)); }, "count"_a)
         .def(
             "retyped",
-            [](const Gathered& self, std::size_t count, std::uintptr_t address, std::size_t token) {
-                return self.retyped(checked(self, count), reinterpret_cast<const void*>(address), token);
+            [](const Gathered& self, std::size_t count, Address address, std::size_t token) {
+                return self.retyped(checked(self, count), address, token);
             },
-            py::arg("count"), py::arg("address"), py::arg("token"))
-        .def("blocks", &blocks, py::arg("count"))
-        .def("values", &values, py::arg("count"));
+            "count"_a, "address"_a, "token"_a)
+        .def("blocks", &blocks, "count"_a)
+        .def("values", &values, "count"_a);
 }
 
 }  // namespace quadrat

@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "../kind_caster.hpp"
 #include "../register.hpp"
-#include "arrow_abi.hpp"
 #include "arrow_layout.hpp"
 #include "flat_column.hpp"
 
@@ -77,15 +75,16 @@ T* unpack(const py::object& capsule, const char* name) {
     if (pointer == nullptr) {
         throw py::error_already_set();
     }
-    return static_cast<T*>(pointer);
+    auto* const held = static_cast<T*>(pointer);
+    if (held->release == nullptr) {
+        throw py::value_error("the Arrow capsule was used before: ask for a new one");
+    }
+    return held;
 }
 
 // Takes over what a capsule holds; the capsule is left empty, as the protocol wants.
 template <typename T>
 void take(T* from, T* to) {
-    if (from->release == nullptr) {
-        throw py::value_error("the Arrow capsule was used before: ask for a new one");
-    }
     *to = *from;
     from->release = nullptr;
 }
@@ -97,9 +96,6 @@ void read_stream(arrow::ArrayStream* stream, Imported* out) {
             throw py::value_error(why == nullptr ? "the Arrow stream failed" : why);
         }
     };
-    if (stream->release == nullptr) {
-        throw py::value_error("the Arrow capsule was used before: ask for a new one");
-    }
     if (stream->get_schema == nullptr || stream->get_next == nullptr) {
         throw py::value_error("the Arrow stream has no functions to read it with");
     }
@@ -158,9 +154,10 @@ py::tuple columns_of(const py::object& source, const std::string& name) {
 }
 
 // Memory of an array library as a column; `keep` owns it. offsets: [rows + 1] int64, or 0 for single numbers.
-std::shared_ptr<FlatColumn> column_of_memory(std::uintptr_t values, Kind kind, std::int64_t values_size,
-                                             std::uintptr_t offsets, std::int64_t rows, py::object keep) {
-    if (values_size < 0 || rows < 0 || (offsets == 0 && rows > values_size)) {
+std::shared_ptr<FlatColumn> column_of_memory(Address values, Kind kind, std::int64_t values_size, Address offsets,
+                                             std::int64_t rows, py::object keep) {
+    const bool single = offsets.value == 0;
+    if (values_size < 0 || rows < 0 || (single && rows > values_size)) {
         throw py::value_error("a size is negative, or there are fewer values than rows");
     }
     FlatType number;
@@ -169,12 +166,12 @@ std::shared_ptr<FlatColumn> column_of_memory(std::uintptr_t values, Kind kind, s
     number.format = kind_names[static_cast<int>(kind)];
     FlatArray values_array;
     values_array.length = values_size;
-    values_array.data = reinterpret_cast<const void*>(values);
+    values_array.data = values;
     auto owner = std::shared_ptr<const void>(new py::object(std::move(keep)), [](const void* held) {
         const py::gil_scoped_acquire gil;
         delete static_cast<const py::object*>(held);
     });
-    if (offsets == 0) {
+    if (single) {
         auto column = std::make_shared<FlatColumn>(std::move(number), std::move(owner));
         values_array.length = rows;
         column->add_chunk(std::move(values_array));
@@ -188,7 +185,7 @@ std::shared_ptr<FlatColumn> column_of_memory(std::uintptr_t values, Kind kind, s
     auto column = std::make_shared<FlatColumn>(std::move(list), std::move(owner));
     FlatArray array;
     array.length = rows;
-    array.offsets = reinterpret_cast<const void*>(offsets);
+    array.offsets = offsets;
     array.items = std::make_shared<const FlatArray>(std::move(values_array));
     column->add_chunk(std::move(array));
     return column;
@@ -200,9 +197,8 @@ void register_arrow(py::module_& m) {
     py::class_<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
-    m.def("arrow_columns", &columns_of, py::arg("source"), py::arg("name") = "");
-    m.def("memory_column", &column_of_memory, py::arg("values"), py::arg("kind"), py::arg("values_size"),
-          py::arg("offsets"), py::arg("rows"), py::arg("keep"));
+    m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");
+    m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "rows"_a, "keep"_a);
 }
 
 }  // namespace quadrat

@@ -1,17 +1,56 @@
-// Types and arrays of the Arrow interface, checked as they are read: another library's word is all there is for them.
-//
-// Here is checked what a table says of itself. What offsets say is looked at with each row (flat_column.cpp), because
-// to look at all of them would read a mapped file from end to end. How large buffers are is no part of the interface:
-// that they reach as far as lengths and offsets say cannot be checked, nor that a pointer leads to memory.
+// Types and arrays of the Arrow interface, checked as they are read. Offsets are checked with each row
+// (flat_column.cpp), because checking all would read a mapped file from end to end. The interface does not say how
+// large buffers are.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "arrow_abi.hpp"
 #include "flat_column.hpp"
 
 namespace quadrat::arrow {
+
+// The Arrow C data and stream interfaces, declared from their specification; the layouts never change.
+
+// The type of a column. Whoever receives one calls `release` when done; a null `release` says that it is gone.
+struct Schema {
+    const char* format;
+    const char* name;
+    const char* metadata;
+    std::int64_t flags;
+    std::int64_t n_children;
+    Schema** children;
+    Schema* dictionary;
+    void (*release)(Schema*);
+    void* private_data;
+};
+
+// Elements [offset, offset + length) of the buffers, which `format` gives their meaning.
+struct Array {
+    std::int64_t length;
+    std::int64_t null_count;  // -1: not counted
+    std::int64_t offset;
+    std::int64_t n_buffers;
+    std::int64_t n_children;
+    const void** buffers;
+    Array** children;
+    Array* dictionary;
+    void (*release)(Array*);
+    void* private_data;
+};
+
+// Arrays of one type, one after the other; functions return 0 or an errno.
+struct ArrayStream {
+    int (*get_schema)(ArrayStream*, Schema* out);
+    int (*get_next)(ArrayStream*, Array* out);  // a null `release` in `out`: that was all
+    const char* (*get_last_error)(ArrayStream*);
+    void (*release)(ArrayStream*);
+    void* private_data;
+};
+
+inline constexpr const char* schema_capsule = "arrow_schema";
+inline constexpr const char* array_capsule = "arrow_array";
+inline constexpr const char* stream_capsule = "arrow_array_stream";
 
 // What an error is about.
 struct Where {

@@ -104,8 +104,7 @@ std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
 Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                      std::int64_t out_size) const {
     std::optional<Undisturbed> meanwhile;
-    const Status found = see_again(column, &meanwhile);
-    if (!found) {
+    if (const Status found = see_again(column, &meanwhile); !found) {
         return found;
     }
     if (column.objects) {
@@ -138,11 +137,10 @@ bool Columns::steps_forward(std::size_t index) const {
     });
 }
 
-Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left,
+Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side,
                     const py::handle& value) const {
     const Column& column = at(index);
     const auto count = static_cast<std::int64_t>(column.rows.size());
-    const Side side = left ? Side::left : Side::right;
     if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
         return {Code::wrong_type};
     }
@@ -189,8 +187,7 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
         return {Code::wrong_type};
     }
     std::optional<Undisturbed> meanwhile;
-    const Status found = see_again(column, &meanwhile);
-    if (!found) {
+    if (const Status found = see_again(column, &meanwhile); !found) {
         return found;
     }
     for (std::size_t i = 0; i < column.rows.size(); ++i) {
@@ -204,13 +201,13 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     return {};
 }
 
-Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const {
-    return quadrat::attention_mask(at(index).all_lengths(), width, left ? Side::left : Side::right, kind, out);
+Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const {
+    return quadrat::attention_mask(at(index).all_lengths(), width, side, kind, out);
 }
 
-void Columns::lengths(std::size_t index, std::uintptr_t out) const {
-    const Column& column = at(index);
-    std::copy(column.lengths.begin(), column.lengths.end(), reinterpret_cast<std::int64_t*>(out));
+void Columns::lengths(std::size_t index, Address out) const {
+    const std::vector<std::int64_t>& lengths = at(index).lengths;
+    std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(out));
 }
 
 }  // namespace quadrat

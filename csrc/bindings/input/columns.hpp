@@ -13,14 +13,35 @@
 #include "../../kernels/row.hpp"
 #include "../../kernels/span.hpp"
 #include "../../kernels/status.hpp"
-#include "../kind_caster.hpp"
+#include "../casters.hpp"
 #include "../output/allocate.hpp"
 #include "interop.hpp"
-#include "undisturbed.hpp"
 
 namespace quadrat {
 
-namespace py = pybind11;
+// A stretch of work in which nothing of the user's runs, so that a pointer into what the user owns stays good.
+//
+// The GIL is held, no Python code is called, and no garbage is collected: up to CPython 3.11 whatever makes a container
+// may collect, and so call finalizers. Later versions collect between bytecodes only.
+class Undisturbed {
+public:
+#if PY_VERSION_HEX < 0x030C0000
+    Undisturbed() : collects_(PyGC_Disable() != 0) {}
+    ~Undisturbed() {
+        if (collects_) {
+            PyGC_Enable();
+        }
+    }
+#else
+    Undisturbed() {}
+    ~Undisturbed() {}
+#endif
+    Undisturbed(Undisturbed&& other) noexcept : collects_(std::exchange(other.collects_, false)) {}
+    Undisturbed& operator=(Undisturbed&&) = delete;
+
+private:
+    bool collects_ = false;
+};
 
 // What one value of a feature is; a column's `forms` is the union over its rows.
 enum Form : std::uint32_t {
@@ -32,6 +53,13 @@ enum Form : std::uint32_t {
     form_other = 32,
     form_scalar = 64,          // a number of NumPy's
     form_tensor_number = 128,  // torch.Tensor of no dimension
+};
+
+// What a signature says of the rows of a column; bits.
+enum Lengths : std::uint32_t {
+    lengths_equal = 1,    // all rows are equally long
+    lengths_aligned = 2,  // as long as those of the column that the batch is padded by
+    lengths_full = 4,     // as long as the batch is wide
 };
 
 struct Column {
@@ -86,13 +114,13 @@ public:
     // column is added for 0, nor for -1, which says that a feature failed to tell.
     std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);
     // Rows that are slices of flat values: offsets has count + 1 entries, `inner` elements make one token.
-    void add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
-                    std::int64_t count, std::int64_t inner);
+    void add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
+                    std::int64_t inner);
 
     // (forms, first form, kinds, shortest, longest, total) of a column.
     py::tuple describe(std::size_t index) const;
     // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
-    // whether all rows are equally long, as long as those of column `main`, and as long as `width`.
+    // the lengths of the rows, see Lengths.
     std::string signature(std::size_t main, std::int64_t width) const;
     std::int64_t count(std::size_t index) const { return static_cast<std::int64_t>(at(index).rows.size()); }
     // The first row in which two columns differ in length, or -1.
@@ -101,13 +129,13 @@ public:
     bool steps_forward(std::size_t index) const;
 
     // The writers write to memory of the caller.
-    Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, bool left, const py::handle& value) const;
+    Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
     Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
     // Row i goes to out[start[i]].
     Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;
     Status numbers(std::size_t index, void* out, Kind kind) const;
-    Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, bool left) const;
-    void lengths(std::size_t index, std::uintptr_t out) const;
+    Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const;
+    void lengths(std::size_t index, Address out) const;
 
 private:
     // Looks at what other columns hold, and takes them in.

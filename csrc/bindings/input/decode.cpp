@@ -52,8 +52,7 @@ Status decode_ints(PyObject* const* items, std::int64_t count, std::int64_t* out
         i += decode_small_ints(items + i, count - i, small.base, small.bytes, out + i);
         // Where large ints are, more of them follow: a stretch one by one before the next try.
         for (const std::int64_t stop = std::min(count, i + 4 * small_block); i < stop; ++i) {
-            const Status status = decode_int(items[i], i, out + i);
-            if (!status) {
+            if (const Status status = decode_int(items[i], i, out + i); !status) {
                 return status;
             }
         }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "../../kernels/convert.hpp"
 #include "../../kernels/prefetch.hpp"
 
 namespace quadrat {
@@ -42,55 +43,36 @@ Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std
     return found;
 }
 
-Bounds item_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
-    return bounds(type, array, at, array.items->length);
-}
-
 // Of the size of a text's buffer the last offset is all there is.
 Bounds text_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
     return bounds(type, array, at, array.data == nullptr ? 0 : read_offset(type, array, array.first + array.length));
 }
 
-template <typename T>
-T read(const FlatArray& array, std::int64_t at) {
-    return static_cast<const T*>(array.data)[array.first + at];
-}
-
-py::object number(Kind kind, const FlatArray& array, std::int64_t at) {
-    switch (kind) {
-        case Kind::bool_:
-            return py::bool_(read<std::uint8_t>(array, at) != 0);
-        case Kind::int8:
-            return py::int_(read<std::int8_t>(array, at));
-        case Kind::uint8:
-            return py::int_(read<std::uint8_t>(array, at));
-        case Kind::int16:
-            return py::int_(read<std::int16_t>(array, at));
-        case Kind::uint16:
-            return py::int_(read<std::uint16_t>(array, at));
-        case Kind::int32:
-            return py::int_(read<std::int32_t>(array, at));
-        case Kind::uint32:
-            return py::int_(read<std::uint32_t>(array, at));
-        case Kind::int64:
-            return py::int_(read<std::int64_t>(array, at));
-        case Kind::uint64:
-            return py::int_(read<std::uint64_t>(array, at));
-        case Kind::float32:
-            return py::float_(static_cast<double>(read<float>(array, at)));
-        case Kind::float64:
-            return py::float_(read<double>(array, at));
-    }
-    return py::none();
-}
-
-// Numbers that a Python list of them would hold alike; uint64 may hold more than an int64, and bools are bits.
-bool is_plain(const FlatType& type) { return type.layout == Layout::number && type.kind != Kind::uint64; }
-
 Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length) {
     const auto item = static_cast<std::int64_t>(item_size(kind));
     return {static_cast<const char*>(data) + first * item, length, item, kind};
 }
+
+template <typename T>
+T read(const Row& row, Kind kind) {
+    T value{};
+    find_convert(row.kind, kind)(row.data, &value, 1);
+    return value;
+}
+
+py::object number(const Row& row) {
+    if (is_float(row.kind)) {
+        return py::float_(read<double>(row, Kind::float64));
+    }
+    if (row.kind == Kind::uint64) {
+        return py::int_(read<std::uint64_t>(row, Kind::uint64));
+    }
+    const auto value = read<std::int64_t>(row, Kind::int64);
+    return row.kind == Kind::bool_ ? py::object(py::bool_(value != 0)) : py::object(py::int_(value));
+}
+
+// Numbers that a Python list of them would hold alike; uint64 may hold more than an int64, and bools are bits.
+bool is_plain(const FlatType& type) { return type.layout == Layout::number && type.kind != Kind::uint64; }
 
 }  // namespace
 
@@ -149,7 +131,7 @@ bool FlatColumn::row(const Place& place, Row* out) const {
     if (type_.layout != Layout::list || !is_plain(*type_.item)) {
         return false;
     }
-    const Bounds found = item_bounds(type_, array, place.at);
+    const Bounds found = bounds(type_, array, place.at, array.items->length);
     const FlatArray& items = *array.items;
     const std::int64_t first = items.first + found.begin, length = found.end - found.begin;
     if (items.validity != nullptr && !all_set(items.validity, first, length)) {
@@ -168,7 +150,7 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
     }
     switch (type.layout) {
         case Layout::number:
-            return number(type.kind, array, at);
+            return number(row_at(type.kind, array.data, array.first + at, 1));
         case Layout::boolean:
             return py::bool_(bit(static_cast<const std::uint8_t*>(array.data), array.first + at));
         case Layout::text:
@@ -179,7 +161,7 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
             return type.layout == Layout::text ? py::object(py::str(begin, size)) : py::object(py::bytes(begin, size));
         }
         case Layout::list: {
-            const Bounds found = item_bounds(type, array, at);
+            const Bounds found = bounds(type, array, at, array.items->length);
             py::list result;
             for (std::int64_t i = found.begin; i < found.end; ++i) {
                 const py::object item = value(*type.item, *array.items, i);

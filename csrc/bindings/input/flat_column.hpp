@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "../../kernels/row.hpp"
+#include "../casters.hpp"
 
 namespace quadrat {
-
-namespace py = pybind11;
 
 // What the memory of a column means.
 struct FlatType {

@@ -1,6 +1,8 @@
 #include "generator.hpp"
 
-#include <cstring>
+#include <pybind11/stl.h>
+
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -119,9 +121,7 @@ void register_generator(py::module_& m) {
             std::vector<std::int64_t> first(n), all(n), integers(n), order(n);
             std::vector<std::uint8_t> eligible(n, 1), hit(n);
             std::int64_t found = 0, one = 0;
-            for (std::size_t i = 0; i < n; ++i) {
-                all[i] = static_cast<std::int64_t>(i);
-            }
+            std::iota(all.begin(), all.end(), std::int64_t{0});
             if (static_cast<Source>(source) == Source::python) {
                 Engine engine = Engine::of_python(generator);
                 rng::PythonDraws draws(engine.words());
@@ -139,14 +139,9 @@ void register_generator(py::module_& m) {
                 });
             }
             first.resize(static_cast<std::size_t>(found));
-            py::list positions, hits, words, shuffled;
-            for (const std::int64_t value : first) positions.append(value);
-            for (const std::uint8_t value : hit) hits.append(static_cast<int>(value));
-            for (const std::int64_t value : integers) words.append(value);
-            for (const std::int64_t value : order) shuffled.append(value);
-            return py::make_tuple(positions, hits, words, one, shuffled);
+            return py::make_tuple(first, hit, integers, one, order);
         },
-        py::arg("source"), py::arg("generator"), py::arg("p"), py::arg("high"), py::arg("count"));
+        "source"_a, "generator"_a, "p"_a, "high"_a, "count"_a);
 }
 
 }  // namespace quadrat

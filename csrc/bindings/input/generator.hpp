@@ -1,5 +1,4 @@
-// Generators of torch, NumPy and Python as kernels draw from them: the state comes out, the kernel advances it, and it
-// goes back when the draws are kept.
+// Generators of torch, NumPy and Python: the state comes out, a kernel advances it, and it goes back if draws are kept.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,10 +7,9 @@
 #include <memory>
 
 #include "../../kernels/rng/draws.hpp"
+#include "../casters.hpp"
 
 namespace quadrat {
-
-namespace py = pybind11;
 
 // What draws.
 enum class Source : std::uint8_t {

@@ -85,7 +85,7 @@ std::int64_t Columns::add_optional(const py::object& features, const py::object&
     Columns one;
     std::int64_t found = 0;
     if (const TableRows* const rows = table_rows(features)) {
-        found = rows->collect_optional(name, &one);
+        found = rows->collect(name, &one) ? rows->size() : 0;
     } else {
         const Py_ssize_t count = PySequence_Size(features.ptr());
         Column& column = one.columns.emplace_back(count);
@@ -113,9 +113,9 @@ void Columns::take_over(Columns* others, const Interop& interop) {
     std::move(others->columns.begin(), others->columns.end(), std::back_inserter(columns));
 }
 
-void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_size, std::uintptr_t offsets,
-                         std::int64_t count, std::int64_t inner) {
-    const auto* const bound = reinterpret_cast<const std::int64_t*>(offsets);
+void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
+                         std::int64_t inner) {
+    const std::int64_t* const bound = offsets;
     const auto item = static_cast<std::int64_t>(item_size(kind));
     LongestRow longest;
     if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
@@ -124,12 +124,8 @@ void Columns::add_ragged(std::uintptr_t values, Kind kind, std::int64_t values_s
     }
     Column column(count);
     for (std::int64_t i = 0; i < count; ++i) {
-        Row row;
-        row.data = reinterpret_cast<const void*>(values + static_cast<std::uintptr_t>(bound[i] * inner * item));
-        row.length = (bound[i + 1] - bound[i]) * inner;
-        row.stride = item;
-        row.kind = kind;
-        column.add(row, form_array);
+        const Address data{values.value + static_cast<std::uintptr_t>(bound[i] * inner * item)};
+        column.add({data, (bound[i + 1] - bound[i]) * inner, item, kind}, form_array);
     }
     columns.push_back(std::move(column));
 }

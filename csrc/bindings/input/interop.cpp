@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "../register.hpp"
-#include "tensor_parts.hpp"
 
 namespace quadrat {
 
@@ -65,12 +64,12 @@ void register_interop(py::module_& m) {
     py::class_<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
                       py::object, const py::tuple&, py::object, py::object, py::object, py::object>(),
-             py::arg("ndarray"), py::arg("wrapper"), py::arg("tensor"), py::arg("exchange"), py::arg("describe"),
-             py::arg("make_tensor"), py::arg("in_worker") = py::none(), py::arg("make_shared") = py::none(),
-             py::arg("scalars") = py::tuple(), py::arg("way_to_read") = py::none(), py::arg("count_modes") = py::none(),
-             py::arg("without_modes") = py::none(), py::arg("forward_ad") = py::none())
+             "ndarray"_a, "wrapper"_a, "tensor"_a, "exchange"_a, "describe"_a, "make_tensor"_a,
+             "in_worker"_a = py::none(), "make_shared"_a = py::none(), "scalars"_a = py::tuple(),
+             "way_to_read"_a = py::none(), "count_modes"_a = py::none(), "without_modes"_a = py::none(),
+             "forward_ad"_a = py::none())
         .def_property("may_be_worker", &Interop::may_be_worker, &Interop::set_may_be_worker)
-        .def("learn_tensor", &Interop::learn_tensor, py::arg("tensor"), py::arg("implementation"), py::arg("storage"))
+        .def("learn_tensor", &Interop::learn_tensor, "tensor"_a, "implementation"_a, "storage"_a)
         .def_property_readonly("knows_tensors", &Interop::knows_tensors)
         .def_property_readonly("has_exchange", &Interop::has_exchange);
 }

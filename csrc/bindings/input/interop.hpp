@@ -4,15 +4,23 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
-#include "../kind_caster.hpp"
+#include "../casters.hpp"
 #include "dlpack.hpp"
 
 namespace quadrat {
 
-namespace py = pybind11;
+// The next of the parts of a torch.Tensor: object, implementation, storage, data. Each has the pointer to the next
+// after a header of two words; whether it does in the installed torch is tried, see Interop::learn_tensor. It serves to
+// ask for the parts of many tensors at once, never to read one: that is for the exchange API.
+inline const char* next_part(const void* part) {
+    const char* next = nullptr;
+    std::memcpy(&next, static_cast<const char*>(part) + 16, sizeof next);
+    return next;
+}
 
 class Interop {
 public:
@@ -52,7 +60,7 @@ public:
     void set_may_be_worker(bool value) { may_be_worker_ = value; }
 
     // implementation, storage: the addresses torch gives for parts of `tensor`. Where they are found in it, tensors are
-    // looked into ahead, see tensor_parts.hpp.
+    // looked into ahead, see next_part.
     void learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage);
     bool knows_tensors() const { return knows_tensors_; }
 

@@ -8,7 +8,6 @@
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "columns.hpp"
-#include "tensor_parts.hpp"
 #include "view.hpp"
 #include "walk.hpp"
 

@@ -1,5 +1,6 @@
 #include "table.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -23,15 +24,11 @@ std::int64_t length_of(const py::object& values) {
     throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
 }
 
-[[noreturn]] void refuse_key(std::int64_t key, std::int64_t size) {
-    throw py::index_error("row " + std::to_string(key) + " is out of range: there are " + std::to_string(size) +
-                          " rows");
-}
-
 std::int64_t in_range(std::int64_t key, std::int64_t size) {
     const std::int64_t row = key < 0 ? key + size : key;
     if (row < 0 || row >= size) {
-        refuse_key(key, size);
+        throw py::index_error("row " + std::to_string(key) + " is out of range: there are " + std::to_string(size) +
+                              " rows");
     }
     return row;
 }
@@ -212,25 +209,17 @@ py::object TableRows::value(const py::handle& name, std::int64_t i) const {
 
 bool TableRows::collect(const py::object& names, py::tuple* keys, Columns* columns) const {
     *keys = names.is_none() ? table_->names() : py::tuple(names);
-    for (const py::handle name : *keys) {
-        const std::int64_t column = table_->find(name);
-        if (column < 0) {
-            return false;
-        }
-        columns->columns.emplace_back(size());
-        table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
-    }
-    return true;
+    return std::all_of(keys->begin(), keys->end(), [&](const py::handle& name) { return collect(name, columns); });
 }
 
-std::int64_t TableRows::collect_optional(const py::handle& name, Columns* columns) const {
+bool TableRows::collect(const py::handle& name, Columns* columns) const {
     const std::int64_t column = table_->find(name);
     if (column < 0) {
-        return 0;
+        return false;
     }
     columns->columns.emplace_back(size());
     table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
-    return size();
+    return true;
 }
 
 bool TableRows::gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const {
@@ -254,27 +243,23 @@ const TableRows* table_rows(const py::handle& features) {
 
 void register_table(py::module_& m) {
     py::class_<Table, std::shared_ptr<Table>>(m, "Table")
-        .def(py::init<py::tuple, const py::list&, py::object>(), py::arg("names"), py::arg("columns"),
-             py::arg("fallback") = py::none())
+        .def(py::init<py::tuple, const py::list&, py::object>(), "names"_a, "columns"_a, "fallback"_a = py::none())
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size);
     py::class_<TableRows>(m, "TableRows")
-        .def(py::init(
-                 [](std::shared_ptr<Table> table, const py::object& keys, const std::shared_ptr<FlatColumn>& mapping) {
-                     return TableRows(std::move(table), keys, mapping);
-                 }),
-             py::arg("table").none(false), py::arg("keys") = py::none(), py::arg("mapping") = py::none())
+        .def(py::init<std::shared_ptr<Table>, const py::object&, const std::shared_ptr<FlatColumn>&>(),
+             "table"_a.none(false), "keys"_a = py::none(), "mapping"_a = py::none())
         .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
                  return rows.slice(first, step, count);
              }),
-             py::arg("rows"), py::arg("first"), py::arg("step"), py::arg("count"))
+             "rows"_a, "first"_a, "step"_a, "count"_a)
         .def("__len__", &TableRows::size)
         .def_property_readonly("names", [](const TableRows& self) { return self.table()->names(); })
-        .def("has", &TableRows::has, py::arg("name"))
+        .def("has", &TableRows::has, "name"_a)
         .def_property_readonly("handed_out", &TableRows::handed_out)
         .def("hand_out", &TableRows::hand_out)
-        .def("row", &TableRows::row, py::arg("i"))
-        .def("value", &TableRows::value, py::arg("name"), py::arg("i"));
+        .def("row", &TableRows::row, "i"_a)
+        .def("value", &TableRows::value, "name"_a, "i"_a);
 }
 
 }  // namespace quadrat

@@ -64,8 +64,8 @@ public:
 
     // As collect_columns of columns.hpp; names: None for all.
     bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
-    // As Columns::add_optional.
-    std::int64_t collect_optional(const py::handle& name, Columns* columns) const;
+    // One column; false where there is none of this name.
+    bool collect(const py::handle& name, Columns* columns) const;
     // The values as Python objects, row by row, as Walk::gather gives them.
     bool gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const;
 

@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "../../kernels/causal_labels.hpp"
@@ -15,11 +14,6 @@
 
 namespace quadrat {
 namespace {
-
-template <typename T>
-std::unique_ptr<T[]> scratch(std::int64_t count) {
-    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);  // not initialised: most of it stays untouched
-}
 
 // The words of a row, see read_words; numbers that no Python object holds are word ids.
 Status read_row_of_words(const Column& column, std::size_t i, WordSource source, std::int64_t length,
@@ -34,11 +28,6 @@ Status read_row_of_words(const Column& column, std::size_t i, WordSource source,
     constexpr std::int64_t first = 0;
     return source == WordSource::offsets && length > 0 ? Status{Code::wrong_type}
                                                        : copy_rows({&row, 1}, {&first, 1}, Kind::int64, out, length);
-}
-
-template <typename T>
-T* pointer(std::uintptr_t address) {
-    return reinterpret_cast<T*>(address);
 }
 
 // What a token is to masking without whole words: special, or a word of its own.
@@ -65,12 +54,11 @@ std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
 
 std::vector<std::int64_t> BatchIds::starts(const std::int64_t* lengths) const {
     std::vector<std::int64_t> start(static_cast<std::size_t>(rows) + 1);
-    if (form == Form::flat) {
+    if (flat) {
         row_offsets({lengths, rows}, 0, start.data());
         return start;
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-        const Side side = form == Form::left ? Side::left : Side::right;
         start[static_cast<std::size_t>(i)] = padded_start(i, lengths[i], width, side);
     }
     return start;
@@ -86,8 +74,7 @@ MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::
     : special_set_(bit_set(special_ids)), special_(special), words_(words), word_source_(word_source) {}
 
 Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
-    const bool flat = batch.form == BatchIds::Form::flat;
-    const std::int64_t filled = flat ? columns.at(batch.column).total : batch.count();
+    const std::int64_t filled = batch.flat ? columns.at(batch.column).total : batch.count();
     std::fill(special + filled, special + batch.count(), std::uint8_t{1});
     if (special_ < 0) {
         special_tokens(batch.ids, filled, {special_set_.data(), static_cast<std::int64_t>(special_set_.size())},
@@ -95,10 +82,10 @@ Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch
         return {};
     }
     const auto index = static_cast<std::size_t>(special_);
-    if (flat) {
+    if (batch.flat) {
         return columns.flatten(index, special, Kind::uint8, filled);
     }
-    return columns.pad(index, special, Kind::uint8, batch.width, batch.form == BatchIds::Form::left, py::int_(1));
+    return columns.pad(index, special, Kind::uint8, batch.width, batch.side, py::int_(1));
 }
 
 Status MaskingLabels::words_of_rows(const Columns& columns, std::int64_t count, std::uint8_t* words) const {
@@ -162,46 +149,62 @@ void MaskingLabels::classify(const std::uint8_t* special, const std::int64_t* of
     }
 }
 
-MaskedLabels::MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
-                           const Replacement& replacement, const std::vector<std::int64_t>& special_ids,
-                           std::int64_t special, std::int64_t words, WordSource word_source)
-    : MaskingLabels(special_ids, special, words, word_source),
-      source_(source),
-      generator_(std::move(generator)),
-      every_word_(every_word),
-      probability_(mlm_probability),
-      replacement_(replacement) {}
+namespace {
 
-Status MaskedLabels::write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
-    const auto words = scratch<std::uint8_t>(batch.count());
-    const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
-    const std::vector<std::int64_t> start = batch.starts(lengths.data());
-    classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
-    return mask({}, words.get(), batch);
-}
+// Draws from a generator, as the reference does.
+class MaskedLabels final : public MaskingLabels {
+public:
+    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
+                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
+                 std::int64_t words, WordSource word_source)
+        : MaskingLabels(special_ids, special, words, word_source),
+          source_(source),
+          generator_(std::move(generator)),
+          every_word_(every_word),
+          probability_(mlm_probability),
+          replacement_(replacement) {}
 
-Status MaskedLabels::mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const {
-    const std::int64_t count = batch.count();
-    const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
-    const auto hit = scratch<std::uint8_t>(count);
-    return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
-        mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
-                    positions.get(), hit.get(), other.get());
-        return Status{};
-    });
-}
+    using MaskingLabels::write;
+    // On arrays, see `classify`.
+    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {
+        const auto words = scratch<std::uint8_t>(batch.count());
+        const std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.rows), batch.width);
+        const std::vector<std::int64_t> start = batch.starts(lengths.data());
+        classify(special, offsets, batch.ids, batch.count(), {start.data(), batch.rows}, lengths.data(), words.get());
+        return mask({}, words.get(), batch);
+    }
+
+private:
+    Status mask(const Columns&, const std::uint8_t* words, const BatchIds& batch) const override {
+        const std::int64_t count = batch.count();
+        const auto positions = scratch<std::int64_t>(count), other = scratch<std::int64_t>(count);
+        const auto hit = scratch<std::uint8_t>(count);
+        return with_draws(source_, generator_, every_word_, [&](rng::Draws& draws) {
+            mask_tokens(draws, probability_, replacement_, words, count, batch.width, batch.ids, batch.labels,
+                        positions.get(), hit.get(), other.get());
+            return Status{};
+        });
+    }
+
+    Source source_;
+    py::object generator_;
+    bool every_word_;
+    double probability_;
+    Replacement replacement_;
+};
+
+}  // namespace
 
 void register_labels(py::module_& m) {
     py::class_<Labels>(m, "Labels");  // NOLINT(bugprone-unused-raii): it registers the class
     py::class_<CausalLabels, Labels>(m, "CausalLabels")
-        .def(py::init<std::int64_t>(), py::arg("pad_id"))
+        .def(py::init<std::int64_t>(), "pad_id"_a)
         .def(
             "write",
-            [](const CausalLabels& self, std::uintptr_t ids, std::int64_t count, std::uintptr_t labels) {
-                self.write({}, {0, 1, count, BatchIds::Form::right, pointer<std::int64_t>(ids),
-                                pointer<std::int64_t>(labels)});
+            [](const CausalLabels& self, Address ids, std::int64_t count, Address labels) {
+                self.write({}, {0, 1, count, Side::right, false, ids, labels});
             },
-            py::arg("ids"), py::arg("count"), py::arg("labels"));
+            "ids"_a, "count"_a, "labels"_a);
     py::class_<MaskedLabels, Labels>(m, "MaskedLabels")
         .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
                          double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
@@ -213,41 +216,14 @@ void register_labels(py::module_& m) {
                                                        mlm_probability, replacement, special_ids, special, words,
                                                        static_cast<WordSource>(word_source));
              }),
-             py::arg("source"), py::arg("generator"), py::arg("every_word"), py::arg("mlm_probability"),
-             py::arg("mask"), py::arg("random_of_rest"), py::arg("has_random"), py::arg("mask_id"),
-             py::arg("vocab_size"), py::arg("special_ids"), py::arg("special"), py::arg("words"),
-             py::arg("word_source"))
+             "source"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "mask"_a, "random_of_rest"_a,
+             "has_random"_a, "mask_id"_a, "vocab_size"_a, "special_ids"_a, "special"_a, "words"_a, "word_source"_a)
         .def(
             "write",
-            [](const MaskedLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
-               std::int64_t width, std::uintptr_t special, std::uintptr_t offsets) {
-                self.write(
-                    pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
-                    {0, rows, width, BatchIds::Form::right, pointer<std::int64_t>(ids), pointer<std::int64_t>(labels)});
-            },
-            py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("special"),
-            py::arg("offsets"));
-    m.def(
-        "special_tokens",
-        [](std::uintptr_t ids, std::int64_t count, std::uintptr_t set, std::int64_t set_size, std::uintptr_t out) {
-            special_tokens(pointer<const std::int64_t>(ids), count, {pointer<const std::uint64_t>(set), set_size},
-                           pointer<std::uint8_t>(out));
-        },
-        py::arg("ids"), py::arg("count"), py::arg("set"), py::arg("set_size"), py::arg("out"));
-    m.def(
-        "word_starts",
-        [](std::uintptr_t offsets, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
-            word_starts(pointer<const std::int64_t>(offsets), pointer<const std::uint8_t>(special), length,
-                        pointer<std::uint8_t>(words));
-        },
-        py::arg("offsets"), py::arg("special"), py::arg("length"), py::arg("words"));
-    m.def(
-        "word_starts_of_ids",
-        [](std::uintptr_t word_ids, std::uintptr_t special, std::int64_t length, std::uintptr_t words) {
-            word_starts_of_ids(pointer<const std::int64_t>(word_ids), pointer<const std::uint8_t>(special), length,
-                               pointer<std::uint8_t>(words));
-        },
-        py::arg("word_ids"), py::arg("special"), py::arg("length"), py::arg("words"));
+            [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,
+               Address special,
+               Address offsets) { self.write(special, offsets, {0, rows, width, Side::right, false, ids, labels}); },
+            "ids"_a, "labels"_a, "rows"_a, "width"_a, "special"_a, "offsets"_a);
 }
 
 }  // namespace quadrat

@@ -1,10 +1,10 @@
-// Labels that come from the padded ids of a batch: what language modelling adds to padding. The step `labels` of a
-// plan.
+// Labels that come from the ids of a batch: the step `labels` of a plan.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "../../kernels/mask_tokens.hpp"
@@ -14,23 +14,26 @@
 
 namespace quadrat {
 
-namespace py = pybind11;
-
 // The ids of a batch, and where the labels go. Padded, `[rows, width]`: padding lies on one side of each row; or flat,
 // `[1, width]`: the rows one after the other, padding after the last.
 struct BatchIds {
-    enum class Form : std::uint8_t { right, left, flat };
-
     std::size_t column;  // that they come from
     std::int64_t rows, width;
-    Form form;
+    Side side;
+    bool flat;
     std::int64_t* ids;
     std::int64_t* labels;
 
-    std::int64_t count() const { return form == Form::flat ? width : rows * width; }
+    std::int64_t count() const { return flat ? width : rows * width; }
     // Where rows of these lengths begin, and one number more.
     std::vector<std::int64_t> starts(const std::int64_t* lengths) const;
 };
+
+// Memory for a batch, not initialised: most of it stays untouched.
+template <typename T>
+std::unique_ptr<T[]> scratch(std::int64_t count) {
+    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);
+}
 
 // Special tokens as kernels/special_tokens.hpp takes them. Throws ValueError for an id that is not in 0 ... 2^28 - 1.
 std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids);
@@ -92,27 +95,6 @@ private:
     std::vector<std::uint64_t> special_set_;
     std::int64_t special_, words_;
     WordSource word_source_;
-};
-
-// Draws from a generator, as the reference does.
-class MaskedLabels final : public MaskingLabels {
-public:
-    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
-                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                 std::int64_t words, WordSource word_source);
-
-    using MaskingLabels::write;
-    // On arrays, see `classify`.
-    Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const;
-
-private:
-    Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
-
-    Source source_;
-    py::object generator_;
-    bool every_word_;
-    double probability_;
-    Replacement replacement_;
 };
 
 // One row of offsets or word ids as numbers: a list or tuple of pairs, or of ints and None (-1), or an array of

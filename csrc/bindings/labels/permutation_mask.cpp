@@ -14,11 +14,6 @@
 namespace quadrat {
 namespace {
 
-template <typename T>
-T* pointer(std::uintptr_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
 // What is drawn for a batch, and room for the kernel: all of it is there before the first number is drawn.
 struct Scratch {
     std::int64_t count, width;
@@ -41,25 +36,27 @@ struct Scratch {
     }
 };
 
-Status draw_as_torch(const py::object& generator, const std::vector<std::int64_t>& contexts, Scratch* scratch) {
-    const SpanRule rule{{contexts.data(), static_cast<std::int64_t>(contexts.size())}, 0};
-    return with_draws(Source::torch, generator, true, [&](rng::Draws& draws) {
-        const Status status = choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
-        if (status) {
-            scratch->draw_orders(draws);
-        }
-        return status;
-    });
-}
-
-// NumPy's collator draws spans from `random` and orders from `numpy.random`.
-Status draw_as_numpy(const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
-                     Scratch* scratch) {
-    const SpanRule rule{{contexts.data(), static_cast<std::int64_t>(contexts.size())}, 1};
+// Without a shuffler all is drawn from a torch generator. NumPy's collator draws spans from `random`, the generator
+// then, and orders from `numpy.random`, the shuffler.
+Status draw(const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
+            Scratch* scratch) {
+    const SpanRule rule{{contexts.data(), static_cast<std::int64_t>(contexts.size())}, shuffler.is_none() ? 0 : 1};
+    const auto choose = [&](rng::IntegerDraws& draws) {
+        return choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
+    };
+    if (shuffler.is_none()) {
+        return with_draws(Source::torch, generator, true, [&](rng::Draws& draws) {
+            const Status status = choose(draws);
+            if (status) {
+                scratch->draw_orders(draws);
+            }
+            return status;
+        });
+    }
     Engine engine = Engine::of_python(generator);
     rng::PythonDraws spans(engine.words());
     return with_draws(Source::numpy_legacy, shuffler, true, [&](rng::Draws& draws) {
-        const Status status = choose_spans(spans, rule, scratch->count, scratch->width, scratch->chosen.data());
+        const Status status = choose(spans);
         if (status) {
             engine.keep();
             scratch->draw_orders(draws);
@@ -77,33 +74,28 @@ void register_permutation_mask(py::module_& m) {
         "permutation_mask",
         [](const py::object& generator, const py::object& shuffler, const std::vector<std::int64_t>& contexts,
            const std::vector<std::int64_t>& special_ids, std::int64_t mask_id, std::int64_t rows, std::int64_t width,
-           std::uintptr_t functional, std::uintptr_t ids, std::uintptr_t labels, std::uintptr_t perm_mask,
-           std::uintptr_t target_mapping) -> py::object {
+           Address functional, Address ids, Address labels, Address perm_mask, Address target_mapping) -> Status {
             if (rows < 0 || width < 0 || width % 2 != 0 || width >= std::int64_t{1} << 31) {
-                return py::make_tuple(static_cast<int>(Code::bad_argument), -1, -1);
+                return {Code::bad_argument};
             }
             Scratch scratch(rows, width);
             const std::vector<std::uint64_t> set = bit_set(special_ids);
-            const Status status = shuffler.is_none() ? draw_as_torch(generator, contexts, &scratch)
-                                                     : draw_as_numpy(generator, shuffler, contexts, &scratch);
-            if (!status) {
-                return py::make_tuple(static_cast<int>(status.code), status.row, status.position);
+            if (const Status status = draw(generator, shuffler, contexts, &scratch); !status) {
+                return status;
             }
             const py::gil_scoped_release release;
-            if (functional == 0) {
-                special_tokens(pointer<std::int64_t>(ids), rows * width,
-                               {set.data(), static_cast<std::int64_t>(set.size())}, scratch.functional.data());
+            const std::uint8_t* flags = functional;
+            if (flags == nullptr) {
+                flags = scratch.functional.data();
+                special_tokens(ids, rows * width, {set.data(), static_cast<std::int64_t>(set.size())},
+                               scratch.functional.data());
             }
-            const std::uint8_t* const flags =
-                functional == 0 ? scratch.functional.data() : pointer<std::uint8_t>(functional);
-            permutation_mask({rows, width, scratch.chosen.data(), flags, scratch.order.data(), mask_id},
-                             pointer<std::int64_t>(ids), pointer<std::int64_t>(labels), pointer<float>(perm_mask),
-                             pointer<float>(target_mapping), scratch.ranks.data());
-            return py::none();
+            permutation_mask({rows, width, scratch.chosen.data(), flags, scratch.order.data(), mask_id}, ids, labels,
+                             perm_mask, target_mapping, scratch.ranks.data());
+            return {};
         },
-        py::arg("generator"), py::arg("shuffler"), py::arg("contexts"), py::arg("special_ids"), py::arg("mask_id"),
-        py::arg("rows"), py::arg("width"), py::arg("functional"), py::arg("ids"), py::arg("labels"),
-        py::arg("perm_mask"), py::arg("target_mapping"));
+        "generator"_a, "shuffler"_a, "contexts"_a, "special_ids"_a, "mask_id"_a, "rows"_a, "width"_a, "functional"_a,
+        "ids"_a, "labels"_a, "perm_mask"_a, "target_mapping"_a);
 }
 
 }  // namespace quadrat

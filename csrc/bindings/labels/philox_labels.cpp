@@ -2,24 +2,13 @@
 
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 
 #include "../../kernels/row_keys.hpp"
 #include "../register.hpp"
-#include "../report.hpp"
 
 namespace quadrat {
-namespace {
-
-template <typename T>
-T* pointer(std::uintptr_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
-}  // namespace
 
 PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
                            std::int64_t special, std::int64_t words, WordSource word_source, std::int64_t keys,
@@ -55,14 +44,6 @@ Status PhiloxLabels::mask(const std::uint8_t* words, const std::uint64_t* keys, 
                           const std::int64_t* lengths, const BatchIds& batch) const {
     PhiloxMasking how = masking_;
     how.epoch = epoch();
-    const std::unique_ptr<std::uint64_t[]> own(new std::uint64_t[static_cast<std::size_t>(start.size)]);
-    if (keys == nullptr) {
-        const Status status = row_keys({batch.ids, batch.count()}, start, lengths, own.get());
-        if (!status) {
-            return status;
-        }
-        keys = own.get();
-    }
     return philox_mask(how, {keys, start.size}, start.data, lengths, batch.count(), words, batch.ids, batch.labels);
 }
 
@@ -79,9 +60,9 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
                            const std::int64_t* lengths, const BatchIds& batch) const {
     const std::vector<std::int64_t> full(lengths == nullptr ? static_cast<std::size_t>(batch.rows) : 0, batch.width);
     lengths = lengths == nullptr ? full.data() : lengths;
-    std::int64_t left = batch.form == BatchIds::Form::flat ? batch.width : 0;
+    std::int64_t left = batch.width;                 // of a flat batch
     for (std::int64_t i = 0; i < batch.rows; ++i) {  // before anything is read or written
-        const std::int64_t room = batch.form == BatchIds::Form::flat ? left : batch.width;
+        const std::int64_t room = batch.flat ? left : batch.width;
         if (lengths[i] < 0 || lengths[i] > room) {
             return {Code::row_too_long, i};
         }
@@ -89,8 +70,15 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
     }
     const std::vector<std::int64_t> start = batch.starts(lengths);
     const Span<const std::int64_t> starts{start.data(), batch.rows};
-    const std::unique_ptr<std::uint8_t[]> words(new std::uint8_t[static_cast<std::size_t>(batch.count())]);
+    const auto words = scratch<std::uint8_t>(batch.count());
     classify(special, offsets, batch.ids, batch.count(), starts, lengths, words.get());
+    const auto own = scratch<std::uint64_t>(keys == nullptr ? batch.rows : 0);
+    if (keys == nullptr) {
+        if (const Status status = row_keys({batch.ids, batch.count()}, starts, lengths, own.get()); !status) {
+            return status;
+        }
+        keys = own.get();
+    }
     return mask(words.get(), keys, starts, lengths, batch);
 }
 
@@ -102,62 +90,16 @@ void register_philox(py::module_& m) {
                  return std::make_unique<PhiloxLabels>(options, special_ids, special, words,
                                                        static_cast<WordSource>(word_source), keys, std::move(epoch));
              }),
-             py::arg("options"), py::arg("special_ids"), py::arg("special") = -1, py::arg("words") = -1,
-             py::arg("word_source") = static_cast<int>(WordSource::none), py::arg("keys") = -1,
-             py::arg("epoch") = py::none())
+             "options"_a, "special_ids"_a, "special"_a = -1, "words"_a = -1,
+             "word_source"_a = static_cast<int>(WordSource::none), "keys"_a = -1, "epoch"_a = py::none())
         .def(
             "write",
-            [](const PhiloxLabels& self, std::uintptr_t ids, std::uintptr_t labels, std::int64_t rows,
-               std::int64_t width, bool left, bool flat, std::uintptr_t lengths, std::uintptr_t keys,
-               std::uintptr_t special, std::uintptr_t offsets) {
-                const BatchIds batch{0,
-                                     rows,
-                                     width,
-                                     flat   ? BatchIds::Form::flat
-                                     : left ? BatchIds::Form::left
-                                            : BatchIds::Form::right,
-                                     pointer<std::int64_t>(ids),
-                                     pointer<std::int64_t>(labels)};
-                return report(self.write(pointer<const std::uint8_t>(special), pointer<const std::int64_t>(offsets),
-                                         pointer<const std::uint64_t>(keys), pointer<const std::int64_t>(lengths),
-                                         batch));
+            [](const PhiloxLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width, Side left,
+               bool flat, Address lengths, Address keys, Address special, Address offsets) {
+                return self.write(special, offsets, keys, lengths, {0, rows, width, left, flat, ids, labels});
             },
-            py::arg("ids"), py::arg("labels"), py::arg("rows"), py::arg("width"), py::arg("left"), py::arg("flat"),
-            py::arg("lengths"), py::arg("keys"), py::arg("special"), py::arg("offsets"));
-    m.def(
-        "row_keys",
-        [](std::uintptr_t values, std::int64_t values_size, std::uintptr_t start, std::uintptr_t lengths,
-           std::int64_t rows, std::uintptr_t out) {
-            return report(row_keys({pointer<const std::int64_t>(values), values_size},
-                                   {pointer<const std::int64_t>(start), rows}, pointer<const std::int64_t>(lengths),
-                                   pointer<std::uint64_t>(out)));
-        },
-        py::arg("values"), py::arg("values_size"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
-        py::arg("out"));
-    m.def(
-        "philox_mask",
-        [](const PhiloxOptions& options, std::uintptr_t row_keys, std::uintptr_t start, std::uintptr_t lengths,
-           std::int64_t rows, std::uintptr_t words, std::uintptr_t ids, std::uintptr_t labels, std::int64_t count) {
-            const PhiloxMasking how = checked_masking(options);
-            return report(philox_mask(how, {pointer<const std::uint64_t>(row_keys), rows},
-                                      pointer<const std::int64_t>(start), pointer<const std::int64_t>(lengths), count,
-                                      pointer<const std::uint8_t>(words), pointer<std::int64_t>(ids),
-                                      pointer<std::int64_t>(labels)));
-        },
-        py::arg("options"), py::arg("row_keys"), py::arg("start"), py::arg("lengths"), py::arg("rows"),
-        py::arg("words"), py::arg("ids"), py::arg("labels"), py::arg("count"));
-    // Both ways the words are computed: by one counter, and for n places in a row.
-    m.def(
-        "philox",
-        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key, int n) {
-            const rng::Philox at{{counter[0], counter[1], counter[2], counter[3]}, {key[0], key[1]}};
-            const rng::PhiloxWords words = rng::philox(at);
-            std::vector<std::uint32_t> run(rng::philox_most);
-            rng::philox_run(at, std::min(std::max(n, 0), rng::philox_most), run.data());
-            run.resize(static_cast<std::size_t>(std::min(std::max(n, 0), rng::philox_most)));
-            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), run);
-        },
-        py::arg("counter"), py::arg("key"), py::arg("n"));
+            "ids"_a, "labels"_a, "rows"_a, "width"_a, "left"_a, "flat"_a, "lengths"_a, "keys"_a, "special"_a,
+            "offsets"_a);
 }
 
 }  // namespace quadrat

@@ -34,7 +34,7 @@ public:
 
 private:
     Status mask(const Columns& columns, const std::uint8_t* words, const BatchIds& batch) const override;
-    // words: see Word; keys: or null.
+    // words: see Word.
     Status mask(const std::uint8_t* words, const std::uint64_t* keys, Span<const std::int64_t> start,
                 const std::int64_t* lengths, const BatchIds& batch) const;
 

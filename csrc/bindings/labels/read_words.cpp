@@ -49,10 +49,6 @@ Status read_array(PyObject* object, std::int64_t numbers_a_token, std::int64_t l
     return {};
 }
 
-}  // namespace
-
-namespace {
-
 Status read_number(PyObject* item, std::int64_t* out) {
     return read_compact_int(item, out) ? Status{} : decode_numbers(&item, 1, Kind::int64, Kind::int64, out);
 }

@@ -1,12 +1,15 @@
-#include "word_labels.hpp"
+// Labels of whole-word masking as transformers 4.x does it: choose_words, then replace_tokens.
+#include <pybind11/numpy.h>
 
-#include <memory>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "../../kernels/choose_words.hpp"
+#include "../input/generator.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"
+#include "labels.hpp"
 
 namespace quadrat {
 namespace {
@@ -23,68 +26,83 @@ struct JoinedColumn {
     }
 };
 
-}  // namespace
+class WordLabels final : public Labels {
+public:
+    // shuffle: the random.Random that orders the words, or None for the generator that all else is drawn from. pieces:
+    // by id, see Piece. joined: whether column 1 holds positions that join the word before them. before: called without
+    // arguments once the ids are there and nothing is drawn yet, or None.
+    WordLabels(py::object shuffle, Source source, py::object generator, double probability,
+               const Replacement& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
+        : shuffle_(std::move(shuffle)),
+          source_(source),
+          generator_(std::move(generator)),
+          probability_(probability),
+          replacement_(replacement),
+          pieces_(std::move(pieces)),
+          joined_(joined),
+          before_(std::move(before)) {}
 
-WordLabels::WordLabels(py::object shuffle, Source source, py::object generator, double probability,
-                       const Replacement& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
-    : shuffle_(std::move(shuffle)),
-      source_(source),
-      generator_(std::move(generator)),
-      probability_(probability),
-      replacement_(replacement),
-      pieces_(std::move(pieces)),
-      joined_(joined),
-      before_(std::move(before)) {}
-
-Status WordLabels::write(const Columns& columns, const BatchIds& batch) const {
-    if (batch.form == BatchIds::Form::flat) {
-        return {Code::bad_argument};
-    }
-    JoinedColumn joined;
-    if (joined_) {
-        const Status status = joined.read(columns);
-        if (!status) {
-            return status;
+    // Rows must be padded, not flat.
+    Status write(const Columns& columns, const BatchIds& batch) const override {
+        if (batch.flat) {
+            return {Code::bad_argument};
         }
+        JoinedColumn joined;
+        if (joined_) {
+            if (const Status status = joined.read(columns); !status) {
+                return status;
+            }
+        }
+        if (!before_.is_none()) {
+            before_();
+        }
+        const std::int64_t count = batch.count();
+        const auto room = scratch<std::int64_t>(4 * batch.width);
+        const auto positions = scratch<std::int64_t>(count);
+        std::int64_t chosen = 0;
+        const auto choose = [&](rng::IntegerDraws& draws) {
+            const auto& lengths = columns.at(batch.column).lengths;
+            return choose_words(draws, batch.ids, {lengths.data(), batch.rows}, batch.width, batch.side,
+                                {pieces_.data(), pieces_.size()},
+                                {joined.values.data(), joined_ ? joined.offsets.data() : nullptr}, probability_,
+                                room.get(), positions.get(), &chosen);
+        };
+        const auto replace = [&](rng::Draws& draws) {
+            std::vector<std::uint8_t> hit(static_cast<std::size_t>(chosen));
+            std::vector<std::int64_t> random(static_cast<std::size_t>(chosen));
+            replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.data(),
+                           random.data());
+            return Status{};
+        };
+        constexpr bool every_word = true;  // NumPy draws a random token for each, replaced or not, as torch does
+        if (shuffle_.is_none()) {
+            return with_draws(source_, generator_, every_word, [&](rng::Draws& draws) {
+                const Status status = choose(draws);
+                return status ? replace(draws) : status;
+            });
+        }
+        Engine engine = Engine::of_python(shuffle_);
+        rng::PythonDraws shuffler(engine.words());
+        Status status = choose(shuffler);
+        if (status) {
+            status = with_draws(source_, generator_, every_word, replace);
+            engine.keep();
+        }
+        return status;
     }
-    if (!before_.is_none()) {
-        before_();
-    }
-    const std::int64_t count = batch.count();
-    std::vector<std::int64_t> scratch(static_cast<std::size_t>(4 * batch.width));
-    const std::unique_ptr<std::int64_t[]> positions(new std::int64_t[static_cast<std::size_t>(count)]);
-    std::int64_t chosen = 0;
-    const auto choose = [&](auto& source) {
-        const auto& lengths = columns.at(batch.column).lengths;
-        return choose_words(source, batch.ids, {lengths.data(), batch.rows}, batch.width,
-                            batch.form == BatchIds::Form::left ? Side::left : Side::right,
-                            {pieces_.data(), pieces_.size()},
-                            {joined.values.data(), joined_ ? joined.offsets.data() : nullptr}, probability_,
-                            scratch.data(), positions.get(), &chosen);
-    };
-    const auto replace = [&](rng::Draws& draws) {
-        std::vector<std::uint8_t> hit(static_cast<std::size_t>(chosen));
-        std::vector<std::int64_t> random(static_cast<std::size_t>(chosen));
-        replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.data(),
-                       random.data());
-        return Status{};
-    };
-    constexpr bool every_word = true;  // NumPy draws a random token for each, replaced or not, as torch does
-    if (shuffle_.is_none()) {
-        return with_draws(source_, generator_, every_word, [&](rng::Draws& draws) {
-            const Status status = choose(draws);
-            return status ? replace(draws) : status;
-        });
-    }
-    Engine engine = Engine::of_python(shuffle_);
-    rng::PythonDraws shuffler(engine.words());
-    Status status = choose(shuffler);
-    if (status) {
-        status = with_draws(source_, generator_, every_word, replace);
-        engine.keep();
-    }
-    return status;
-}
+
+private:
+    py::object shuffle_;
+    Source source_;
+    py::object generator_;
+    double probability_;
+    Replacement replacement_;
+    py::array_t<std::uint8_t> pieces_;
+    bool joined_;
+    py::object before_;
+};
+
+}  // namespace
 
 void register_word_labels(py::module_& m) {
     py::class_<WordLabels, Labels>(m, "WordLabels")
@@ -97,9 +115,8 @@ void register_word_labels(py::module_& m) {
                                                      std::move(generator), probability, replacement, std::move(pieces),
                                                      joined, std::move(before));
              }),
-             py::arg("shuffle"), py::arg("source"), py::arg("generator"), py::arg("probability"), py::arg("mask"),
-             py::arg("random_of_rest"), py::arg("has_random"), py::arg("mask_id"), py::arg("vocab_size"),
-             py::arg("pieces"), py::arg("joined"), py::arg("before"));
+             "shuffle"_a, "source"_a, "generator"_a, "probability"_a, "mask"_a, "random_of_rest"_a, "has_random"_a,
+             "mask_id"_a, "vocab_size"_a, "pieces"_a, "joined"_a, "before"_a);
 }
 
 }  // namespace quadrat

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "../../memory/block_cache.hpp"
-#include "../../memory/populate.hpp"
-#include "../kind_caster.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -33,15 +31,12 @@ struct Owner {
 };
 
 dlpack::DataType data_type(Kind kind) {
-    const auto bits = static_cast<std::uint8_t>(8 * item_size(kind));
-    if (kind == Kind::bool_) {
-        return {dlpack::boolean, bits, 1};
-    }
-    if (is_float(kind)) {
-        return {dlpack::floating, bits, 1};
-    }
     const bool has_sign = kind == Kind::int8 || kind == Kind::int16 || kind == Kind::int32 || kind == Kind::int64;
-    return {has_sign ? dlpack::signed_integer : dlpack::unsigned_integer, bits, 1};
+    const dlpack::TypeCode code = kind == Kind::bool_ ? dlpack::boolean
+                                  : is_float(kind)    ? dlpack::floating
+                                  : has_sign          ? dlpack::signed_integer
+                                                      : dlpack::unsigned_integer;
+    return {code, static_cast<std::uint8_t>(8 * item_size(kind)), 1};
 }
 
 // The bytes of an array of this shape; throws where no address space would do.
@@ -59,12 +54,17 @@ std::size_t byte_size(const std::vector<std::int64_t>& shape, Kind kind) {
     return none ? 0 : static_cast<std::size_t>(bytes);
 }
 
-py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape, Kind kind, void** data) {
+std::unique_ptr<Owner> acquire(std::size_t bytes) {
     auto owner = std::make_unique<Owner>();
-    owner->block = memory::acquire(byte_size(shape, kind));
+    owner->block = memory::acquire(bytes);
     if (owner->block.data == nullptr) {
         throw std::bad_alloc();
     }
+    return owner;
+}
+
+py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape, Kind kind, void** data) {
+    std::unique_ptr<Owner> owner = acquire(byte_size(shape, kind));
     owner->shape = std::move(shape);
     dlpack::ManagedTensor& managed = owner->managed;
     managed.version = {dlpack::abi_major, 0};
@@ -86,39 +86,17 @@ py::object empty_tensor(const Interop& interop, std::vector<std::int64_t> shape,
 }
 
 py::dtype numpy_dtype(Kind kind) {
-    switch (kind) {
-        case Kind::bool_:
-            return py::dtype::of<bool>();
-        case Kind::int8:
-            return py::dtype::of<std::int8_t>();
-        case Kind::uint8:
-            return py::dtype::of<std::uint8_t>();
-        case Kind::int16:
-            return py::dtype::of<std::int16_t>();
-        case Kind::uint16:
-            return py::dtype::of<std::uint16_t>();
-        case Kind::int32:
-            return py::dtype::of<std::int32_t>();
-        case Kind::uint32:
-            return py::dtype::of<std::uint32_t>();
-        case Kind::int64:
-            return py::dtype::of<std::int64_t>();
-        case Kind::uint64:
-            return py::dtype::of<std::uint64_t>();
-        case Kind::float32:
-            return py::dtype::of<float>();
-        default:
-            return py::dtype::of<double>();
-    }
+    using Number = py::detail::npy_api;
+    constexpr int numbers[kind_count] = {Number::NPY_BOOL_,   Number::NPY_INT8_,   Number::NPY_UINT8_,
+                                         Number::NPY_INT16_,  Number::NPY_UINT16_, Number::NPY_INT32_,
+                                         Number::NPY_UINT32_, Number::NPY_INT64_,  Number::NPY_UINT64_,
+                                         Number::NPY_FLOAT_,  Number::NPY_DOUBLE_};
+    return py::dtype(numbers[static_cast<int>(kind)]);
 }
 
 // An array on a cached block, which it gives back when it goes.
 py::array cached_array(std::vector<std::int64_t> shape, Kind kind, std::size_t bytes) {
-    auto owner = std::make_unique<Owner>();
-    owner->block = memory::acquire(bytes);
-    if (owner->block.data == nullptr) {
-        throw std::bad_alloc();
-    }
+    std::unique_ptr<Owner> owner = acquire(bytes);
     void* const data = owner->block.data;
     const py::capsule base(owner.get(), [](void* held) { delete static_cast<Owner*>(held); });
     static_cast<void>(owner.release());
@@ -139,7 +117,7 @@ std::vector<Allocation> allocate_shared(const Interop& interop, const std::vecto
         }
         views[starts.size()] = py::make_tuple(kind, total / item_size(kind), py::tuple(py::cast(shape)));
         starts.push_back(total);
-        total += (bytes + memory::alignment - 1) / memory::alignment * memory::alignment;
+        total += round_up(bytes, memory::alignment);
     }
     if (total == 0) {
         return made;
@@ -191,15 +169,15 @@ Allocation BatchMemory::take(Output output) {
 void register_allocate(py::module_& m) {
     m.def(
         "allocate",
-        [](const Interop& interop, bool torch, const std::vector<std::int64_t>& shape, Kind kind) {
-            Allocation made = allocate(interop, torch ? Framework::torch : Framework::numpy, shape, kind);
-            return py::make_tuple(std::move(made.array), reinterpret_cast<std::uintptr_t>(made.data));
+        [](const Interop& interop, Framework torch, const std::vector<std::int64_t>& shape, Kind kind) {
+            return allocate(interop, torch, shape, kind).as_tuple();
         },
-        py::arg("interop"), py::arg("torch"), py::arg("shape"), py::arg("kind"));
+        "interop"_a, "torch"_a, "shape"_a, "kind"_a);
     m.def(
         "allocate_batch",
-        [](const Interop& interop, bool torch, const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
-            BatchMemory memory(interop, torch ? Framework::torch : Framework::numpy);
+        [](const Interop& interop, Framework torch,
+           const std::vector<std::pair<std::vector<std::int64_t>, Kind>>& outputs) {
+            BatchMemory memory(interop, torch);
             if (memory.shares()) {
                 for (const auto& [shape, kind] : outputs) {
                     memory.expect({shape, kind});
@@ -207,18 +185,14 @@ void register_allocate(py::module_& m) {
             }
             py::list result;
             for (const auto& [shape, kind] : outputs) {
-                const Allocation made = memory.take({shape, kind});
-                result.append(py::make_tuple(made.array, reinterpret_cast<std::uintptr_t>(made.data)));
+                result.append(memory.take({shape, kind}).as_tuple());
             }
             return result;
         },
-        py::arg("interop"), py::arg("torch"), py::arg("outputs"));
+        "interop"_a, "torch"_a, "outputs"_a);
     m.def(
-        "populate",
-        [](std::uintptr_t address, std::size_t size) {
-            return memory::populate(reinterpret_cast<void*>(address), size);
-        },
-        py::arg("address"), py::arg("size"), py::call_guard<py::gil_scoped_release>());
+        "populate", [](Address address, std::size_t size) { return memory::populate(address, size); }, "address"_a,
+        "size"_a, py::call_guard<py::gil_scoped_release>());
     m.def("cached_bytes", &memory::cached_bytes);
     m.def("trim", &memory::trim);
 }

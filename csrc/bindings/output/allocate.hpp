@@ -15,13 +15,12 @@
 
 namespace quadrat {
 
-namespace py = pybind11;
-
-enum class Framework : std::uint8_t { numpy, torch };
-
 struct Allocation {
     py::object array;
     void* data = nullptr;
+
+    // (array, address)
+    py::tuple as_tuple() const { return py::make_tuple(array, reinterpret_cast<std::uintptr_t>(data)); }
 };
 
 struct Output {

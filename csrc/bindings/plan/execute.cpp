@@ -16,20 +16,6 @@
 namespace quadrat {
 namespace {
 
-std::vector<Step> parse_steps(const py::tuple& steps) {
-    std::vector<Step> result;
-    result.reserve(steps.size());
-    for (const py::handle item : steps) {
-        const auto step = py::reinterpret_borrow<py::tuple>(item);
-        const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::longest)) {
-            throw py::value_error("no action has the number " + std::to_string(action));
-        }
-        result.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
-    }
-    return result;
-}
-
 bool may_be_ids(const Step& step) {
     return step.kind == Kind::int64 &&
            (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
@@ -40,7 +26,16 @@ bool writes(const Step& step) { return step.action != Action::hold && step.actio
 }  // namespace
 
 Plan parse_plan(py::tuple steps, py::dict values) {
-    std::vector<Step> parsed = parse_steps(steps);
+    std::vector<Step> parsed;
+    parsed.reserve(steps.size());
+    for (const py::handle item : steps) {
+        const auto step = py::reinterpret_borrow<py::tuple>(item);
+        const int action = step[2].cast<int>();
+        if (action < 0 || action > static_cast<int>(Action::longest)) {
+            throw py::value_error("no action has the number " + std::to_string(action));
+        }
+        parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
+    }
     return {std::move(steps), std::move(parsed), std::move(values)};
 }
 
@@ -110,12 +105,12 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::pad:
         case Action::pad_own:
         case Action::stack:
-            status = columns_.pad(step.index, out, step.kind, extent, layout_.left, value(step));
+            status = columns_.pad(step.index, out, step.kind, extent, layout_.side, value(step));
             break;
         case Action::numbers:
             return columns_.numbers(step.index, out, step.kind);
         case Action::mask:
-            return columns_.attention_mask(step.index, out, step.kind, extent, layout_.left);
+            return columns_.attention_mask(step.index, out, step.kind, extent, layout_.side);
         case Action::labels:
             return write_labels(step, extent, out);
         case Action::join:
@@ -144,11 +139,9 @@ Status Execution::write_labels(const Step& step, std::int64_t extent, void* out)
     if (!has_ids_for(step)) {
         return {Code::bad_argument};
     }
-    const auto form = ids_->action == Action::join ? BatchIds::Form::flat
-                      : layout_.left               ? BatchIds::Form::left
-                                                   : BatchIds::Form::right;
-    return how.cast<const Labels&>().write(
-        columns_, {step.index, columns_.count(step.index), extent, form, ids_data_, static_cast<std::int64_t*>(out)});
+    const bool flat = ids_->action == Action::join;
+    return how.cast<const Labels&>().write(columns_, {step.index, columns_.count(step.index), extent, layout_.side,
+                                                      flat, ids_data_, static_cast<std::int64_t*>(out)});
 }
 
 Status Execution::join(const Step& step, std::int64_t extent, void* out) const {

@@ -11,8 +11,6 @@
 
 namespace quadrat {
 
-namespace py = pybind11;
-
 // The outputs of one batch. Columns, plan and layout must outlive it.
 class Execution {
 public:

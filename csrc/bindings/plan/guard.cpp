@@ -122,10 +122,8 @@ bool Guard::check(const Check& fact, PyObject* object) {
 
 void register_guard(py::module_& m) {
     py::class_<Guard>(m, "Guard")
-        .def(py::init<const py::tuple&>(), py::arg("facts"))
-        .def(
-            "holds", [](const Guard& self, const py::object& collator) { return self.holds_for(collator); },
-            py::arg("collator"));
+        .def(py::init<const py::tuple&>(), "facts"_a)
+        .def("holds", &Guard::holds_for, "collator"_a);
 }
 
 }  // namespace quadrat

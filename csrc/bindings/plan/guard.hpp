@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace quadrat {
+#include "../casters.hpp"
 
-namespace py = pybind11;
+namespace quadrat {
 
 // Whether names are plain strings, so that no code of the user's runs when they are looked up or compared.
 inline bool plain_names(const py::tuple& names) {

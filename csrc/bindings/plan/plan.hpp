@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "../kind_caster.hpp"
+#include "../casters.hpp"
 
 namespace quadrat {
-
-namespace py = pybind11;
 
 // What a step makes of its column. Padded outputs are [rows, ...], flat ones [1, tokens of all rows, rounded up].
 enum class Action : std::uint8_t {
@@ -49,11 +47,11 @@ Plan parse_plan(py::tuple steps, py::dict values);
 struct Layout {
     std::int64_t width;        // of padded outputs
     std::int64_t multiple_of;  // to which extents are rounded up
-    bool left;                 // whether rows are padded on the left
+    Side side;                 // on which rows are padded
     py::object separator;      // of flat outputs
     std::int64_t start;        // of the positions in each row
 
-    py::tuple as_tuple() const { return py::make_tuple(width, multiple_of, left, separator, start); }
+    py::tuple as_tuple() const { return py::make_tuple(width, multiple_of, side, separator, start); }
 };
 
 // The same layout. Throws ValueError unless multiple_of is positive.

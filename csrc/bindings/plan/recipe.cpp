@@ -212,25 +212,21 @@ py::object Recipe::runner() const {
 void register_recipe(py::module_& m) {
     // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
     py::class_<Recipe>(m, "Recipe")
-        .def(
-            py::init([](const py::tuple& facts, py::object interop, bool torch, py::object wrapper, py::dict attributes,
-                        py::object main, std::int64_t multiple_of, bool left, py::object separator, std::int64_t start,
-                        py::object names, py::object absent, py::object deferred, bool falls_back, bool always) {
-                return Recipe(facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
-                              checked({1, multiple_of, left, std::move(separator), start}),
-                              {torch ? Framework::torch : Framework::numpy, std::move(wrapper), std::move(attributes),
-                               std::move(deferred), falls_back, always});
-            }),
-            py::arg("facts"), py::arg("interop"), py::arg("torch"), py::arg("wrapper") = py::none(),
-            py::arg("attributes") = py::dict(), py::arg("main") = py::none(), py::arg("multiple_of") = 1,
-            py::arg("left") = false, py::arg("separator") = py::none(), py::arg("start") = 0,
-            py::arg("names") = py::none(), py::arg("absent") = py::none(), py::arg("deferred") = py::none(),
-            py::arg("falls_back") = false, py::arg("always") = false)
-        .def(
-            "holds", [](const Recipe& self, const py::object& subject) { return self.holds(subject); },
-            py::arg("subject"))
-        .def("extended", &Recipe::extended, py::arg("names"), py::arg("signature"), py::arg("steps"), py::arg("values"),
-             py::arg("failed") = false)
+        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
+                         py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
+                         py::object separator, std::int64_t start, py::object names, py::object absent,
+                         py::object deferred, bool falls_back, bool always) {
+                 return Recipe(
+                     facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
+                     checked({1, multiple_of, left, std::move(separator), start}),
+                     {torch, std::move(wrapper), std::move(attributes), std::move(deferred), falls_back, always});
+             }),
+             "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
+             "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
+             "start"_a = 0, "names"_a = py::none(), "absent"_a = py::none(), "deferred"_a = py::none(),
+             "falls_back"_a = false, "always"_a = false)
+        .def("holds", &Recipe::holds, "subject"_a)
+        .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &Recipe::runner);
 }
 

@@ -1,8 +1,5 @@
-// A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call.
-//
-// A batch arrives after a training step, when caches hold something else; what it costs then is the number of objects
-// and functions touched more than the work. So nothing is asked twice: the guard is compared by identity, the batch by
-// its signature, and the steps run.
+// A recipe: decisions already taken, kept where a batch that needs no new one is collated in a single call. A batch
+// arrives after a training step, with cold caches: what counts is the number of objects and functions touched.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "../span.hpp"
-#include "bitgen.hpp"
 #include "mt19937.hpp"
 
 namespace quadrat::rng {
@@ -14,13 +13,31 @@ namespace quadrat::rng {
 // torch draws integers below this from one word of 32 bits each, others from two.
 inline constexpr std::int64_t one_word_integers = std::int64_t{1} << 28;
 
-class Draws {
-public:
-    Draws() = default;
-    Draws(const Draws&) = delete;
-    Draws& operator=(const Draws&) = delete;
-    virtual ~Draws() = default;
+// A bit generator of NumPy as its capsule "BitGenerator" shows it: part of NumPy's stable ABI.
+struct BitGenerator {
+    void* state;
+    std::uint64_t (*next_uint64)(void* state);
+    std::uint32_t (*next_uint32)(void* state);
+    double (*next_double)(void* state);
+    std::uint64_t (*next_raw)(void* state);
+};
 
+// What every generator draws.
+class IntegerDraws {
+public:
+    IntegerDraws() = default;
+    IntegerDraws(const IntegerDraws&) = delete;
+    IntegerDraws& operator=(const IntegerDraws&) = delete;
+    virtual ~IntegerDraws() = default;
+
+    // One integer of 0 ... n - 1, as a single call draws it; 0 < n < 2^28.
+    virtual std::int64_t below(std::int64_t n) = 0;
+    // 0 ... n - 1 in random order; n < 2^27 (torch takes two words a number not far above).
+    virtual void permutation(std::int64_t n, std::int64_t* out) = 0;
+};
+
+class Draws : public IntegerDraws {
+public:
     // One trial a token, each of which succeeds with probability p, or never where `eligible` is not 1. Writes where
     // they succeeded, in order, to `positions` (room for `count`); returns how many did.
     virtual std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count,
@@ -32,10 +49,6 @@ public:
                              std::int64_t* out) = 0;
     // Whether the reference draws a random word for each token, or only for those it replaces.
     virtual bool draws_every_word() const = 0;
-    // One integer of 0 ... n - 1, as a single call draws it; 0 < n < 2^28.
-    virtual std::int64_t below(std::int64_t n) = 0;
-    // 0 ... n - 1 in random order; n < 2^27 (torch takes two words a number not far above).
-    virtual void permutation(std::int64_t n, std::int64_t* out) = 0;
 };
 
 // torch's CPU generator. Probabilities are of the default dtype, which must be float32: a trial takes the low 24 bits
@@ -77,15 +90,13 @@ private:
     bool every_word_;
 };
 
-// Python's `random`: only what the reference draws from it.
-class PythonDraws {
+// Python's `random`, as `random.randrange(n)` and `random.shuffle` draw.
+class PythonDraws final : public IntegerDraws {
 public:
     explicit PythonDraws(Mt19937& engine) : engine_(engine) {}
 
-    // As `random.randrange(n)`.
-    std::int64_t below(std::int64_t n);
-    // The order `random.shuffle` brings a list 0 ... n - 1 into.
-    void permutation(std::int64_t n, std::int64_t* out);
+    std::int64_t below(std::int64_t n) override;
+    void permutation(std::int64_t n, std::int64_t* out) override;
 
 private:
     Mt19937& engine_;

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "draws.hpp"
@@ -110,9 +111,7 @@ std::int64_t NumpyDraws::below(std::int64_t n) {
 }
 
 void NumpyDraws::permutation(std::int64_t n, std::int64_t* out) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        out[i] = i;
-    }
+    std::iota(out, out + n, std::int64_t{0});
     for (std::int64_t i = n - 1; i > 0; --i) {  // lists are shuffled by masked rejection in either generator
         const auto most = static_cast<std::uint32_t>(i);
         std::swap(out[i], out[masked(bits_, most, mask_of(most))]);

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "../simd.hpp"
@@ -64,9 +65,7 @@ void TorchDraws::integers_at(std::int64_t high, std::int64_t count, Span<const s
 std::int64_t TorchDraws::below(std::int64_t n) { return engine_.next() % static_cast<std::uint32_t>(n); }
 
 void TorchDraws::permutation(std::int64_t n, std::int64_t* out) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        out[i] = i;
-    }
+    std::iota(out, out + n, std::int64_t{0});
     for (std::int64_t i = 0; i + 1 < n; ++i) {
         std::swap(out[i], out[i + below(n - i)]);
     }

@@ -32,6 +32,9 @@ explain = _core.explain
 OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED
 
 
+_LENGTHS = _core.LENGTHS_EQUAL, _core.LENGTHS_ALIGNED, _core.LENGTHS_FULL
+
+
 class ColumnShape(NamedTuple):
     """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
 
@@ -50,8 +53,8 @@ class ColumnShape(NamedTuple):
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
     return [
-        ColumnShape(forms, first, low | high << 8, bool(flags & 1), bool(flags & 2), bool(flags & 4))
-        for forms, first, low, high, flags in zip(*[iter(signature)] * 5, strict=True)
+        ColumnShape(forms, first, low | high << 8, *(bool(lengths & flag) for flag in _LENGTHS))
+        for forms, first, low, high, lengths in zip(*[iter(signature)] * 5, strict=True)
     ]
 
 

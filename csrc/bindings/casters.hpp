@@ -1,0 +1,107 @@
+// What crosses the border between Python and C++, each kind of thing in one way, checked on the way in.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "../kernels/kind.hpp"
+#include "../kernels/row.hpp"
+#include "../kernels/status.hpp"
+
+namespace quadrat {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+// An address that Python gives as an int: a pointer to whatever the function reads or writes there.
+struct Address {
+    std::uintptr_t value = 0;
+
+    template <typename T>
+    operator T*() const {
+        return reinterpret_cast<T*>(value);
+    }
+};
+
+enum class Framework : std::uint8_t { numpy, torch };
+
+}  // namespace quadrat
+
+namespace pybind11::detail {
+
+// Enums of two values are bools: false is the first.
+template <typename Enum>
+struct bool_enum_caster {
+    PYBIND11_TYPE_CASTER(Enum, const_name("bool"));
+
+    bool load(handle source, bool convert) {
+        make_caster<bool> flag;
+        if (!flag.load(source, convert)) {
+            return false;
+        }
+        value = static_cast<Enum>(static_cast<bool>(flag));
+        return true;
+    }
+
+    static handle cast(Enum source, return_value_policy, handle) { return bool_(source != Enum{}).release(); }
+};
+
+template <>
+struct type_caster<quadrat::Side> : bool_enum_caster<quadrat::Side> {};  // whether it is the left
+
+template <>
+struct type_caster<quadrat::Framework> : bool_enum_caster<quadrat::Framework> {};  // whether it is torch
+
+template <>
+struct type_caster<quadrat::Address> {
+    PYBIND11_TYPE_CASTER(quadrat::Address, const_name("int"));
+
+    bool load(handle source, bool convert) {
+        make_caster<std::uintptr_t> number;
+        if (!number.load(source, convert)) {
+            return false;
+        }
+        value.value = static_cast<std::uintptr_t>(number);
+        return true;
+    }
+
+    static handle cast(quadrat::Address address, return_value_policy, handle) { return int_(address.value).release(); }
+};
+
+// Kinds are their number.
+template <>
+struct type_caster<quadrat::Kind> {
+    PYBIND11_TYPE_CASTER(quadrat::Kind, const_name("int"));
+
+    bool load(handle source, bool) {
+        if (PyLong_CheckExact(source.ptr()) == 0) {
+            return false;
+        }
+        int overflow = 0;
+        const long number = PyLong_AsLongAndOverflow(source.ptr(), &overflow);
+        if (number < 0 || number >= quadrat::kind_count) {
+            return false;
+        }
+        value = static_cast<quadrat::Kind>(number);
+        return true;
+    }
+
+    static handle cast(quadrat::Kind kind, return_value_policy, handle) {
+        return PyLong_FromLong(static_cast<long>(kind));
+    }
+};
+
+// A status that is ok is None, any other (code, row, position).
+template <>
+struct type_caster<quadrat::Status> {
+    static constexpr auto name = const_name("tuple[int, int, int] | None");
+
+    static handle cast(const quadrat::Status& status, return_value_policy, handle) {
+        return (status ? object(none())
+                       : object(pybind11::make_tuple(static_cast<int>(status.code), status.row, status.position)))
+            .release();
+    }
+};
+
+}  // namespace pybind11::detail

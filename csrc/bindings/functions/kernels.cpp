@@ -1,0 +1,167 @@
+// Kernels one by one: for outputs that are not a batch, and for the tests of each against its oracle.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "../../kernels/check_offsets.hpp"
+#include "../../kernels/concat_padded.hpp"
+#include "../../kernels/cu_seqlens.hpp"
+#include "../../kernels/philox_mask.hpp"
+#include "../../kernels/position_ids.hpp"
+#include "../../kernels/row_keys.hpp"
+#include "../../kernels/separate_rows.hpp"
+#include "../../kernels/seq_idx.hpp"
+#include "../../kernels/special_tokens.hpp"
+#include "../../kernels/unpad.hpp"
+#include "../../kernels/unpad_masked.hpp"
+#include "../../kernels/word_starts.hpp"
+#include "../input/decode.hpp"
+#include "../masking_options.hpp"
+#include "../plan/execute.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+// A long copy between raw pointers.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+Span<const std::int64_t> numbers_at(Address address, std::int64_t size) {
+    if (size < 0) {
+        throw py::value_error("a size is negative");
+    }
+    return {address, size};
+}
+
+void register_flat(py::module_& m) {
+    m.def(
+        "position_ids",
+        [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
+            return position_ids(numbers_at(lengths, rows), start, out, out_size);
+        },
+        "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
+    m.def(
+        "seq_idx",
+        [](Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
+            return seq_idx(numbers_at(lengths, rows), out, out_size);
+        },
+        "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
+    m.def(
+        "cu_seqlens",
+        [](Address lengths, std::int64_t rows, Kind kind, Address out) {
+            return cu_seqlens(numbers_at(lengths, rows), kind, out);
+        },
+        "lengths"_a, "rows"_a, "kind"_a, "out"_a);
+    m.def(
+        "separate_rows",
+        [](Address start, std::int64_t rows, Kind kind, const py::object& value, Address out, std::int64_t out_size) {
+            std::uint64_t element = 0;
+            return decode_number(value.ptr(), kind, &element)
+                       ? separate_rows(numbers_at(start, rows), kind, &element, out, out_size)
+                       : Status{Code::out_of_range};
+        },
+        "start"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
+    m.def(
+        "fill_tail",
+        [](Address out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::object& value) {
+            return fill_tail(out, kind, filled, out_size, value);
+        },
+        "out"_a, "kind"_a, "filled"_a, "out_size"_a, "value"_a);
+}
+
+void register_ragged(py::module_& m) {
+    m.def(
+        "check_offsets",
+        [](Address offsets, std::int64_t count, std::int64_t size) {
+            LongestRow longest;
+            const Status status = check_offsets({offsets, count}, size, &longest);
+            return py::make_tuple(status, longest.row, longest.length);
+        },
+        "offsets"_a, "count"_a, "size"_a);
+    m.def(
+        "unpad",
+        [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,
+           Address out,
+           std::int64_t out_size) { return unpad(padded, width, left, {offsets, rows + 1}, token, out, out_size); },
+        "padded"_a, "width"_a, "left"_a, "offsets"_a, "rows"_a, "token"_a, "out"_a, "out_size"_a, WithoutGil());
+    m.def(
+        "count_masked",
+        [](Address mask, std::int64_t width, Address offsets, std::int64_t rows) {
+            return static_cast<bool>(count_masked(mask, width, {offsets, rows + 1}));
+        },
+        "mask"_a, "width"_a, "offsets"_a, "rows"_a, WithoutGil());
+    m.def(
+        "unpad_masked",
+        [](Address padded, Address mask, std::int64_t width, std::size_t token, Address offsets, std::int64_t rows,
+           Address out) { return unpad_masked(padded, mask, width, token, {offsets, rows + 1}, out); },
+        "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "rows"_a, "out"_a, WithoutGil());
+    m.def(
+        "concat_padded",
+        [](Address blocks, std::int64_t count, std::int64_t width, std::size_t token, const py::bytes& fill,
+           Address out, std::int64_t rows) {
+            const std::string_view item = fill;
+            const py::gil_scoped_release release;
+            return concat_padded({blocks, count}, width, token, item.data(), item.size(), out, rows);
+        },
+        "blocks"_a, "count"_a, "width"_a, "token"_a, "fill"_a, "out"_a, "rows"_a);
+}
+
+void register_masking(py::module_& m) {
+    m.def(
+        "special_tokens",
+        [](Address ids, std::int64_t count, Address set, std::int64_t set_size, Address out) {
+            special_tokens(ids, count, {set, set_size}, out);
+        },
+        "ids"_a, "count"_a, "set"_a, "set_size"_a, "out"_a);
+    m.def(
+        "word_starts",
+        [](Address offsets, Address special, std::int64_t length, Address words) {
+            word_starts(offsets, special, length, words);
+        },
+        "offsets"_a, "special"_a, "length"_a, "words"_a);
+    m.def(
+        "word_starts_of_ids",
+        [](Address word_ids, Address special, std::int64_t length, Address words) {
+            word_starts_of_ids(word_ids, special, length, words);
+        },
+        "word_ids"_a, "special"_a, "length"_a, "words"_a);
+    m.def(
+        "row_keys",
+        [](Address values, std::int64_t values_size, Address start, Address lengths, std::int64_t rows, Address out) {
+            return row_keys({values, values_size}, {start, rows}, lengths, out);
+        },
+        "values"_a, "values_size"_a, "start"_a, "lengths"_a, "rows"_a, "out"_a);
+    m.def(
+        "philox_mask",
+        [](const PhiloxOptions& options, Address row_keys, Address start, Address lengths, std::int64_t rows,
+           Address words, Address ids, Address labels, std::int64_t count) {
+            return philox_mask(checked_masking(options), {row_keys, rows}, start, lengths, count, words, ids, labels);
+        },
+        "options"_a, "row_keys"_a, "start"_a, "lengths"_a, "rows"_a, "words"_a, "ids"_a, "labels"_a, "count"_a);
+    // Both ways the words are computed: by one counter, and for n places in a row.
+    m.def(
+        "philox",
+        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key, int n) {
+            const rng::Philox at{{counter[0], counter[1], counter[2], counter[3]}, {key[0], key[1]}};
+            const rng::PhiloxWords words = rng::philox(at);
+            const int count = std::clamp(n, 0, rng::philox_most);
+            std::vector<std::uint32_t> run(rng::philox_most);
+            rng::philox_run(at, count, run.data());
+            run.resize(static_cast<std::size_t>(count));
+            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), run);
+        },
+        "counter"_a, "key"_a, "n"_a);
+}
+
+}  // namespace
+
+void register_kernels(py::module_& m) {
+    register_flat(m);
+    register_ragged(m);
+    register_masking(m);
+}
+
+}  // namespace quadrat
