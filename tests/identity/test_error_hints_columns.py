@@ -25,8 +25,10 @@ from support.hints import (
     gives,
     rows,
     sets,
+    useless_column,
     uses,
     without,
+    wrong_values,
 )
 
 PERMUTED, WORDS = ([name] for name in MASKED)
@@ -47,32 +49,36 @@ def even(features):
     return [{"input_ids": [*row, *row]} for feature in features for row in feature["input_ids"]]
 
 
+def ragged_column():
+    return rows(4, 2, extra=lambda n: [1] * n)
+
+
+def only_row(value):
+    return value[0]
+
+
 FROM_TOKENIZER = ["'input_ids', row 0 has shape (1, 4)", "without return_tensors"]
+OBJECTS = wrong_values(
+    MASKED,
+    lambda row: np.array(row, object),
+    lambda row: row.astype("int64"),
+    *("'input_ids', row 0 is an array of Python objects", "row.astype('int64')"),
+)
 
 MISTAKES = {
-    "tensors of one row": Mistake(
+    "tensors of one row": wrong_values(TOKENS, lambda row: torch.tensor([row]), only_row, *FROM_TOKENIZER, "value[0]"),
+    "arrays of one row": wrong_values(TOKENS, lambda row: np.array([row]), only_row, *FROM_TOKENIZER, "value[0]"),
+    "lists of one row": wrong_values(
         TOKENS,
-        lambda: each(lambda row: torch.tensor([row]))(rows(4, 2)),
-        [*FROM_TOKENIZER, "value[0]"],
-        gives(each(lambda value: value[0])),
-    ),
-    "arrays of one row": Mistake(
-        TOKENS,
-        lambda: each(lambda row: np.array([row]))(rows(4, 2)),
-        [*FROM_TOKENIZER, "value[0]"],
-        gives(each(lambda value: value[0])),
-    ),
-    "lists of one row": Mistake(
-        TOKENS,
-        lambda: each(lambda row: [row])(rows(4, 2)),
-        ["'input_ids', row 0 is a row inside a list", "tokenizer(text)", "value[0]"],
-        gives(each(lambda value: value[0])),
+        lambda row: [row],
+        only_row,
+        *("'input_ids', row 0 is a row inside a list", "tokenizer(text)", "value[0]"),
     ),
     "tensors of one row, stacked": Mistake(
         STACKED,
         lambda: each(lambda row: torch.tensor([row]))(rows(4, 2)),
         ["row 0 has shape (1, 4)", "without return_tensors"],
-        uses(r"use (\w+\(tokenizer\))", each(lambda value: value[0])),
+        uses(r"use (\w+\(tokenizer\))", each(only_row)),
     ),
     "several rows in one": Mistake(
         [*PADDED, *FLAT, *WORDS],
@@ -114,24 +120,12 @@ MISTAKES = {
         gives(each(lambda row: row.long(), "input_ids")),
         {"mlm_probability": 1.0, "mask_replace_prob": 0.0, "random_replace_prob": 1.0},
     ),
-    "tensors for NumPy": Mistake(
-        MASKED,
-        lambda: each(torch.tensor)(rows(4, 2)),
-        ["'input_ids', row 0 is a tensor", "row.numpy()"],
-        gives(each(lambda row: row.numpy())),
-        {"return_tensors": "np"},
+    "tensors for NumPy": wrong_values(
+        MASKED, torch.tensor, torch.Tensor.numpy, "'input_ids', row 0 is a tensor", "row.numpy()", return_tensors="np"
     ),
-    "arrays of objects": Mistake(
-        MASKED,
-        lambda: each(lambda row: np.array(row, object))(rows(4, 2)),
-        ["'input_ids', row 0 is an array of Python objects", "row.astype('int64')"],
-        gives(each(lambda row: row.astype("int64"))),
-    ),
-    "arrays of objects, stacked": Mistake(
-        STACKED,
-        lambda: each(lambda row: np.array(row, object))(rows(4, 4)),
-        ["'input_ids', row 0 is an array of Python objects", "row.astype('int64')"],
-        gives(each(lambda row: row.astype("int64"))),
+    "arrays of objects": OBJECTS,
+    "arrays of objects, stacked": OBJECTS._replace(
+        collators=STACKED, features=lambda: each(lambda row: np.array(row, object))(rows(4, 4))
     ),
     "meta tensors": Mistake(
         [*PADDED, *WORDS],
@@ -200,42 +194,24 @@ MISTAKES = {
         ["'text', row 0 is the string 'hello'", "dataset.remove_columns('text')"],
         gives(without("text")),
     ),
-    "rows of words": Mistake(
-        [*PADDED, *STACKED],
-        lambda: rows(4, 4, words=lambda n: ["a"] * n),
-        ["'words', row 0, position 0 is the string 'a'", "dataset.remove_columns('words')"],
-        gives(without("words")),
+    "rows of words": useless_column(
+        [*PADDED, *STACKED], "words", lambda n: ["a"] * n, "'words', row 0, position 0 is the string 'a'"
     ),
-    "dicts": Mistake(
+    "dicts": useless_column([*PADDED, *STACKED], "extra", lambda n: {"a": n}, "'extra', row 0 is a dict"),
+    "dates": useless_column([*PADDED, *STACKED], "day", lambda n: datetime.date(2020, 1, n), "'day', row 0 is a date"),
+    "rows of dates": useless_column(
         [*PADDED, *STACKED],
-        lambda: rows(4, 4, extra=lambda n: {"a": n}),
-        ["'extra', row 0 is a dict", "dataset.remove_columns('extra')"],
-        gives(without("extra")),
-    ),
-    "dates": Mistake(
-        [*PADDED, *STACKED],
-        lambda: rows(4, 4, day=lambda n: datetime.date(2020, 1, n)),
-        ["'day', row 0 is a date", "dataset.remove_columns('day')"],
-        gives(without("day")),
-    ),
-    "rows of dates": Mistake(
-        [*PADDED, *STACKED],
-        lambda: rows(4, 4, days=lambda n: [datetime.date(2020, 1, n)]),
-        ["'days', row 0, position 0 is a date", "dataset.remove_columns('days')"],
-        gives(without("days")),
+        "days",
+        lambda n: [datetime.date(2020, 1, n)],
+        "'days', row 0, position 0 is a date",
     ),
     "ragged": Mistake(
         PADDED,
-        lambda: rows(4, 2, extra=lambda n: [1] * n),
+        ragged_column,
         ["'extra' is ragged", "row 0 has length 4, row 1 has length 2"],
         sets("pad_values", r"give pad_values=({.*?})"),
     ),
-    "ragged, removed": Mistake(
-        PADDED,
-        lambda: rows(4, 2, extra=lambda n: [1] * n),
-        ["'extra' is ragged", "or remove it"],
-        gives(without("extra")),
-    ),
+    "ragged, removed": Mistake(PADDED, ragged_column, ["'extra' is ragged", "or remove it"], gives(without("extra"))),
     "ragged, stacked": Mistake(
         STACKED,
         lambda: [{"input_ids": [5, 6], "extra": [1] * n} for n in (2, 3)],

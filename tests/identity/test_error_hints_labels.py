@@ -22,6 +22,7 @@ from support.hints import (
     maps,
     rows,
     sets,
+    useless_column,
     uses,
     without,
 )
@@ -37,6 +38,18 @@ def targets(n):
     return [1] * (7 - n)
 
 
+MADE_ANYWAY = Mistake(
+    LANGUAGE,
+    lambda: rows(4, 2, labels=tags),
+    ["'labels' is ragged", "makes labels of its own: remove the column"],
+    gives(without("labels")),
+)
+NUMBER_PER_ROW = Mistake(
+    [*TAGS, *SEQ2SEQ],
+    lambda: rows(4, 2, labels=lambda n: 1),
+    ["'labels', row 0 is the number 1", "one label per row"],
+    uses(r"use (DataCollatorWithPadding)"),
+)
 MISTAKES = {
     "a label per token": Mistake(
         UNPADDED,
@@ -62,19 +75,8 @@ MISTAKES = {
         ["'labels' is ragged"],
         sets("pad_values", r"give pad_values=({'labels': -100})"),
     ),
-    "made anyway": Mistake(
-        LANGUAGE,
-        lambda: rows(4, 2, labels=tags),
-        ["'labels' is ragged", "makes labels of its own: remove the column"],
-        gives(without("labels")),
-    ),
-    "made anyway, causal": Mistake(
-        LANGUAGE,
-        lambda: rows(4, 2, labels=tags),
-        ["'labels' is ragged", "makes labels of its own: remove the column"],
-        gives(without("labels")),
-        {"mlm": False},
-    ),
+    "made anyway": MADE_ANYWAY,
+    "made anyway, causal": MADE_ANYWAY._replace(options={"mlm": False}),
     "names": Mistake(
         [*PLAIN, *STACKED],
         lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), ("pos", "neg"), strict=True)],
@@ -93,11 +95,8 @@ MISTAKES = {
         ["'label', row 0 is the string 'first'"],
         maps("label"),
     ),
-    "names where labels are made": Mistake(
-        LANGUAGE,
-        lambda: rows(4, 4, label=lambda n: "pos"),
-        ["'label', row 0 is the string 'pos'", "dataset.remove_columns('label')"],
-        gives(without("label")),
+    "names where labels are made": useless_column(
+        LANGUAGE, "label", lambda n: "pos", "'label', row 0 is the string 'pos'"
     ),
     "text": Mistake(
         SEQ2SEQ,
@@ -111,11 +110,8 @@ MISTAKES = {
         ["'labels', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"],
         gives(each(lambda row: samples.tokenizer().convert_tokens_to_ids(row), "labels")),
     ),
-    "None": Mistake(
-        [*PLAIN, *TAGS, *LANGUAGE, *FLAT],
-        lambda: rows(4, 4, labels=lambda n: None),
-        ["'labels' is None in every row", "dataset.remove_columns('labels')"],
-        gives(without("labels")),
+    "None": useless_column(
+        [*PLAIN, *TAGS, *LANGUAGE, *FLAT], "labels", lambda n: None, "'labels' is None in every row"
     ),
     "None in a row": Mistake(
         [*PLAIN, *STACKED],
@@ -129,17 +125,9 @@ MISTAKES = {
         ["'labels', row 0, position 0 is None", "give -100 where there is no label"],
         gives(each(lambda row: [-100 for _ in row], "labels")),
     ),
-    "a number per row": Mistake(
-        [*TAGS, *SEQ2SEQ],
-        lambda: rows(4, 2, labels=lambda n: 1),
-        ["'labels', row 0 is the number 1", "one label per row"],
-        uses(r"use (DataCollatorWithPadding)"),
-    ),
-    "a number per row, flattened": Mistake(
-        FLAT,
-        lambda: rows(4, 2, labels=lambda n: 1),
-        ["'labels', row 0 is the number 1", "one label per row"],
-        uses(r"use (DataCollatorWithFlattening\(.*\))"),
+    "a number per row": NUMBER_PER_ROW,
+    "a number per row, flattened": NUMBER_PER_ROW._replace(
+        collators=FLAT, follow=uses(r"use (DataCollatorWithFlattening\(.*\))")
     ),
     "too many": Mistake(
         TAGS,

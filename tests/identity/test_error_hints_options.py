@@ -26,6 +26,7 @@ from support.hints import (
     rows,
     run,
     sets,
+    wrong_option,
 )
 
 PERMUTED = MASKED[:1]
@@ -36,13 +37,7 @@ def tags(n):
 
 
 MISTAKES = {
-    "no padding": Mistake(
-        PADDED[:3],
-        lambda: rows(4, 2),
-        ["'input_ids' is ragged"],
-        sets("padding", r"use padding=(True)"),
-        {"padding": False},
-    ),
+    "no padding": wrong_option(PADDED[:3], "padding", False, r"use padding=(True)", "'input_ids' is ragged"),
     "no padding of labels": Mistake(
         SEQ2SEQ,
         lambda: [{**row, "labels": labels} for row, labels in zip(rows(4, 4), ([1], [1, 2]), strict=True)],
@@ -50,27 +45,13 @@ MISTAKES = {
         sets("padding", r"use padding=(True)"),
         {"padding": False},
     ),
-    "unknown padding": Mistake(
-        PADDED[:3],
-        lambda: rows(4, 2),
-        ["padding is 'longst'", "'longest'"],
-        sets("padding", r"must be (True)"),
-        {"padding": "longst"},
+    "unknown padding": wrong_option(
+        PADDED[:3], "padding", "longst", r"must be (True)", "padding is 'longst'", "'longest'"
     ),
-    "a multiple of 0": Mistake(
-        PADDED,
-        lambda: rows(4, 2),
-        ["pad_to_multiple_of is 0", "a positive int"],
-        sets("pad_to_multiple_of", r"or (None)"),
-        {"pad_to_multiple_of": 0},
+    "a multiple of 0": wrong_option(
+        PADDED, "pad_to_multiple_of", 0, r"or (None)", "pad_to_multiple_of is 0", "a positive int"
     ),
-    "a float as multiple": Mistake(
-        PADDED,
-        lambda: rows(4, 2),
-        ["pad_to_multiple_of is 8.0"],
-        sets("pad_to_multiple_of", r"or (None)"),
-        {"pad_to_multiple_of": 8.0},
-    ),
+    "a float as multiple": wrong_option(PADDED, "pad_to_multiple_of", 8.0, r"or (None)", "pad_to_multiple_of is 8.0"),
     "below the longest": Mistake(
         PADDED[1:3],
         lambda: rows(4, 2),
@@ -85,34 +66,16 @@ MISTAKES = {
         gives(each(lambda row: row[:5])),
         {"padding": "max_length", "max_length": 5},
     ),
-    "unknown framework": Mistake(
-        TOKENS,
-        lambda: rows(4, 2),
-        ["return_tensors is 'torch'"],
-        sets("return_tensors", r"must be ('pt')"),
-        {"return_tensors": "torch"},
+    "unknown framework": wrong_option(
+        TOKENS, "return_tensors", "torch", r"must be ('pt')", "return_tensors is 'torch'"
     ),
-    "no framework": Mistake(
-        [*TAGS, *LANGUAGE, *MASKED],
-        lambda: rows(4, 2),
-        ["return_tensors is None"],
-        sets("return_tensors", r"must be ('pt')"),
-        {"return_tensors": None},
+    "no framework": wrong_option(
+        [*TAGS, *LANGUAGE, *MASKED], "return_tensors", None, r"must be ('pt')", "return_tensors is None"
     ),
-    "no label to pad with": Mistake(
-        TAGS,
-        lambda: rows(4, 2, labels=tags),
-        ["label_pad_token_id is None", "an int"],
-        sets("label_pad_token_id", r"usually (-100)"),
-        {"label_pad_token_id": None},
+    "no label to pad with": wrong_option(
+        TAGS, "label_pad_token_id", None, r"usually (-100)", "label_pad_token_id is None", "an int", labels=tags
     ),
-    "no probability": Mistake(
-        PERMUTED,
-        lambda: rows(4, 2),
-        ["plm_probability is 0"],
-        sets("plm_probability", r"such as (1/6)"),
-        {"plm_probability": 0},
-    ),
+    "no probability": wrong_option(PERMUTED, "plm_probability", 0, r"such as (1/6)", "plm_probability is 0"),
     "no span": Mistake(
         PERMUTED,
         lambda: rows(4, 2),

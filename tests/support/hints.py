@@ -141,12 +141,12 @@ def uses(pattern: str, change: Callable[[Any], Any] = lambda features: features)
     return follow
 
 
-def sets(option: str, pattern: str, change: Callable[[Any], Any] = lambda features: features) -> Callable[[Scene], Any]:
+def sets(option: str, pattern: str) -> Callable[[Scene], Any]:
     """Do: set an option to the value in the message."""
 
     def follow(scene: Scene) -> Any:
         setattr(scene.collator, option, run(code(scene.line, pattern)))
-        return scene.collator(change(scene.features))
+        return scene.collator(scene.features)
 
     return follow
 
@@ -187,3 +187,19 @@ def each(change: Callable[[Any], Any], name: str | None = None) -> Callable[[Any
 def without(name: str) -> Callable[[Any], Any]:
     """The features without a column."""
     return lambda features: [{key: value for key, value in row.items() if key != name} for row in features]
+
+
+def wrong_option(collators: list[str], option: str, wrong: Any, right: str, *says: str, **columns: Any) -> Mistake:
+    """An option with a wrong value. right: the pattern of the value in the message."""
+    return Mistake(collators, lambda: rows(4, 2, **columns), [*says], sets(option, right), {option: wrong})
+
+
+def wrong_values(collators: list[str], wrong: Any, right: Any, *says: str, **options: Any) -> Mistake:
+    """Columns whose values `wrong` has made of lists. right: what the message does with each."""
+    return Mistake(collators, lambda: each(wrong)(rows(4, 2)), [*says], gives(each(right)), options)
+
+
+def useless_column(collators: list[str], name: str, column: Callable[[int], Any], *says: str) -> Mistake:
+    """A column that the message removes from the data set."""
+    removes = f"dataset.remove_columns('{name}')"
+    return Mistake(collators, lambda: rows(4, 4, **{name: column}), [*says, removes], gives(without(name)))
