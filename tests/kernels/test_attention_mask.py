@@ -6,16 +6,11 @@ import pytest
 from hypothesis import given
 
 from quadrat import _core, reference
+from support.ingest import columns_of
 
 KINDS = _core.kinds
 FILLS = {"bool": False}
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]), max_size=8)
-
-
-def columns_of(rows, interop):
-    columns = _core.Columns()
-    columns.add_values(rows, interop)
-    return columns
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,22 +22,6 @@ def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
     columns = columns_of([[0] * length for length in lengths], interops["exchange"])
     assert columns.attention_mask(0, out.address, KINDS.index(kind), width, side == "left") is None
     assert out.bytes.tobytes() == expected.tobytes()
-    assert out.intact()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("left", [True, False])
-def test_large_masks_alike(guarded, kind, left):
-    # Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line.
-    width = (8 << 20) // np.dtype(kind).itemsize // 3 + 5
-    lengths = [0, 1, width - 70, width - 3, width]
-    columns, offsets = _core.Columns(), np.cumsum([0, *lengths])
-    columns.add_ragged(0, KINDS.index(kind), int(offsets[-1]), offsets.ctypes.data, len(lengths), 1)
-    out, expected = guarded(kind, (5, width)), np.zeros((5, width), kind)
-    for length, row in zip(lengths, expected, strict=True):
-        row[slice(width - length, width) if left else slice(length)] = 1
-    assert columns.attention_mask(0, out.address, KINDS.index(kind), width, left) is None
-    assert np.array_equal(out.array, expected)
     assert out.intact()
 
 

@@ -68,18 +68,24 @@ def test_fills_as_the_oracle(guarded, kind, *, lengths, extra, side, data):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("side", SIDES)
 def test_large_outputs_are_filled_alike(guarded, kind, side):
+    """And large attention masks."""
     # Past the caches, see csrc/kernels/stream.hpp: rows begin and end anywhere in a cache line.
     width = (8 << 20) // np.dtype(kind).itemsize // 3 + 5
     lengths = [0, 1, width - 70, width - 3, width]
     columns, values = ragged(lengths, kind)
     values[:] = np.arange(len(values)) % 2
     out, expected = guarded(kind, (5, width)), np.ones((5, width), kind)
+    mask, attended = guarded(kind, (5, width)), np.zeros((5, width), kind)
     rows = np.split(values, np.cumsum(lengths)[:-1])
-    for row, target in zip(rows, expected, strict=True):
-        target[slice(len(row)) if side == "right" else slice(width - len(row), width)] = row
+    for row, target, ones in zip(rows, expected, attended, strict=True):
+        place = slice(len(row)) if side == "right" else slice(width - len(row), width)
+        target[place], ones[place] = row, 1
     assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", True) is None
+    assert columns.attention_mask(0, mask.address, KINDS.index(kind), width, side == "left") is None
     assert np.array_equal(out.array, expected)
+    assert np.array_equal(mask.array, attended)
     assert out.intact()
+    assert mask.intact()
 
 
 @given(kind=st.sampled_from(KINDS), lengths=LENGTHS, extra=st.integers(1, 70), left=st.booleans(), data=st.data())

@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import given
 
 from quadrat import _core, reference
+from support.hostile import bit_set
 
 SPECIAL = st.sets(st.integers(0, 200) | st.sampled_from([0, 63, 64, 127, 128]), max_size=20)
 IDS = (
@@ -14,23 +15,15 @@ IDS = (
 )
 
 
-def bits_of(numbers, words):
-    """A set of numbers below 64 * `words`: bit n is 1 where n is among them."""
-    bits = np.zeros(words, np.uint64)
-    for number in numbers:
-        bits[number // 64] |= np.uint64(1 << number % 64)
-    return bits
-
-
 @given(st.lists(IDS, max_size=70), SPECIAL, st.integers(0, 2), st.data())
 def test_tells_special_tokens_as_the_oracle(guarded, ids, special, spare, data):
     ids += data.draw(st.lists(st.sampled_from(sorted(special)), max_size=9)) if special else []
-    words = max(special, default=-1) // 64 + 1 + spare
-    members, source, out = guarded("uint64", words), guarded("int64", len(ids)), guarded("uint8", len(ids))
-    members.array[:] = bits_of(special, words)
+    bits = bit_set(special, max(special, default=-1) // 64 + 1 + spare)
+    members, source, out = guarded("uint64", len(bits)), guarded("int64", len(ids)), guarded("uint8", len(ids))
+    members.array[:] = bits
     source.array[:] = ids
     expected = np.empty(len(ids), np.uint8)
     reference.special_tokens(source.array, special, expected)
-    _core.special_tokens(source.address, len(ids), members.address, words, out.address)
+    _core.special_tokens(source.address, len(ids), members.address, len(bits), out.address)
     assert np.array_equal(out.array, expected)
     assert out.intact()
