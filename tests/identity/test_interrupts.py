@@ -13,7 +13,7 @@ import transformers
 import quadrat
 from quadrat.planning.fallback import FallBack, or_fall_back
 from support import samples
-from support.acting import Lazy, Lookalike
+from support.mappings import Lazy, Lookalike
 from support.strategies import make_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")

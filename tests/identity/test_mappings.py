@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from transformers import BatchEncoding
 
 from support import samples
 from support.compare import assert_same_outcome, frozen, seeded
+from support.mappings import Encoding, Reordered, Wrapped, encoding_around, with_lists
 
 pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 
@@ -37,22 +37,6 @@ class UserMissing(UserDict):
         return self.data[key]
 
 
-class Wrapped(Mapping):
-    """A mapping of one's own around `held`."""
-
-    def __init__(self, row):
-        self.held = row
-
-    def __getitem__(self, key):
-        return self.held[key]
-
-    def __iter__(self):
-        return iter(self.held)
-
-    def __len__(self):
-        return len(self.held)
-
-
 class Inserting(Wrapped):
     def __getitem__(self, key):
         return self.held.setdefault(key, [7])
@@ -73,26 +57,9 @@ class Hiding(dict):
         return key not in ("label", "labels") and super().__contains__(key)
 
 
-class Reordered(OrderedDict):
-    """The order of `keys` is not the order in which entries were made."""
-
-    def __init__(self, row):
-        super().__init__(row)
-        for key in reversed(list(row)):
-            self.move_to_end(key)
-
-
 class Empty(dict):
     def keys(self):
         return {}.keys()
-
-
-class Encoding(BatchEncoding):
-    pass
-
-
-def with_lists(row):
-    return defaultdict(list, row)
 
 
 def with_numbers(row):
@@ -100,9 +67,7 @@ def with_numbers(row):
 
 
 def encoding_with_lists(row):
-    made = BatchEncoding({})
-    made.data = with_lists(row)
-    return made
+    return encoding_around(with_lists(row))
 
 
 CARRIERS = [

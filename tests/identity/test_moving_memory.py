@@ -16,9 +16,9 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 import quadrat
-from support.acting import Lazy, Lookalike
 from support.compare import assert_same_batch
 from support.ingest import move
+from support.mappings import Lazy, Lookalike
 from support.strategies import make_tokenizer
 
 

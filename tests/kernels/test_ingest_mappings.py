@@ -2,7 +2,7 @@
 
 import random
 import types
-from collections import OrderedDict, UserDict, defaultdict
+from collections import OrderedDict, UserDict
 from collections.abc import Mapping
 
 import hypothesis.strategies as st
@@ -15,6 +15,7 @@ from quadrat import _core
 from quadrat.input import columns as ingest
 from quadrat.support import memory
 from support.ingest import flat
+from support.mappings import Encoding, Reordered, encoding_around, with_lists
 
 TOKENS = st.lists(st.integers(-10, 70000), max_size=40)
 
@@ -28,27 +29,6 @@ class Row(dict):
 
     def total(self):
         return sum(self.values())
-
-
-class Reversed(OrderedDict):
-    def __init__(self, row):
-        super().__init__(row)
-        for key in reversed(list(row)):
-            self.move_to_end(key)
-
-
-class Encoding(BatchEncoding):
-    pass
-
-
-def with_default(row):
-    return defaultdict(list, row)
-
-
-def wrapped_default(row):
-    made = BatchEncoding({})
-    made.data = with_default(row)
-    return made
 
 
 class Custom(Mapping):
@@ -78,17 +58,15 @@ class OwnData(UserDict):
     data = property(lambda self: self.__dict__, lambda self, value: self.__dict__.update(value))
 
 
-def wrapped_custom(row):
-    made = BatchEncoding({})
-    made.data = Custom(row)
-    return made
-
-
 READERS = ["__getitem__", "__contains__", "__iter__", "__len__", "keys", "values", "items", "get"]
-PLAIN = [dict, Row, OrderedDict, Reversed, with_default, UserDict, BatchEncoding, Encoding, wrapped_default]
+PLAIN = [
+    *(dict, Row, OrderedDict, Reordered, with_lists, UserDict, BatchEncoding, Encoding),
+    lambda row: encoding_around(with_lists(row)),
+]
 OPAQUE = [
     *(overriding(base, name) for base in (dict, OrderedDict, UserDict) for name in READERS),
-    *(Custom, types.MappingProxyType, wrapped_custom, OwnData, BatchFeature, lambda row: None),
+    *(Custom, types.MappingProxyType, OwnData, BatchFeature),
+    *(lambda row: encoding_around(Custom(row)), lambda row: None),
 ]
 BATCHES = st.lists(st.tuples(TOKENS, TOKENS, st.sampled_from(PLAIN)), min_size=1, max_size=140)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import torch
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from transformers import BatchEncoding, PreTrainedTokenizerFast
+
+from support.mappings import Wrapped
 
 VOCABULARY = {"[PAD]": 0, "[UNK]": 1, "[EOS]": 2, **{f"w{i}": i for i in range(3, 400)}}
 
@@ -24,23 +25,7 @@ class PadsInItsOwnWay(PreTrainedTokenizerFast):
         return padded
 
 
-class PlainMapping(Mapping[str, Any]):
-    """A mapping that is no dict."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-
-    def __getitem__(self, name: str) -> Any:
-        return self._data[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._data)
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-
-WRAPPERS = {"dict": dict, "BatchEncoding": BatchEncoding, "UserDict": UserDict, "Mapping": PlainMapping}
+WRAPPERS = {"dict": dict, "BatchEncoding": BatchEncoding, "UserDict": UserDict, "Mapping": Wrapped}
 
 
 def word_level(
