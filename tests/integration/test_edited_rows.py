@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import threading
 import weakref
 
 import datasets
@@ -21,6 +20,7 @@ import quadrat
 from quadrat.input.rows import Rows, rows_of
 from support import samples
 from support.compare import assert_identical, frozen
+from support.threads import together
 
 SMALL = st.integers(0, 3)
 
@@ -334,17 +334,7 @@ def test_errors_name_the_rows_as_they_are():
 def test_threads_that_look_see_the_same_rows():
     for _ in range(20):
         rows = rows_with(batch_of("DataCollatorWithPadding"))
-        seen, start = [], threading.Barrier(4)
-
-        def look(rows=rows, seen=seen, start=start):
-            start.wait()
-            seen.append([id(row) for row in rows])
-
-        threads = [threading.Thread(target=look) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        seen = together(*[lambda rows=rows: [id(row) for row in rows]] * 4)
         assert seen == [seen[0]] * 4
 
 

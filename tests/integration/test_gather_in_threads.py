@@ -12,9 +12,10 @@ import quadrat
 from support.isolated import python
 
 LOOKED_AT = """
-import sys, threading
+import sys
 import torch
 import quadrat
+from support.threads import together
 
 sys.setswitchinterval(1e-5)
 expected = torch.cat([torch.full((40, 64, 16), float(number)) for number in range(40)])
@@ -25,18 +26,12 @@ for name in ("tensors", "arrays", "get_arrays"):
             container.add(torch.full((40, 64, 16), float(number)))
             if name == "arrays":
                 container.to_cpu_and_numpy()
-        barrier, seen = threading.Barrier(4), []
 
         def look():
-            barrier.wait()
             value = getattr(container, name)
-            seen.append(value() if callable(value) else value)
+            return value() if callable(value) else value
 
-        threads = [threading.Thread(target=look) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        seen = together(*[look] * 4)
         assert len(seen) == 4
         assert all(value is seen[0] for value in seen)
         assert torch.equal(torch.as_tensor(seen[0]), expected)
@@ -48,9 +43,10 @@ def test_threads_that_look():
 
 
 ADDED = """
-import sys, threading
+import sys
 import torch
 import quadrat
+from support.threads import together
 
 sys.setswitchinterval(1e-5)
 THREADS, STEPS = 4, 60
@@ -74,25 +70,6 @@ def whole(predictions, labels, threads=THREADS, steps=STEPS):
     for thread in range(threads):
         own = [number % 1000 for number in order if number // 1000 == thread]
         assert own == list(range(steps)), "batches of a thread are in another order"
-
-
-def together(*functions):
-    barrier, failed = threading.Barrier(len(functions)), []
-
-    def call(function):
-        barrier.wait()
-        try:
-            function()
-        except BaseException as error:
-            failed.append(error)
-            raise
-
-    threads = [threading.Thread(target=call, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed, failed
 
 
 for transposed in (False, True):
@@ -137,28 +114,23 @@ def test_threads_that_add():
 
 
 STRETCHES = """
-import sys, threading
+import sys
 import numpy as np
 import quadrat
+from support.threads import together
 
 sys.setswitchinterval(1e-5)
 THREADS, STEPS, ROWS = 4, 40, 32
 for odd in (False, True):
     gatherer = quadrat.DistributedTensorGatherer(2, THREADS * STEPS * ROWS)
-    barrier = threading.Barrier(THREADS)
 
     def add(thread):
-        barrier.wait()
         for step in range(STEPS):
             number = 1000 * thread + step
             wide = np.full((24, ROWS), number, np.int64).T
             gatherer.add_arrays((wide.astype(float) if odd and step == 3 else wide, np.full(ROWS, number)))
 
-    threads = [threading.Thread(target=add, args=(thread,)) for thread in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[lambda thread=thread: add(thread) for thread in range(THREADS)])
     wide, narrow = gatherer.finalize()
     assert (wide == narrow[:, None]).all()
     blocks = narrow.reshape(2, -1, ROWS // 2)

@@ -24,6 +24,7 @@ import quadrat
 from support.compare import assert_same_value, generator_states, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
+from support.threads import together
 
 ray = pytest.importorskip("ray", reason="Ray Data, which quadrat.data.ray is for, is not installed")
 
@@ -314,9 +315,5 @@ def test_one_thread_at_a_time():
         return {"input_ids": torch.zeros(1)}
 
     collate = CollateFn(collator)
-    threads = [threading.Thread(target=collate, args=(table_of("list", rows_of([2])),)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[lambda: collate(table_of("list", rows_of([2])))] * 6)
     assert most == [1] * 6

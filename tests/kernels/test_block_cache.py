@@ -1,6 +1,7 @@
 """Memory: tensors on cached blocks, how long they live, and what becomes of their memory."""
 
 import faulthandler
+import functools
 import gc
 import os
 import re
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import _core
+from support.threads import together
 
 KINDS = _core.kinds
 INT8 = KINDS.index("int8")
@@ -186,11 +188,7 @@ def churn(interop, seed, rounds, errors):
 
 def test_threads_share_the_cache(interop):
     errors = []
-    threads = [threading.Thread(target=churn, args=(interop, seed, 400, errors)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(functools.partial(churn, interop, seed, 400, errors) for seed in range(8)))
     assert errors == []
     gc.collect()
     assert 0 < _core.cached_bytes() <= MOST
@@ -198,9 +196,7 @@ def test_threads_share_the_cache(interop):
 
 def test_tensors_may_die_in_another_thread(interop):
     held = [tensor(interop, SMALLEST) for _ in range(50)]
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
+    together(held.clear)
     assert _core.cached_bytes() == 50 * SMALLEST
 
 

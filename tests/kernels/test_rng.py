@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from quadrat import _core
 from quadrat.support import generators
 from quadrat.support.generators import NUMPY, NUMPY_LEGACY, PYTHON, TORCH
+from support.threads import together
 
 BIT_GENERATORS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64]
 
@@ -262,14 +263,11 @@ def test_the_lock_is_free_after_a_lock_that_cannot_be_had() -> None:
 
 def is_free(lock: Any) -> bool:
     """Whether another thread could have the lock, which may be one that its owner may take twice."""
-    found: list[bool] = []
 
-    def take() -> None:
-        found.append(lock.acquire(blocking=False))
-        if found[0]:
+    def take() -> bool:
+        free = lock.acquire(blocking=False)
+        if free:
             lock.release()
+        return bool(free)
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    return found[0]
+    return together(take) == [True]

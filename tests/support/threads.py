@@ -1,0 +1,21 @@
+"""Calls in several threads at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """The results of calls that begin at once, each in a thread of its own. Raises the first error."""
+    start = threading.Barrier(len(calls))
+
+    def begin(call: Callable[[], Any]) -> Any:
+        start.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        begun = [pool.submit(begin, call) for call in calls]
+        return [one.result() for one in begun]
