@@ -3,8 +3,6 @@
 import ast
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 import quadrat
 from quadrat._names import HOMES
 from quadrat.support.extras import EXTRAS
+from support.isolated import words
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
@@ -25,16 +24,8 @@ sys.meta_path.insert(0, Block())
 """
 
 
-def run(code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 def loaded_after(code):
-    return run(f"{code}\nimport sys\nprint(*({{name.partition('.')[0] for name in sys.modules}} & set({HEAVY})))")
+    return words(f"{code}\nimport sys\nprint(*({{name.partition('.')[0] for name in sys.modules}} & set({HEAVY})))")
 
 
 @pytest.mark.parametrize("code", [
@@ -95,7 +86,7 @@ NEEDS = {
 
 @pytest.mark.parametrize("package", NEEDS)
 def test_says_what_is_missing_and_how_to_install_it(package):
-    run(f"""
+    words(f"""
 blocked = {{{package!r}}}
 {BLOCK}
 import quadrat
@@ -112,7 +103,7 @@ for code, said in {NEEDS[package]!r}.items():
 
 
 def test_every_name_says_what_it_needs():
-    failed = run(f"""
+    failed = words(f"""
 blocked = {{"torch"}}
 {BLOCK}
 import quadrat
@@ -131,7 +122,7 @@ for name in quadrat.__all__:
 
 
 def test_other_missing_modules_are_not_explained():
-    run("""
+    words("""
 from quadrat.support.extras import needs
 try:
     with needs("this"):
@@ -153,8 +144,8 @@ def test_extras_have_what_they_are_said_to_have():
 
 
 def test_works_where_torch_is_shut_out():
-    # The usual way to test without a module: None in sys.modules.
-    run("import sys; sys.modules['torch'] = None; import quadrat; assert quadrat.pad([[1], []]).tolist() == [[1], [0]]")
+    shut_out = "import sys; sys.modules['torch'] = None"  # the usual way to test without a module
+    words(f"{shut_out}; import quadrat; assert quadrat.pad([[1], []]).tolist() == [[1], [0]]")
 
 
 def test_lists_what_it_has():
