@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.ops import mask_tokens as mask_tokens_module
-from support.compare import assert_same_value, generator_states, seed_everything
+from support.compare import assert_same_value, default_dtype, generator_states, seed_everything
 from support.masking import make_masking_tokenizer
 from support.on_device import emulated_launches
 
@@ -129,12 +129,8 @@ def test_bad_input(change, error, message):
 
 
 def test_a_generator_that_is_not_known_is_refused():
-    torch.set_default_dtype(torch.float64)
-    try:
-        with pytest.raises(ValueError, match="not known"):
-            quadrat.mask_tokens(torch.zeros((2, 3), dtype=torch.int64), **COMMON)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    with default_dtype(torch.float64), pytest.raises(ValueError, match="not known"):
+        quadrat.mask_tokens(torch.zeros((2, 3), dtype=torch.int64), **COMMON)
 
 
 ROWS = [np.random.default_rng(n).integers(5, 400, size=n) for n in (5, 0, 40, 130, 33)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 import quadrat
-from support.compare import assert_identical, assert_same_outcome, seeded
+from support.compare import assert_identical, assert_same_outcome, default_dtype, seeded
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 
 PROBABILITIES = st.sampled_from(
@@ -158,9 +158,6 @@ def test_default_dtype(dtype):
     reference, collator = make_pair(make_masking_tokenizer(), {})
     batch = [{"input_ids": list(range(30))}]
     assert_identical(reference, collator, batch)
-    torch.set_default_dtype(dtype)
-    try:
+    with default_dtype(dtype):
         assert_identical(reference, collator, batch)
-    finally:
-        torch.set_default_dtype(torch.float32)
     assert_identical(reference, collator, batch)

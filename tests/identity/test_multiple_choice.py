@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-import quadrat
-from support.compare import assert_identical
+from support.compare import assert_identical, both
 from support.strategies import WRAPPERS, number_columns, row_columns, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
@@ -92,6 +90,5 @@ def examples(draw: Any) -> list[Any]:
 def test_multiple_choice(tokenizer, batch, options, warned, per_call):
     # 4.x warns about padding with a fast tokenizer, once.
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = warned
-    reference = transformers.DataCollatorForMultipleChoice(tokenizer, **options)
-    collator = quadrat.DataCollatorForMultipleChoice(tokenizer, **options)
+    reference, collator = both("DataCollatorForMultipleChoice", tokenizer, **options)
     assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-import quadrat
-from support.compare import assert_identical
+from support.compare import assert_identical, both
 from support.strategies import features, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
@@ -22,19 +20,16 @@ OPTIONS = st.fixed_dictionaries(
 
 @given(tokenizers(), features(), OPTIONS)
 def test_with_padding(tokenizer, batch, options):
-    reference = transformers.DataCollatorWithPadding(tokenizer, **options)
-    assert_identical(reference, quadrat.DataCollatorWithPadding(tokenizer, **options), batch)
+    assert_identical(*both("DataCollatorWithPadding", tokenizer, **options), batch)
 
 
 @given(tokenizers(), st.sampled_from(["labels", "label"]).flatmap(lambda name: features(labels=name)), OPTIONS)
 def test_token_classification(tokenizer, batch, options):
     options["return_tensors"] = options["return_tensors"] or "pt"
-    reference = transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=-100, **options)
-    collator = quadrat.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=-100, **options)
-    assert_identical(reference, collator, batch)
+    collators = both("DataCollatorForTokenClassification", tokenizer, label_pad_token_id=-100, **options)
+    assert_identical(*collators, batch)
 
 
 @given(tokenizers(), features())
 def test_token_classification_without_labels(tokenizer, batch):
-    reference = transformers.DataCollatorForTokenClassification(tokenizer)
-    assert_identical(reference, quadrat.DataCollatorForTokenClassification(tokenizer), batch)
+    assert_identical(*both("DataCollatorForTokenClassification", tokenizer), batch)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from support import samples
-from support.compare import assert_identical, assert_same_outcome, seeded
+from support.compare import assert_identical, assert_same_outcome, both, default_dtype, seeded
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer
 
 CHANGES: dict[str, Any] = {
@@ -63,25 +63,19 @@ def test_changes_between_batches(name, steps):
 
 @given(st.lists(features(), min_size=2, max_size=8))
 def test_many_kinds_of_batch(batches):
-    tokenizer = make_tokenizer()
-    reference, collator = transformers.DataCollatorWithPadding(tokenizer), quadrat.DataCollatorWithPadding(tokenizer)
+    reference, collator = both("DataCollatorWithPadding", make_tokenizer())
     for batch in [*batches, *batches]:
         assert_identical(reference, collator, batch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_default_dtype(dtype):
-    tokenizer = make_tokenizer()
     batch = [{"input_ids": [5, 6], "score": 0.1}, {"input_ids": [5], "score": 0.2}]
-    reference, collator = transformers.DataCollatorWithPadding(tokenizer), quadrat.DataCollatorWithPadding(tokenizer)
+    reference, collator = both("DataCollatorWithPadding", make_tokenizer())
     assert_identical(reference, collator, batch)
-    previous = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
+    with default_dtype(dtype):
         assert_identical(reference, collator, batch)
         assert_identical(transformers.default_data_collator, quadrat.default_data_collator, [{"score": 0.1}])
-    finally:
-        torch.set_default_dtype(previous)
     assert_identical(reference, collator, batch)
 
 

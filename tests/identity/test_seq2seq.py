@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils import PaddingStrategy
 
-import quadrat
-from support.compare import assert_identical
+from support.compare import assert_identical, both
 from support.strategies import WRAPPERS, features, row_columns, tokenizers
 
 
@@ -73,22 +71,18 @@ def targets(draw: Any) -> list[Any]:
 
 @given(tokenizers(), targets(), OPTIONS, MODELS, PER_CALL)
 def test_seq2seq(tokenizer, batch, options, model, per_call):
-    reference = transformers.DataCollatorForSeq2Seq(tokenizer, model, **options)
-    collator = quadrat.DataCollatorForSeq2Seq(tokenizer, model, **options)
+    reference, collator = both("DataCollatorForSeq2Seq", tokenizer, model, **options)
     assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)
 
 
 @given(tokenizers(), features(), OPTIONS, MODELS)
 def test_without_labels(tokenizer, batch, options, model):
-    reference = transformers.DataCollatorForSeq2Seq(tokenizer, model, **options)
-    collator = quadrat.DataCollatorForSeq2Seq(tokenizer, model, **options)
-    assert_identical(reference, collator, batch)
+    assert_identical(*both("DataCollatorForSeq2Seq", tokenizer, model, **options), batch)
 
 
 @given(st.lists(st.tuples(targets(), PER_CALL), min_size=2, max_size=5), tokenizers(), MODELS)
 def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
-    reference = transformers.DataCollatorForSeq2Seq(tokenizer, model)
-    collator = quadrat.DataCollatorForSeq2Seq(tokenizer, model)
+    reference, collator = both("DataCollatorForSeq2Seq", tokenizer, model)
     for batch, per_call in [*calls, *calls]:
         assert_identical(
             lambda rows, to=per_call: reference(rows, return_tensors=to),

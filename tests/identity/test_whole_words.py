@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from support.compare import assert_identical, assert_same_batch, generator_states, outcome, seed_everything
+from support.compare import (
+    assert_identical,
+    assert_same_batch,
+    assert_same_outcome,
+    both,
+    generator_states,
+    outcome,
+    seed_everything,
+)
 from support.masking import make_masking_tokenizer, make_pair, masking_tokenizers
 
 WHOLE_WORDS = {"whole_word_mask": True, "replacement": (1.0, 0.0)}
@@ -177,8 +185,7 @@ def test_without_offsets_the_error_is_the_reference_s():
 def test_offsets_are_left_out_without_whole_words(batch):
     tokenizer = make_masking_tokenizer()
     for mlm in (True, False):
-        reference = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=mlm)
-        assert_identical(reference, quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=mlm), batch)
+        assert_identical(*both("DataCollatorForLanguageModeling", tokenizer, mlm=mlm), batch)
 
 
 def test_the_constructor_is_the_reference_s():
@@ -188,7 +195,4 @@ def test_the_constructor_is_the_reference_s():
     def construct(module: Any) -> Any:
         return vars(module.DataCollatorForLanguageModeling(tokenizer, **options))["mask_replace_prob"]
 
-    expected_kind, expected = outcome(construct, transformers)
-    kind, got = outcome(construct, quadrat)
-    assert kind == expected_kind
-    assert got == expected if kind == "returned" else type(got) is type(expected)
+    assert_same_outcome(outcome(construct, transformers), outcome(construct, quadrat))

@@ -8,56 +8,46 @@ import transformers
 from transformers import BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification, BertLMHeadModel
 
 import quadrat
+from support.compare import both
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 from support.trainer import arguments, trained
 
 
-def rows(token_labels: bool) -> list[dict[str, object]]:
+def rows(label: str | None) -> list[dict[str, object]]:
+    """label: None, "label" for one of each row or "labels" for one of each token."""
     random = np.random.default_rng(0)
     made = []
     for _ in range(48):
         ids = random.integers(3, 400, random.integers(4, 20)).tolist()
-        label = random.integers(0, 3, len(ids)).tolist() if token_labels else int(random.integers(0, 3))
-        made.append({"input_ids": ids, "token_type_ids": [0] * len(ids), "attention_mask": [1] * len(ids),
-                     "labels" if token_labels else "label": label})  # fmt: skip
+        labels = random.integers(0, 3, len(ids)).tolist() if label == "labels" else int(random.integers(0, 3))
+        row = {"input_ids": ids, "token_type_ids": [0] * len(ids), "attention_mask": [1] * len(ids)}
+        made.append(row if label is None else {**row, label: labels})
     return made
 
 
-def losses_of(collator, model_class, dataset, workers, folder):
-    given = arguments(folder, max_steps=8, dataloader_num_workers=workers)
-    return trained(model_class, dataset, given, data_collator=collator).losses
+def assert_same_losses(collators, model_class, dataset, given):
+    expected, got = (trained(model_class, dataset, given, data_collator=one).losses for one in collators)
+    assert got == expected
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    ("name", "model_class"),
+    ("name", "model_class", "label"),
     [
-        ("DataCollatorWithPadding", BertForSequenceClassification),
-        ("DataCollatorForTokenClassification", BertForTokenClassification),
+        ("DataCollatorWithPadding", BertForSequenceClassification, "label"),
+        ("DataCollatorForTokenClassification", BertForTokenClassification, "labels"),
     ],
 )
-def test_same_losses(name, model_class, workers, tmp_path):
-    dataset = rows(model_class is BertForTokenClassification)
-    expected, got = (
-        losses_of(getattr(module, name)(make_tokenizer()), model_class, dataset, workers, tmp_path)
-        for module in (transformers, quadrat)
-    )
-    assert got == expected
+def test_same_losses(name, model_class, label, workers, tmp_path):
+    given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
+    assert_same_losses(both(name, make_tokenizer()), model_class, rows(label), given)
 
 
 def test_workers_that_stay_for_the_next_epoch(tmp_path):
     given = arguments(tmp_path, max_steps=6, dataloader_num_workers=2, dataloader_persistent_workers=True)
-    expected, got = (
-        trained(
-            BertForSequenceClassification,
-            rows(False)[:16],
-            given,
-            data_collator=module.DataCollatorWithPadding(make_tokenizer()),
-        ).losses
-        for module in (transformers, quadrat)
-    )
-    assert got == expected
+    collators = both("DataCollatorWithPadding", make_tokenizer())
+    assert_same_losses(collators, BertForSequenceClassification, rows("label")[:16], given)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -71,25 +61,16 @@ def test_workers_that_stay_for_the_next_epoch(tmp_path):
 )
 def test_same_losses_in_language_modeling(options, model_class, workers, tmp_path):
     """Masks are drawn in the workers, from their own generators, and come out the same."""
-    dataset = [{name: value for name, value in row.items() if name != "label"} for row in rows(False)]
-    expected, got = (
-        losses_of(
-            module.DataCollatorForLanguageModeling(make_masking_tokenizer(), **options),
-            model_class,
-            dataset,
-            workers,
-            tmp_path,
-        )
-        for module in (transformers, quadrat)
-    )
-    assert got == expected
+    given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
+    collators = both("DataCollatorForLanguageModeling", make_masking_tokenizer(), **options)
+    assert_same_losses(collators, model_class, rows(None), given)
 
 
 @pytest.mark.parametrize("with_tokenizer", [True, False])
 def test_what_trainer_uses_by_itself(with_tokenizer, tmp_path):
     """Inside a patch a Trainer without `data_collator` collates with quadrat, to the same losses."""
     short = {"token_type_ids": [0] * 4, "attention_mask": [1] * 4}
-    dataset = [{**row, "input_ids": row["input_ids"][:4], **short} for row in rows(False)]
+    dataset = [{**row, "input_ids": row["input_ids"][:4], **short} for row in rows("label")]
     options = {"processing_class": make_tokenizer() if with_tokenizer else None}
     given = arguments(tmp_path, max_steps=8)
     before = trained(BertForSequenceClassification, dataset, given, **options)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+import transformers
+
+import quadrat
 
 
 def outcome(call: Callable[[Any], Any], features: Any) -> tuple[str, Any]:
@@ -56,6 +60,22 @@ def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None
         assert type(got[1]) is type(expected[1]), f"expected {expected[1]!r}, got {got[1]!r}"
     else:
         assert_same_batch(expected[1], got[1])
+
+
+def both(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+    """(the reference's collator, quadrat's)."""
+    return getattr(transformers, name)(*arguments, **options), getattr(quadrat, name)(*arguments, **options)
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """What torch makes of floats, meanwhile."""
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(previous)
 
 
 def seed_everything(seed: int) -> None:
