@@ -12,39 +12,27 @@ import numpy as np
 _ELEMENTS = 64  # of 8 bytes in every buffer: whatever type is given for it, elements up to this one are memory
 
 
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
 class Schema(ctypes.Structure):
     _fields_ = [
-        ("format", ctypes.c_char_p),
-        ("name", ctypes.c_char_p),
-        ("metadata", ctypes.c_char_p),
-        ("flags", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
+        *_fields(ctypes.c_char_p, "format name metadata"),
+        *_fields(ctypes.c_int64, "flags n_children"),
+        *_fields(ctypes.c_void_p, "children dictionary release private_data"),
     ]
 
 
 class Array(ctypes.Structure):
     _fields_ = [
-        ("length", ctypes.c_int64),
-        ("null_count", ctypes.c_int64),
-        ("offset", ctypes.c_int64),
-        ("n_buffers", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("buffers", ctypes.c_void_p),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
+        *_fields(ctypes.c_int64, "length null_count offset n_buffers n_children"),
+        *_fields(ctypes.c_void_p, "buffers children dictionary release private_data"),
     ]
 
 
 class Stream(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")
-    ]
+    _fields_ = _fields(ctypes.c_void_p, "get_schema get_next get_last_error release private_data")
 
 
 _numbers = itertools.count(1)  # of the parts, which say it in `private_data`
