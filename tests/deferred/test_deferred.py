@@ -21,7 +21,7 @@ from quadrat.support import gpu
 from support import samples
 from support.columns import FORMS, columns
 from support.compare import assert_same_batch, seed_everything
-from support.deferred import assert_becomes, assert_deferred, on_emulated_device, sent
+from support.deferred import assert_becomes, assert_deferred, on_emulated_device, pair, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
@@ -145,9 +145,8 @@ def test_every_collator(name, form):
 @pytest.mark.parametrize("form", ["sliced", "polars", "nested"])
 @given(st.data(), columns(odd=False))
 def test_columns(form, data, lists):
-    tokenizer = make_tokenizer()
     batch = FORMS[form](data.draw, lists)
-    collator, deferring = (quadrat.DataCollatorWithPadding(tokenizer, deferred=one) for one in (False, True))
+    collator, deferring = pair(quadrat.DataCollatorWithPadding, make_tokenizer())
     try:
         expected = collator(batch)
     except ValueError:
@@ -205,10 +204,8 @@ def test_what_is_masked_where_it_arrives(side, flagged):
     lengths = [512, *[8] * 31]
     rows = [{"input_ids": [7] * n, **({"special_tokens_mask": [0] * n} if flagged else {})} for n in lengths]
     options = {"rng": "philox", "seed": 1, "mlm_probability": 0.5}
-    collator, batch_of = (
-        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(padding_side=side), deferred=one, **options)
-        for one in (False, True)
-    )
+    tokenizer = make_masking_tokenizer(padding_side=side)
+    collator, batch_of = pair(quadrat.DataCollatorForLanguageModeling, tokenizer, **options)
     batch, tokens = batch_of(rows), sum(lengths)
     assert (8 + flagged) * tokens < batch.nbytes <= (8 + flagged) * tokens + 8 * (33 + 32) + 4 * 64
     expected = collator(rows)
@@ -238,10 +235,7 @@ def test_launches_that_mask(columns, launches):
 def test_an_epoch_ends_after_its_batches():
     """A batch is masked as of the epoch it was collated in, wherever it is when the next begins."""
     rows = [{"input_ids": list(range(7, 60))}] * 2
-    collator, deferring = (
-        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), rng="philox", deferred=one)
-        for one in (False, True)
-    )
+    collator, deferring = pair(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), rng="philox")
     expected, batch = collator(rows), deferring(rows)
     for one in (collator, deferring):
         one.set_epoch(1)
@@ -253,10 +247,7 @@ def test_an_epoch_ends_after_its_batches():
 def test_masks_in_workers():
     rows = [{"input_ids": list(range(7, 7 + n)), "idx": n} for n in range(1, 33)]
     options = {"rng": "philox", "row_key": "idx", "mlm_probability": 0.5}
-    collator, deferring = (
-        quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), deferred=one, **options)
-        for one in (False, True)
-    )
+    collator, deferring = pair(quadrat.DataCollatorForLanguageModeling, make_masking_tokenizer(), **options)
     loader = torch.utils.data.DataLoader(rows, 8, collate_fn=deferring, num_workers=2)
     for first, batch in zip(range(0, 32, 8), loader, strict=True):
         assert_becomes(batch, collator(rows[first : first + 8]))

@@ -14,6 +14,11 @@ from support.compare import assert_identical, assert_same_batch, assert_same_out
 from support.on_device import emulated_launches
 
 
+def pair(cls: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+    """A collator, and one that defers."""
+    return cls(*arguments, **options), cls(*arguments, deferred=True, **options)
+
+
 def on_emulated_device(deferred: quadrat.DeferredBatch) -> Any:
     """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
     with emulated_launches():
