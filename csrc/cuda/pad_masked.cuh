@@ -1,5 +1,5 @@
-// pad_masked: copy_rows, fill_gaps, attention_mask and philox_mask in one launch: ids are read once. A thread draws four
-// words for positions eight apart, so that a warp reads and writes runs of eight tokens.
+// pad_masked: copy_rows, fill_gaps, attention_mask and philox_mask in one launch: ids are read once. A thread draws
+// four words for positions eight apart, so that a warp reads and writes runs of eight tokens.
 #pragma once
 
 #include "mask_token.cuh"
