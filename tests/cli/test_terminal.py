@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from quadrat.cli.command import harmless
-from support.command import HOSTILE, SHOWN, here, run
+from support.command import HOSTILE, SHOWN, here, refused, run
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -95,11 +95,9 @@ def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):
         raise ValueError(f"first\nsecond {HOSTILE}")
 
     monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
-    status, said, errors = here(capsys, "waste", folder / "fixed")
-    assert (status, said) == (2, "")
-    assert errors.startswith("quadrat waste: ValueError: first")
-    assert is_harmless(errors)
-    assert errors.count("\n") == 1
+    said = refused(capsys, "waste", folder / "fixed")
+    assert said.startswith("quadrat waste: ValueError: first")
+    assert is_harmless(said)
 
 
 def test_what_others_write_is_harmless_too(tmp_path):
@@ -205,7 +203,7 @@ def test_the_unexpected_is_one_line(error, status, line, *, folder, capsys, monk
         raise error
 
     monkeypatch.setattr("quadrat.cli.waste_report.examine", fails)
-    assert here(capsys, "waste", folder / "fixed") == (status, "", f"quadrat waste: {line}\n")
+    assert refused(capsys, "waste", folder / "fixed", status=status) == f"quadrat waste: {line}\n"
 
 
 def test_the_whole_traceback_in_development_mode(tmp_path):

@@ -32,6 +32,16 @@ def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.Co
 
 def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
     """A command in this process: status, standard output and standard error."""
+    capsys.readouterr()  # what was written before, as by what made the data, is not the command's
     status = main([*map(str, arguments)])
     said = capsys.readouterr()
     return status, said.out, said.err
+
+
+def refused(capsys: Any, command: str, *arguments: object, status: int = 2) -> str:
+    """The line on standard error of a command in this process, which says nothing else and ends with `status`."""
+    ended, said, errors = here(capsys, command, *arguments)
+    assert (ended, said) == (status, "")
+    assert errors.startswith(f"quadrat {command}: ")
+    assert errors.count("\n") == 1
+    return errors
