@@ -1,5 +1,5 @@
-// check_offsets: whether the rows that offsets tell of lie within the values, and which is the longest. Users may change
-// offsets at any time: whatever reads or writes at a row's address first checks a copy that nobody else has.
+// check_offsets: whether the rows that offsets tell of lie within the values, and which is the longest. Users may
+// change offsets at any time: whatever reads or writes at a row's address first checks a copy that nobody else has.
 #pragma once
 
 #include "span.hpp"

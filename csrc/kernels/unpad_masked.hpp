@@ -1,5 +1,5 @@
-// unpad_masked: the tokens of a padded batch that a mask keeps, wherever they stand in their rows. Runs of them are found
-// a word of the mask at a time and copied as they are: an attention mask costs little more than the copy.
+// unpad_masked: the tokens of a padded batch that a mask keeps, wherever they stand in their rows. Runs of them are
+// found a word of the mask at a time and copied as they are: an attention mask costs little more than the copy.
 #pragma once
 
 #include <cstddef>
