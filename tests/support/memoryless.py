@@ -158,6 +158,10 @@ def numbers(made: Any) -> str:
     return f"{made.dtype} {(made * 1).tolist()}" if plain else type(made).__name__
 
 
+# torch's own operations read emptied memory at address 0.
+JOINED_BY_TORCH = [name for name in OF_TORCH if name.startswith("concat_padded")]
+
+
 def main() -> None:
     """Prints {call: {kind of tensor: what became of it}}; "meant": with the plain tensor that it stands for."""
     import quadrat.ops.library  # noqa: F401 - registers the operators
@@ -168,7 +172,11 @@ def main() -> None:
         make(VALUES)
     found: dict[str, dict[str, str]] = {}
     for name, call in {**CALLS, **OF_TORCH}.items():
-        found[name] = {kind: told(lambda call=call, make=make: numbers(call(make))) for kind, make in MAKERS.items()}
+        found[name] = {
+            kind: told(lambda call=call, make=make: numbers(call(make)))
+            for kind, make in MAKERS.items()
+            if kind != "emptied" or name not in JOINED_BY_TORCH
+        }
         for kind, meaning in MEANINGS.items():
             found[name][f"{kind} meant"] = told(lambda call=call, make=meaning: numbers(call(make)))
     sys.stdout.write(json.dumps(found))
