@@ -11,6 +11,10 @@ from quadrat._core import __version__
 from quadrat._names import HOMES, load
 
 if TYPE_CHECKING:
+    from quadrat.batching.lengths import lengths
+    from quadrat.batching.packing import pack
+    from quadrat.batching.samplers import BatchRebalanceSampler, DistributedLengthGroupedSampler, LengthGroupedSampler
+    from quadrat.batching.token_budget import TokenBudgetBatchSampler
     from quadrat.collators.default import DefaultDataCollator, default_data_collator
     from quadrat.collators.flattening import DataCollatorWithFlattening
     from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowDataset",
+    "BatchRebalanceSampler",
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
     "DataCollatorForPermutationLanguageModeling",
@@ -48,17 +53,22 @@ __all__ = [
     "DataCollatorWithPadding",
     "DefaultDataCollator",
     "DeferredBatch",
+    "DistributedLengthGroupedSampler",
     "DistributedTensorGatherer",
     "EvalLoopContainer",
+    "LengthGroupedSampler",
     "Ragged",
     "SetEpochCallback",
+    "TokenBudgetBatchSampler",
     "__version__",
     "attention_mask",
     "concat_padded",
     "default_data_collator",
     "flatten",
     "from_transformers",
+    "lengths",
     "mask_tokens",
+    "pack",
     "pad",
     "patch_transformers",
     "show_config",

@@ -66,13 +66,18 @@ PIECE_JOINS: int
 PIECE_APART: int
 PIECE_KEPT: int
 PIECE_MISSING: int
+FIT_BEST: int
+FIT_FIRST: int
+FIT_IN_ORDER: int
 FLAT_VALUES: int
 FLAT_SEPARATED: int
 FLAT_POSITIONS: int
 FLAT_SEQUENCES: int
 FLAT_BOUNDS: int
 MOST_TOKENS: int
+MOST_BUDGET: int
 MOST_COLUMNS: int
+MOST_IN_PACK: int
 ALIGNMENT: int
 MOST_IN_MESSAGE: int
 
@@ -265,6 +270,35 @@ def separate_rows(
     start: int, rows: int, kind: int, value: object, out: int, out_size: int
 ) -> tuple[int, int, int] | None: ...
 def check_offsets(offsets: int, count: int, size: int) -> tuple[tuple[int, int, int] | None, int, int]: ...
+def rebalance_batches(
+    lengths: int, rows: int, ranks: int, coefficient: float, moves: int, counts: int, ranking: int, batches: int
+) -> tuple[int, int, int] | None: ...
+def group_by_length(
+    lengths: int, lengths_size: int, megabatch: int, rows: int, count: int
+) -> tuple[int, int, int] | None: ...
+def pack_rows(
+    lengths: int, count: int, max_length: int, fit: int, rows: int, offsets: int
+) -> tuple[tuple[int, int, int] | None, int]: ...
+def philox_order(seed: int, epoch: int, stream: int, out: int, rows: int) -> bool: ...
+
+# As `quadrat.batching.token_budget.Budget` names them.
+_Budget = tuple[int, int, int, bool]
+
+def plan_batches(
+    lengths: int, rows: int, budget: _Budget, window: int, order: int, batches: int
+) -> tuple[tuple[int, int, int] | None, int]: ...
+def balance_batches(
+    lengths: int,
+    rows: int,
+    budget: _Budget,
+    order: int,
+    batches: int,
+    count: int,
+    ranks: int,
+    drop_last: bool,
+    step_order: int,
+    out: int,
+) -> bool: ...
 def unpad(
     padded: int, width: int, left: bool, offsets: int, rows: int, token: int, out: int, out_size: int
 ) -> tuple[int, int, int] | None: ...

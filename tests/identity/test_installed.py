@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import transformers
 
+from quadrat._names import HOMES
 from quadrat.cli.advice import grouping
 from support.isolated import words
 from support.samples import CLASSES
@@ -18,6 +19,7 @@ import inspect, warnings
 import transformers, transformers.data.data_collator as home
 before = dict(vars(home))
 import quadrat
+from quadrat._names import HOMES
 from quadrat.planning.plan_cache import Remembering
 
 def loaded():
@@ -85,7 +87,8 @@ for name in quadrat.__all__:
 print(*refused)
 """)
     assert {"DataCollatorForLanguageModeling", "default_data_collator", "patch_transformers"} <= set(said)
-    assert not {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
+    others = {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
+    assert {HOMES[name] for name in others} == {"quadrat.batching.samplers"}, "they derive from those of transformers"
 
 
 def test_the_advice_to_group_rows_names_a_setting_that_there_is():

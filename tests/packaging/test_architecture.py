@@ -11,6 +11,7 @@ PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
 RNG = KERNELS / "rng"  # what kernels draw from
 SOURCES = sorted(path for path in KERNELS.rglob("*") if path.is_file())
+ORACLES = sorted((PACKAGE / "reference").glob("*.py"))
 BINDINGS = ROOT / "csrc" / "bindings"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 CUDA = ROOT / "csrc" / "cuda"
@@ -29,7 +30,7 @@ def functions(path):
 
 
 def public_kernels():
-    return [name for name in functions(PACKAGE / "reference.py") if not name.startswith("_")]
+    return [name for path in ORACLES for name in functions(path) if not name.startswith("_")]
 
 
 def code_of(path):

@@ -24,8 +24,13 @@ def wheel() -> Path:
 
 def test_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for expected in ("quadrat/py.typed", "quadrat/_core.pyi", "quadrat/reference.py", "quadrat/collators/padding.py"):
-        assert expected in names
+    for expected in (
+        "quadrat/py.typed",
+        "quadrat/_core.pyi",
+        "quadrat/reference/rows.py",
+        "quadrat/collators/padding.py",
+    ):
+        assert f"quadrat/{expected}" in names
     assert any(name.startswith("quadrat/_core.") and name.endswith(".so") for name in names)
     assert not [
         name for name in names if name.startswith(("tests", "csrc", "benchmarks")) or name.endswith((".cpp", ".o"))

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "../../cuda/calls.hpp"
+#include "../../kernels/batch.hpp"
 #include "../../kernels/choose_words.hpp"
 #include "../../kernels/mask_tokens.hpp"
+#include "../../kernels/pack_rows.hpp"
 #include "../../kernels/simd.hpp"
 #include "../../kernels/status.hpp"
 #include "../deferred/defer.hpp"
@@ -135,13 +137,16 @@ void register_constants(py::module_& m) {
                    {"PIECE_APART", piece_apart},
                    {"PIECE_KEPT", piece_kept},
                    {"PIECE_MISSING", piece_missing}});
+    add<Fit>(m, {{"FIT_BEST", Fit::best}, {"FIT_FIRST", Fit::first}, {"FIT_IN_ORDER", Fit::in_order}});
     add<cuda::FlatSource>(m, {{"FLAT_VALUES", cuda::FlatSource::values},
                               {"FLAT_SEPARATED", cuda::FlatSource::separated},
                               {"FLAT_POSITIONS", cuda::FlatSource::positions},
                               {"FLAT_SEQUENCES", cuda::FlatSource::sequences},
                               {"FLAT_BOUNDS", cuda::FlatSource::bounds}});
     add<std::int64_t>(m, {{"MOST_TOKENS", most_tokens},
+                          {"MOST_BUDGET", most_budget},
                           {"MOST_COLUMNS", cuda::most_columns},
+                          {"MOST_IN_PACK", most_in_pack},
                           {"ALIGNMENT", alignment},
                           {"MOST_IN_MESSAGE", most_in_message}});
     m.def("explain", &explain, "failure"_a);

@@ -52,7 +52,11 @@ ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
+# What Trainer uses; not every version has all of it.
+OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler", "DistributedLengthGroupedSampler", "BatchRebalanceSampler")
 # What `patch_transformers` swaps, and where each is at home.
-PATCHED: dict[str, Any] = {**ORIGINALS, "EvalLoopContainer": trainer_pt_utils.EvalLoopContainer}
+PATCHED: dict[str, Any] = ORIGINALS | {
+    name: getattr(trainer_pt_utils, name) for name in OF_TRAINER if hasattr(trainer_pt_utils, name)
+}
 HOMES = {name: original.__module__ for name, original in PATCHED.items()}
 globals().update(PATCHED)

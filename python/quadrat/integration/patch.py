@@ -16,13 +16,13 @@ from quadrat.installed.originals import HOMES, PATCHED
 
 
 def patch_transformers() -> TransformersPatch:
-    """Put quadrat's collators and `EvalLoopContainer` in the places of those of transformers, for this process.
+    """Put quadrat's collators, samplers and `EvalLoopContainer` in the places of transformers' own, for this process.
 
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
     quadrat has a twin of, in every module of transformers, those loaded later included; a `Trainer` without
-    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container. What was imported or
-    made before is left alone: call this before `from transformers import ...`, or give existing collators to
-    `from_transformers`.
+    `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container and groups rows by
+    length with quadrat's samplers. What was imported or made before is left alone: call this before
+    `from transformers import ...`, or give existing collators to `from_transformers`.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.

@@ -1,0 +1,78 @@
+// Which rows go together.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "../../kernels/balance_batches.hpp"
+#include "../../kernels/pack_rows.hpp"
+#include "../../kernels/philox_order.hpp"
+#include "../../kernels/plan_batches.hpp"
+#include "../register.hpp"
+
+namespace quadrat {
+namespace {
+
+// Each of these takes milliseconds for a million rows.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
+// As `quadrat.batching.token_budget` names them.
+using BudgetParts = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
+
+Budget budget_of(const BudgetParts& parts) {
+    const auto [tokens, rows, multiple_of, padded] = parts;
+    return {tokens, rows, multiple_of, padded};
+}
+
+// Memory whose pages are only there once they are written.
+std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
+    return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
+}
+
+std::pair<Status, std::int64_t> pack(Address lengths, std::int64_t count, std::int64_t max_length, int fit,
+                                     Address rows, Address offsets) {
+    const auto how = static_cast<Fit>(fit);
+    std::int64_t packs = 0;
+    if (max_length < 1 || (how == Fit::best && max_length > most_in_pack)) {
+        return {Status{Code::bad_argument}, packs};
+    }
+    const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how));
+    const Status status = pack_rows({lengths, count}, max_length, how, scratch.get(), rows, offsets, &packs);
+    return {status, packs};
+}
+
+std::pair<Status, std::int64_t> plan(Address lengths, std::int64_t rows, const BudgetParts& budget, std::int64_t window,
+                                     Address order, Address batches) {
+    std::int64_t count = 0;
+    const auto spare = scratch_of(std::min(window, rows));
+    const Status status =
+        plan_batches({lengths, rows}, budget_of(budget), window, {order, rows}, spare.get(), batches, &count);
+    return {status, count};
+}
+
+bool balance(Address lengths, std::int64_t rows, const BudgetParts& budget, Address order, Address batches,
+             std::int64_t count, std::int64_t ranks, bool drop_last, Address step_order, Address out) {
+    const auto scratch = scratch_of(balance_batches_scratch(count, ranks));
+    return static_cast<bool>(balance_batches({lengths, rows}, order, budget_of(budget), batches, count, ranks,
+                                             drop_last, step_order, scratch.get(), out));
+}
+
+bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Address out, std::int64_t rows) {
+    return static_cast<bool>(philox_order(seed, epoch, stream, {out, rows}));
+}
+
+}  // namespace
+
+void register_batching(py::module_& m) {
+    m.def("pack_rows", &pack, "lengths"_a, "count"_a, "max_length"_a, "fit"_a, "rows"_a, "offsets"_a, WithoutGil());
+    m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, "out"_a, "rows"_a, WithoutGil());
+    m.def("plan_batches", &plan, "lengths"_a, "rows"_a, "budget"_a, "window"_a, "order"_a, "batches"_a, WithoutGil());
+    m.def("balance_batches", &balance, "lengths"_a, "rows"_a, "budget"_a, "order"_a, "batches"_a, "count"_a, "ranks"_a,
+          "drop_last"_a, "step_order"_a, "out"_a, WithoutGil());
+}
+
+}  // namespace quadrat

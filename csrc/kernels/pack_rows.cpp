@@ -1,0 +1,297 @@
+#include "pack_rows.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "bit_tree.hpp"
+#include "sort_rows.hpp"
+
+namespace quadrat {
+namespace {
+
+constexpr std::int64_t none = BitTree::none;
+
+// Rows of one length that some packs next to each other got, as many each. Most packs of many are alike: they are
+// looked for once, and what each of them holds follows from the placements one upon the other.
+struct Placement {
+    std::int64_t base;       // the first of the packs
+    std::int64_t first;      // the first of those that got nothing after it
+    std::int64_t packs;      // how many got nothing after it
+    std::int64_t below;      // the placement before it in these packs, or `none`
+    std::int64_t first_row;  // its rows begin here in the order of rows
+    std::int64_t each;       // rows that a pack got
+    std::int64_t total;      // rows in a pack, with all before
+    std::int64_t next;       // in the queue of packs with equal room
+};
+
+constexpr auto placement_words = static_cast<std::int64_t>(sizeof(Placement) / sizeof(std::int64_t));
+
+// Packs by their room: those of equal room wait in a queue, a ring of placements of which only the last is kept.
+class PacksByRoom {
+public:
+    static std::int64_t scratch(std::int64_t rows, std::int64_t max_length) {
+        return BitTree::words(max_length + 1) + max_length + 1 + placement_words * rows;
+    }
+
+    PacksByRoom(std::int64_t max_length, std::int64_t* scratch)
+        : rooms_(max_length + 1, reinterpret_cast<std::uint64_t*>(scratch)),
+          last_(scratch + BitTree::words(max_length + 1)),
+          placements_(reinterpret_cast<Placement*>(last_ + max_length + 1)),
+          max_length_(max_length) {}
+
+    // Places `count` rows of this length, from first_row on. As long as a pack has room for one more, none has less.
+    void place(std::int64_t length, std::int64_t first_row, std::int64_t count) {
+        while (count > 0) {
+            std::int64_t room = rooms_.at_least(length);
+            const bool opens = room == none;
+            room = opens ? max_length_ : room;
+            const std::int64_t each = length == 0 ? count : std::min(count, room / length);
+            const std::int64_t wanted = count / each;
+            const Placement made = opens ? open(wanted) : take(room, wanted);
+            add({made.first, made.first, made.packs, made.below, first_row, each, made.total + each, none},
+                room - each * length);
+            first_row += made.packs * each;
+            count -= made.packs * each;
+        }
+    }
+
+    std::int64_t packs() const { return packs_; }
+
+    // Writes the rows of each pack, from the first that was placed to the last.
+    void write(const std::int64_t* order, std::int64_t* rows, std::int64_t* offsets) const {
+        offsets[0] = 0;
+        for (const Placement* last = placements_; last != placements_ + count_; ++last) {
+            std::fill(offsets + last->first + 1, offsets + last->first + 1 + last->packs, last->total);
+        }
+        for (std::int64_t pack = 0; pack < packs_; ++pack) {
+            offsets[pack + 1] += offsets[pack];
+        }
+        for (const Placement* last = placements_; last != placements_ + count_; ++last) {
+            for (std::int64_t pack = last->first; pack < last->first + last->packs; ++pack) {
+                write_pack(*last, pack, order, rows + offsets[pack + 1]);
+            }
+        }
+    }
+
+private:
+    BitTree rooms_;
+    std::int64_t* last_;  // by room, where a pack has it
+    Placement* placements_;
+    std::int64_t max_length_;
+    std::int64_t packs_ = 0;
+    std::int64_t count_ = 0;
+
+    void write_pack(const Placement& last, std::int64_t pack, const std::int64_t* order, std::int64_t* end) const {
+        for (const Placement* at = &last;; at = placements_ + at->below) {
+            const std::int64_t* const first = order + at->first_row + (pack - at->base) * at->each;
+            end = std::copy_backward(first, first + at->each, end);
+            if (at->below == none) {
+                return;
+            }
+        }
+    }
+
+    Placement open(std::int64_t packs) {
+        const std::int64_t first = packs_;
+        packs_ += packs;
+        return {first, first, packs, none, 0, 0, 0, none};
+    }
+
+    // The packs of this room that have had it for the longest time, as many as are alike and wanted.
+    Placement take(std::int64_t room, std::int64_t wanted) {
+        Placement& last = placements_[last_[room]];
+        const std::int64_t number = last.next;
+        Placement& oldest = placements_[number];
+        const Placement taken{oldest.base,  oldest.first, std::min(wanted, oldest.packs), number, 0, 0,
+                              oldest.total, none};
+        oldest.first += taken.packs;
+        oldest.packs -= taken.packs;
+        if (oldest.packs == 0) {
+            if (number == last_[room]) {
+                rooms_.remove(room);
+            } else {
+                last.next = oldest.next;
+            }
+        }
+        return taken;
+    }
+
+    void add(const Placement& placement, std::int64_t room) {
+        const std::int64_t number = count_++;
+        placements_[number] = placement;
+        placements_[number].next = number;
+        if (rooms_.has(room)) {
+            std::swap(placements_[number].next, placements_[last_[room]].next);
+        } else {
+            rooms_.insert(room);
+        }
+        last_[room] = number;
+    }
+};
+
+// The room of each pack, and the most of each sixteen, and so on up. A pack that holds nothing has all its room.
+class PacksInOrder {
+public:
+    static std::int64_t scratch(std::int64_t packs) {
+        std::int64_t total = 0;
+        do {
+            packs = (packs + children - 1) / children;
+            total += packs * children;
+        } while (packs > 1);
+        return total;
+    }
+
+    PacksInOrder(std::int64_t packs, std::int64_t max_length, std::int64_t* scratch) {
+        do {
+            const std::int64_t nodes = (packs + children - 1) / children;
+            std::fill(scratch, scratch + packs, max_length);
+            std::fill(scratch + packs, scratch + nodes * children, none);
+            levels_[count_++] = scratch;
+            scratch += nodes * children;
+            packs = nodes;
+        } while (packs > 1);
+    }
+
+    // Places rows number `first` to before `end`, all of this length.
+    void place(std::int64_t length, std::int64_t first, std::int64_t end, std::int64_t* pack_of) {
+        for (std::int64_t node = 0; first < end; ++node) {
+            first = fill(count_ - 1, node, length, first, end, pack_of);
+        }
+    }
+
+    std::int64_t packs() const { return packs_; }
+
+private:
+    static constexpr std::int64_t children = 16;
+    std::int64_t* levels_[16] = {};  // 16^16 packs
+    int count_ = 0;
+    std::int64_t packs_ = 0;
+
+    // Places as many of these rows as fit the packs below a node, one pack after the other. Returns the first row left.
+    std::int64_t fill(int level, std::int64_t node, std::int64_t length, std::int64_t first, std::int64_t end,
+                      std::int64_t* pack_of) {
+        std::int64_t& room = levels_[level][node];
+        if (first == end || room < length) {
+            return first;
+        }
+        if (level == 0) {
+            const std::int64_t each = length == 0 ? end - first : std::min(end - first, room / length);
+            std::fill(pack_of + first, pack_of + first + each, node);
+            packs_ = std::max(packs_, node + 1);
+            room -= each * length;
+            return first + each;
+        }
+        const std::int64_t* const below = levels_[level - 1] + node * children;
+        for (std::int64_t child = 0; child < children; ++child) {
+            first = fill(level - 1, node * children + child, length, first, end, pack_of);
+        }
+        room = *std::max_element(below, below + children);
+        return first;
+    }
+};
+
+// pack_of[i] is the pack of order[i]. Writes the rows of each pack next to each other. cursor: room for all packs.
+void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int64_t packs, std::int64_t* cursor,
+           std::int64_t* rows, std::int64_t* offsets) {
+    std::fill(offsets, offsets + packs + 1, 0);
+    for (std::int64_t i = 0; i < order.size; ++i) {
+        ++offsets[pack_of[i] + 1];
+    }
+    for (std::int64_t pack = 0; pack < packs; ++pack) {
+        cursor[pack] = offsets[pack];
+        offsets[pack + 1] += offsets[pack];
+    }
+    for (std::int64_t i = 0; i < order.size; ++i) {
+        rows[cursor[pack_of[i]]++] = order[i];
+    }
+}
+
+// Calls place(length, first, end) for the rows of each length in an order by length.
+template <typename Place>
+void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths, const Place& place) {
+    std::int64_t end = 0;
+    for (std::int64_t first = 0; first < order.size; first = end) {
+        const std::int64_t length = lengths[order[first]];
+        for (end = first + 1; end < order.size && lengths[order[end]] == length; ++end) {
+        }
+        place(length, first, end);
+    }
+}
+
+std::int64_t pack_best_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
+                           std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets) {
+    PacksByRoom packs(max_length, scratch);
+    for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
+        packs.place(length, first, end - first);
+    });
+    packs.write(order.data, rows, offsets);
+    return packs.packs();
+}
+
+std::int64_t pack_first_fit(Span<const std::int64_t> order, const std::int64_t* lengths, std::int64_t max_length,
+                            std::int64_t* scratch, std::int64_t* rows, std::int64_t* offsets) {
+    std::int64_t *const pack_of = scratch, *const cursor = pack_of + order.size;
+    PacksInOrder packs(order.size, max_length, cursor + order.size);
+    for_each_length(order, lengths, [&](std::int64_t length, std::int64_t first, std::int64_t end) {
+        packs.place(length, first, end, pack_of);
+    });
+    group(order, pack_of, packs.packs(), cursor, rows, offsets);
+    return packs.packs();
+}
+
+std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_length, std::int64_t* rows,
+                           std::int64_t* offsets) {
+    std::iota(rows, rows + lengths.size, std::int64_t{0});
+    offsets[0] = 0;
+    std::int64_t packs = 0, room = 0;
+    for (std::int64_t row = 0; row < lengths.size; ++row) {
+        if (packs == 0 || lengths[row] > room) {
+            offsets[packs++] = row;
+            room = max_length;
+        }
+        room -= lengths[row];
+    }
+    offsets[packs] = lengths.size;
+    return packs;
+}
+
+}  // namespace
+
+std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit) {
+    switch (fit) {
+        case Fit::best:
+            return rows + std::max(rows, PacksByRoom::scratch(rows, max_length));
+        case Fit::first:
+            return 3 * rows + PacksInOrder::scratch(rows);
+        case Fit::in_order:
+            break;
+    }
+    return 0;
+}
+
+Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, std::int64_t* scratch,
+                 std::int64_t* rows, std::int64_t* offsets, std::int64_t* packs) {
+    if (max_length < 1 || (fit == Fit::best && max_length > most_in_pack)) {
+        return {Code::bad_argument};
+    }
+    for (std::int64_t row = 0; row < lengths.size; ++row) {
+        if (lengths[row] < 0 || lengths[row] > max_length) {
+            return {lengths[row] < 0 ? Code::bad_start : Code::row_too_long, row};
+        }
+    }
+    if (fit == Fit::in_order) {
+        *packs = pack_in_order(lengths, max_length, rows, offsets);
+        return {};
+    }
+    const Span<std::int64_t> order{scratch, lengths.size};
+    std::int64_t* const rest = order.end();
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    sort_rows(lengths.data, order, rest);
+    const Span<const std::int64_t> longest_first{order.data, order.size};
+    *packs = fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets)
+                              : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets);
+    return {};
+}
+
+}  // namespace quadrat

@@ -1,0 +1,1 @@
+"""Which rows go together: lengths, samplers, token budgets and packs."""

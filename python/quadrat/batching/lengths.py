@@ -1,0 +1,218 @@
+"""How long the rows of a dataset are, read from Arrow without a look at what is in them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat.input.rows import MAIN
+from quadrat.ragged import Ragged
+from quadrat.support.extras import needs
+from quadrat.support.memory import is_tensor
+
+# Formats whose rows are as long as the lists in Arrow, and come one by one as mappings.
+_ROW_FORMATS = (None, "python", "numpy", "torch")
+
+
+def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
+    """How many items each row of a column has.
+
+    A `datasets.Dataset` and everything else that lies in Arrow is not decoded: the lengths come from the offsets of the
+    lists, by way of the indices mapping that `select`, `shuffle` and `filter` leave. Other datasets are read once, item
+    by item, with a progress bar on a terminal.
+
+    Args:
+        dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
+            interface, which needs pyarrow; a `Ragged`; a dict of columns; a list of mappings or of rows; any dataset
+            with `len` whose items are mappings.
+        column: the column to measure; not used for what has no columns.
+
+    Returns:
+        `[rows]` int64, in items (tokens, for a column of token ids).
+
+    Raises:
+        TypeError: when there are no rows by number (an `IterableDataset`, a `DatasetDict`), or a row is null or no
+            list; it names the row.
+        ValueError: when the column is missing, or rows are made when they are read (`with_transform`).
+
+    Example:
+        >>> import quadrat
+        >>> quadrat.lengths([{"input_ids": [5, 6, 7]}, {"input_ids": []}])
+        array([3, 0])
+        >>> quadrat.lengths({"words": [["a"], ["b", "c"]]}, "words")
+        array([1, 2])
+    """
+    datasets = sys.modules.get("datasets")
+    if datasets is not None and isinstance(dataset, datasets.Dataset):
+        return _of_dataset(dataset, column)
+    if datasets is not None and isinstance(dataset, (datasets.DatasetDict, datasets.IterableDatasetDict)):
+        raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
+    if isinstance(dataset, Mapping):
+        if column not in dataset:
+            raise _missing(column, dataset)
+        return _of_column(dataset[column], column)
+    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or _speaks_arrow(dataset):
+        return _of_column(dataset, column)
+    if isinstance(dataset, (list, tuple)):
+        return _of_values(
+            (_value_of(row, at, column, bare=True) for at, row in enumerate(dataset)), len(dataset), column
+        )
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise TypeError(
+            f"{type(dataset).__name__} has no rows by number, so that they cannot be measured before they are read: "
+            "give a dataset with `len` and `[]`"
+        )
+    items = (_value_of(dataset[at], at, column, bare=False) for at in _progress(len(dataset)))
+    return _of_values(items, len(dataset), column)
+
+
+def has_stored_lengths(dataset: Any, column: str) -> bool:
+    """Whether `len(row[column])` for each row of a dataset is what `lengths` reads from Arrow: its rows are there, are
+    mappings with this column, and nobody has changed how they are read.
+    """
+    datasets = sys.modules.get("datasets")
+    if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset):
+        return False
+    reading = ("__getitem__", "_getitem", "__iter__")
+    if any(getattr(type(dataset), name, None) is not getattr(datasets.Dataset, name, None) for name in reading):
+        return False
+    chosen = dataset.format["columns"]
+    return (
+        dataset.format["type"] in _ROW_FORMATS
+        and column in dataset.column_names
+        and (dataset.format["output_all_columns"] or column in chosen)
+        and _is_list_type(dataset.data.table.schema.field(column).type)
+    )
+
+
+def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
+    if dataset.format["type"] == "custom":
+        raise ValueError(
+            "the dataset makes its rows when they are read (with_transform, set_transform), so their lengths are not "
+            "stored: tokenize with `map` first, or give `dataset.with_format(None)` if the stored column is meant"
+        )
+    if column not in dataset.column_names:
+        raise _missing(column, dataset.column_names)
+    found = _list_lengths(dataset.data.table.column(column), column)
+    if dataset._indices is not None:
+        found = found[dataset._indices.table.column(0).to_numpy()]
+    return _without_nulls(found, column)
+
+
+def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
+    """The lengths of rows that no mapping holds."""
+    if isinstance(rows, Ragged):
+        found = rows.lengths
+        return np.asarray(found.cpu() if is_tensor(found) else found)
+    if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim > 1 and not getattr(rows, "is_nested", False):
+        return np.full(len(rows), rows.shape[1], np.int64)
+    if _speaks_arrow(rows):
+        return _of_arrow(rows, column)
+    return _of_values(rows, len(rows), column)
+
+
+def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
+    with needs("quadrat.lengths of Arrow data"):
+        import pyarrow as pa
+
+    if isinstance(source, (pa.Array, pa.ChunkedArray)):
+        return _without_nulls(_list_lengths(source, column), column)
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            table = pa.table(source)
+        except pa.ArrowInvalid:  # a stream of one column
+            return _of_arrow(pa.chunked_array(source), column)
+    elif isinstance(source, pa.RecordBatch):
+        table = pa.table(source)
+    else:
+        return _of_arrow(pa.array(source), column)
+    if column not in table.column_names:
+        raise _missing(column, table.column_names)
+    return _of_arrow(table.column(column), column)
+
+
+def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
+    """The lengths of the lists of a pyarrow array, -1 where one is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(values.type, pa.BaseExtensionType):
+        chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        values = pa.chunked_array([chunk.storage for chunk in chunks], values.type.storage_type)
+    if not _is_list_type(values.type):
+        raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
+    return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
+
+
+def _is_list_type(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
+    if found.size and int(found.min()) < 0:
+        raise _null(int((found < 0).argmax()), column)
+    return found
+
+
+def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int64]:
+    """The lengths of Python values, one after the other."""
+    found = np.empty(count, np.int64)
+    for row, value in enumerate(values):
+        if value is None:
+            raise _null(row, column)
+        try:
+            if isinstance(value, (str, bytes, Mapping)):
+                raise TypeError
+            found[row] = len(value)
+        except TypeError:
+            raise TypeError(
+                f"row {row} of column {column!r} is a {type(value).__name__}, and only lists and arrays have lengths: "
+                "tokenize texts first"
+            ) from None
+    return found
+
+
+def _value_of(item: Any, row: int, column: str, *, bare: bool) -> Any:
+    """The value of an item in the column, or the item itself where rows may come without a mapping around them."""
+    if isinstance(item, Mapping):
+        try:
+            return item[column]
+        except KeyError:
+            raise _missing(column, item, f"row {row} has ") from None
+    if not bare:
+        raise TypeError(
+            f"row {row} is a {type(item).__name__}, not a mapping with a column {column!r}: give the lengths of such "
+            "rows yourself"
+        )
+    return item
+
+
+def _progress(count: int) -> Iterable[int]:
+    """The numbers of all rows, with a progress bar on a terminal, once it has taken a while."""
+    try:
+        from tqdm import tqdm  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return range(count)
+    rows: Iterable[int] = tqdm(range(count), desc="lengths", unit="row", delay=1, disable=None)
+    return rows
+
+
+def _speaks_arrow(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:
+    return ValueError(f"no column {column!r}: {where}{list(names)}; tokenize texts first, or name the column")
+
+
+def _null(row: int, column: str) -> TypeError:
+    # The words of `len(None)`, which the samplers of transformers raise.
+    return TypeError(f"object of type 'NoneType' has no len(): row {row} of column {column!r} is null")

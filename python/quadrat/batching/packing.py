@@ -1,0 +1,141 @@
+"""`pack`: rows put together into packs of a fixed length."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.ops._philox import number_below
+from quadrat.ragged.offsets import as_lengths, tensor_or_array
+from quadrat.ragged.ragged import Ragged
+from quadrat.support.arrays import as_numpy
+from quadrat.support.memory import address_of
+
+Strategy = Literal["best_fit", "first_fit", "in_order"]
+
+_FITS = {"best_fit": _core.FIT_BEST, "first_fit": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
+_COMPARED = 1 << 16  # rows for which first fit is tried too
+_OVERLONG = ("error", "truncate", "split")
+
+
+def pack(
+    lengths: Any,
+    max_length: int,
+    strategy: Strategy = "best_fit",
+    *,
+    overlong: Literal["error", "truncate", "split"] = "error",
+) -> Ragged:
+    """Put rows together into packs of at most `max_length` tokens.
+
+    A million rows take some tens of milliseconds: rows are sorted in linear time, and rows of one length are placed
+    together.
+
+    Args:
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list. Rows of length 0 take no room.
+        max_length: the tokens that a pack may hold; at most `2**27` with `strategy="best_fit"`.
+        strategy: where a row goes.
+
+            - "best_fit": the longest row first, into the pack with the least room for it (best-fit decreasing; Johnson,
+              "Near-optimal bin packing algorithms", 1973). Up to 65,536 rows, the packs of "first_fit" are returned
+              if they are fewer, which is rare.
+            - "first_fit": the longest row first, into the first pack with room for it (first-fit decreasing).
+            - "in_order": rows stay in their order. A pack is closed when the next row does not fit (next fit).
+        overlong: what happens to a row longer than `max_length`.
+
+            - "error": raises ValueError.
+            - "truncate": it counts as `max_length` tokens. Whoever reads the row cuts it there.
+            - "split": it becomes pieces of `max_length` tokens and a shorter one for what is left. The row number
+              appears once for each piece, and its n-th appearance in `values` (from 0) is the piece that begins at
+              token `n * max_length`. `piece_starts` returns these tokens.
+
+    Returns:
+        A `Ragged` of row numbers, one row per pack, int64: a tensor on the device of `lengths` if that is a tensor,
+        else a NumPy array. Each row appears once, unless it is split. The rows of a pack are in the order in which
+        they were placed.
+
+    Raises:
+        TypeError: when `lengths` are not integers of one dimension, or `max_length` is no int.
+        ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
+            `max_length` below 1; for an unknown `strategy` or `overlong`.
+
+    Example:
+        >>> import quadrat
+        >>> quadrat.pack([5, 3, 8, 2, 6], max_length=8).to_lists()
+        [[2], [4, 3], [0, 1]]
+        >>> quadrat.pack([5, 3, 8, 2, 6], max_length=8, strategy="in_order").to_lists()
+        [[0, 1], [2], [3, 4]]
+        >>> quadrat.pack([5, 20], max_length=8, overlong="split").to_lists()
+        [[1], [1], [0], [1]]
+    """
+    if strategy not in _FITS:
+        raise ValueError(f"strategy must be one of {', '.join(map(repr, _FITS))}, not {strategy!r}")
+    if overlong not in _OVERLONG:
+        raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
+    sizes = as_lengths(lengths)
+    if not len(sizes):
+        raise ValueError("lengths are empty: there are no rows to pack")
+    total = int(sizes.sum())
+    limit = number_below(max_length, "max_length", 1 << 63, 1)
+    numbers = None
+    if (longest := int(sizes.max())) > limit:
+        if overlong == "error":
+            raise ValueError(
+                f"row {int(sizes.argmax())} has {longest} tokens, more than max_length={limit}; "
+                "overlong='truncate' cuts such rows, overlong='split' packs them in pieces"
+            )
+        numbers, sizes = (None, np.minimum(sizes, limit)) if overlong == "truncate" else _pieces(sizes, limit)
+        total = int(sizes.sum())
+    limit = min(limit, max(total, 1))  # one pack holds all
+    if strategy == "best_fit" and limit > _core.MOST_IN_PACK:
+        raise ValueError(f"max_length must be at most {_core.MOST_IN_PACK} with strategy='best_fit', not {max_length}")
+    rows, offsets = _packed(sizes, limit, _FITS[strategy])
+    if strategy == "best_fit" and len(sizes) <= _COMPARED and len(offsets) - 1 > -(-total // limit):
+        other = _packed(sizes, limit, _core.FIT_FIRST)
+        if len(other[1]) < len(offsets):
+            rows, offsets = other
+    if numbers is not None:
+        rows = numbers[rows]
+    return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
+
+
+def piece_starts(packs: Ragged, max_length: int) -> NDArray[np.int64]:
+    """The token at which each appearance of a row in `packs` begins, where `pack` split rows of `overlong="split"`.
+
+    Args:
+        packs: what `pack` returned.
+        max_length: what it was given.
+
+    Returns:
+        `[appearances]` int64, beside `packs.values`: 0 for rows that are not split.
+    """
+    rows = as_numpy(packs.values, "packs")
+    order = np.argsort(rows, kind="stable")
+    places = np.arange(len(rows))
+    begins = np.diff(rows[order], prepend=-1) != 0
+    starts = np.empty(len(rows), np.int64)
+    starts[order] = (places - np.maximum.accumulate(np.where(begins, places, 0))) * max_length
+    return starts
+
+
+def _packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers, pack after pack, and the packs' offsets."""
+    lengths = np.ascontiguousarray(lengths)
+    rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
+    failure, packs = _core.pack_rows(
+        address_of(lengths), len(lengths), limit, fit, address_of(rows), address_of(offsets)
+    )
+    if failure is not None:
+        raise ValueError(f"row {failure[1]} changed its length while it was packed")
+    return rows, offsets[: packs + 1].copy()
+
+
+def _pieces(lengths: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The row number and the length of each piece, row after row."""
+    counts = np.maximum(-(-lengths // limit), 1)
+    numbers = np.repeat(np.arange(len(lengths)), counts)
+    sizes = np.full(len(numbers), limit, np.int64)
+    sizes[counts.cumsum() - 1] = lengths - (counts - 1) * limit
+    return numbers, sizes

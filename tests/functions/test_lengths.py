@@ -1,0 +1,209 @@
+"""quadrat.lengths: of whatever holds rows, without a look at what is in them."""
+
+from __future__ import annotations
+
+import itertools
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+
+ROWS = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=12)
+TYPES = [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.string()), pa.list_(pa.list_(pa.int8()))]
+
+
+def value_of(kind, number):
+    inner = kind.value_type
+    return str(number) if inner == pa.string() else [number] if pa.types.is_list(inner) else number
+
+
+def chunked(rows, kind, cuts):
+    """The rows as a chunked array; each chunk is a slice of a longer array."""
+    made = [[value_of(kind, number) for number in row] for row in rows]
+    bounds = sorted({0, len(rows), *(cut % (len(rows) + 1) for cut in cuts)})
+    padding = [[value_of(kind, 1)] * 3]
+    parts = [pa.array(padding + made[a:b] + padding, kind).slice(1, b - a) for a, b in itertools.pairwise(bounds)]
+    return pa.chunked_array(parts, kind)
+
+
+def dataset_of(rows, kind=TYPES[0], cuts=(), column="input_ids"):
+    table = pa.table({column: chunked(rows, kind, cuts), "row": pa.array(range(len(rows)), pa.int64())})
+    return datasets.Dataset(table)
+
+
+def check(found, expected):
+    assert type(found) is np.ndarray
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+@given(ROWS, st.sampled_from(TYPES), st.lists(st.integers(0, 12), max_size=4), st.data())
+def test_arrow_as_python_counts(rows, kind, cuts, data):
+    expected = [len(row) for row in rows]
+    array = chunked(rows, kind, cuts)
+    table = pa.table({"input_ids": array})
+    for source in (table, array, {"input_ids": array}, {"input_ids": array.combine_chunks()}, *table.to_batches()[:0]):
+        check(quadrat.lengths(source), expected)
+    dataset = dataset_of(rows, kind, cuts)
+    check(quadrat.lengths(dataset), expected)
+    check(quadrat.lengths(quadrat.ArrowDataset(dataset)), expected)
+    if rows:
+        chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=20))
+        part = dataset.select(chosen)
+        check(quadrat.lengths(part), [expected[row] for row in chosen])
+        both = datasets.concatenate_datasets([part, dataset])
+        check(quadrat.lengths(both), [expected[row] for row in chosen] + expected)
+        few = both.shuffle(seed=1).select(range(len(both) // 2))
+        check(quadrat.lengths(few), [len(row) for row in few["input_ids"]])
+
+
+@given(st.integers(0, 4), st.integers(0, 6), st.integers(0, 3))
+def test_lists_of_one_size(size, count, first):
+    array = pa.array([[1] * size] * count, pa.list_(pa.int32(), size)).slice(min(first, count))
+    check(quadrat.lengths({"input_ids": array}), [size] * len(array))
+
+
+def test_record_batches_and_other_libraries():
+    table = pa.table({"input_ids": [[1], [2, 3]]})
+
+    class Foreign:
+        def __init__(self, of):
+            self.__arrow_c_stream__ = of.__arrow_c_stream__
+
+    class ForeignBatch:
+        def __init__(self, of):
+            self.__arrow_c_array__ = of.__arrow_c_array__
+
+    (batch,) = table.to_batches()
+    for source in (batch, Foreign(table), Foreign(table["input_ids"]), ForeignBatch(table["input_ids"].chunk(0))):
+        check(quadrat.lengths(source), [1, 2])
+
+
+def test_formats_do_not_matter():
+    dataset = dataset_of([[1, 2], [], [3]])
+    for kind in (None, "numpy", "torch", "arrow"):
+        check(quadrat.lengths(dataset.with_format(kind)), [2, 0, 1])
+    check(quadrat.lengths(dataset.with_format("torch", columns=["row"])), [2, 0, 1])
+    grid = datasets.Dataset.from_dict(
+        {"grid": [[[1, 2]], [[3, 4]] * 3]}, features=datasets.Features({"grid": datasets.Array2D((None, 2), "int32")})
+    )
+    check(quadrat.lengths(grid, "grid"), [1, 3])
+
+
+@given(ROWS)
+def test_what_is_in_memory(rows):
+    expected = [len(row) for row in rows]
+    features = [{"input_ids": row, "text": "x"} for row in rows]
+    for source in (
+        *(features, tuple(features), {"input_ids": rows}, rows, tuple(rows)),
+        *([np.array(row) for row in rows], [torch.tensor(row) for row in rows]),
+        *(quadrat.Ragged.from_rows(rows, dtype="int64"), {"input_ids": quadrat.Ragged.from_rows(rows, dtype="int64")}),
+        quadrat.Ragged.from_rows(rows, return_tensors="pt"),
+    ):
+        check(quadrat.lengths(source), expected)
+
+
+def test_arrays_have_rows_of_one_length():
+    for array in (np.zeros((3, 5)), torch.zeros(3, 5), np.zeros((3, 5, 2))):
+        check(quadrat.lengths(array), [5, 5, 5])
+        check(quadrat.lengths({"input_ids": array}), [5, 5, 5])
+
+
+class Items(torch.utils.data.Dataset):
+    """A dataset as users write them, which counts how often it is read."""
+
+    def __init__(self, items):
+        self.items, self.reads = items, 0
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, row):
+        self.reads += 1
+        return self.items[row]
+
+
+def test_a_dataset_of_ones_own_is_read_once():
+    dataset = Items([{"input_ids": [1] * length, "words": ["a"]} for length in (3, 0, 7)])
+    check(quadrat.lengths(dataset), [3, 0, 7])
+    assert dataset.reads == 3
+    check(quadrat.lengths(dataset, "words"), [1, 1, 1])
+    check(quadrat.lengths(torch.utils.data.Subset(dataset, [2, 0])), [7, 3])
+
+
+def test_nothing_is_decoded(monkeypatch):
+    dataset = dataset_of([[1, 2], [3]]).select([1, 0, 1])
+    monkeypatch.setattr(datasets.Dataset, "_getitem", None)
+    monkeypatch.setattr(datasets.Dataset, "__iter__", None)
+    check(quadrat.lengths(dataset), [1, 2, 1])
+
+
+@pytest.mark.parametrize("kind", [*TYPES, pa.list_(pa.int32(), 1)])
+def test_nulls_name_their_row(kind):
+    array = pa.array([None if row in (1, 3) else [value_of(kind, 1)] for row in range(5)], kind)
+    for source in (pa.table({"input_ids": array}), datasets.Dataset(pa.table({"input_ids": array}))):
+        with pytest.raises(TypeError, match="row 1 of column 'input_ids' is null"):
+            quadrat.lengths(source)
+    dataset = datasets.Dataset(pa.table({"input_ids": array}))
+    with pytest.raises(TypeError, match="row 2 of column 'input_ids' is null"):
+        quadrat.lengths(dataset.select([4, 0, 3, 1]))
+    check(quadrat.lengths(dataset.select([4, 0, 2])), [1, 1, 1])
+    with pytest.raises(TypeError, match="row 1 of column 'input_ids' is null"):
+        quadrat.lengths([{"input_ids": [1]}, {"input_ids": None}])
+
+
+def test_rows_that_are_made_when_they_are_read():
+    dataset = dataset_of([[1, 2], [3]])
+    for lazy in (dataset.with_transform(lambda rows: rows), quadrat.ArrowDataset(dataset).with_transform(dict)):
+        with pytest.raises(ValueError, match=r"with_transform.*tokenize with `map` first"):
+            quadrat.lengths(lazy)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        dataset_of([[1]], column="ids"),
+        pa.table({"ids": [[1]]}),
+        {"ids": [[1]]},
+        [{"ids": [1]}],
+        Items([{"ids": [1]}]),
+    ],
+)
+def test_a_column_that_is_missing(source):
+    with pytest.raises(ValueError, match=r"no column 'input_ids'.*'ids'"):
+        quadrat.lengths(source)
+    check(quadrat.lengths(source, "ids"), [1])
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (datasets.DatasetDict({"train": dataset_of([[1]])}), r"DatasetDict has no rows of its own.*'train'"),
+        (dataset_of([[1]]).to_iterable_dataset(), "IterableDataset has no rows by number"),
+        (iter([[1]]), "has no rows by number"),
+        (pa.table({"input_ids": ["text"]}), "'input_ids' holds string, and only lists"),
+        (pa.table({"input_ids": [7]}), "'input_ids' holds int64, and only lists"),
+        (datasets.Dataset.from_dict({"input_ids": ["text"]}), "holds .*string"),
+        ([{"input_ids": [1]}, {"input_ids": "text"}], "row 1 of column 'input_ids' is a str"),
+        ({"input_ids": [5, 6]}, "row 0 of column 'input_ids' is a int"),
+        ([[1], 7], "row 1 of column 'input_ids' is a int"),
+        ([[1], np.array(7)], "row 1 of column 'input_ids' is a ndarray"),
+        ([[1], torch.tensor(7)], "row 1 of column 'input_ids' is a Tensor"),
+        (Items([([1], 0)]), "row 0 is a tuple, not a mapping"),
+        (np.array([1, 2]), "row 0 of column 'input_ids' is a int64"),
+    ],
+)
+def test_what_has_no_lengths(source, said):
+    with pytest.raises(TypeError, match=said):
+        quadrat.lengths(source)
+
+
+def test_no_rows():
+    for source in ([], {"input_ids": []}, dataset_of([]), pa.table({"input_ids": pa.array([], TYPES[0])}), Items([])):
+        check(quadrat.lengths(source), [])

@@ -1,0 +1,302 @@
+"""quadrat.TokenBudgetBatchSampler: what its docstring promises."""
+
+import doctest
+import pickle
+import subprocess
+import sys
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat import TokenBudgetBatchSampler
+from quadrat.batching import token_budget
+
+
+@st.composite
+def cases(draw):
+    """Lengths, a budget that allows each of them, and other options; the ranks are 1 to 5, the rows as many or more."""
+    lengths = draw(st.lists(st.integers(0, 30) | st.integers(0, 3), min_size=5, max_size=60))
+    multiple_of = draw(st.integers(1, 8))
+    options = {
+        "max_tokens": max(-(-max(lengths) // multiple_of) * multiple_of, multiple_of) + draw(st.integers(0, 200)),
+        "padded": draw(st.booleans()),
+        "max_batch_size": draw(st.none() | st.integers(1, 9)),
+        "multiple_of": multiple_of,
+        "window": draw(st.none() | st.integers(1, 70)),
+        "world_size": draw(st.integers(1, 5)),
+        "shuffle": draw(st.booleans()),
+        "seed": draw(st.integers(0, 3)),
+        "drop_last": draw(st.booleans()),
+    }
+    return lengths, options
+
+
+def all_ranks(lengths, options, epoch=0):
+    """The batches of each rank; None where there are too few to drop some."""
+    samplers = [TokenBudgetBatchSampler(lengths, **options, rank=rank) for rank in range(options["world_size"])]
+    for sampler in samplers:
+        sampler.set_epoch(epoch)
+    try:
+        return [list(sampler) for sampler in samplers]
+    except ValueError as error:
+        assert options["drop_last"]
+        assert "drop_last=True would drop them all" in str(error)  # noqa: PT017
+        return None
+
+
+def cost_of(lengths, batch, options):
+    multiple_of, sizes = options["multiple_of"], [lengths[row] for row in batch]
+    rows, tokens = (len(sizes), max(sizes)) if options["padded"] else (1, sum(sizes))
+    return rows * -(-tokens // multiple_of) * multiple_of
+
+
+@given(cases(), st.integers(0, 3))
+def test_each_row_once_within_the_budget_and_as_many_batches_on_each_rank(case, epoch):
+    lengths, options = case
+    ranks = all_ranks(lengths, options, epoch)
+    if ranks is None:
+        return
+    assert len({len(batches) for batches in ranks}) == 1
+    batches = [batch for share in ranks for batch in share]
+    assert all(batch and cost_of(lengths, batch, options) <= options["max_tokens"] for batch in batches)
+    assert max(map(len, batches)) <= (options["max_batch_size"] or len(lengths))
+    rows = [row for batch in batches for row in batch]
+    if options["drop_last"]:
+        assert len(set(rows)) == len(rows)
+    elif len(rows) > len(lengths):
+        assert set(rows) == set(range(len(lengths)))
+        assert all(len(batch) == 1 for batch in batches)
+        assert len(rows) - len(lengths) < options["world_size"]
+    else:
+        assert sorted(rows) == list(range(len(lengths)))
+
+
+@given(cases(), st.integers(0, 3))
+def test_seed_and_epoch_alone_say_what_comes(case, epoch):
+    lengths, options = case
+    ranks = all_ranks(np.array(lengths, np.uint8), options, epoch)
+    assert ranks == all_ranks(torch.tensor(lengths), options, epoch)
+    if ranks is None:
+        return
+    used = TokenBudgetBatchSampler(lengths, **options)
+    for other in (7, epoch, epoch):
+        used.set_epoch(other)
+        if options["drop_last"]:
+            try:
+                list(used)
+            except ValueError:
+                continue
+        else:
+            list(used)
+    assert list(used) == ranks[0]
+    assert len(used) == len(ranks[0])
+    assert list(pickle.loads(pickle.dumps(used))) == ranks[0]
+    together = TokenBudgetBatchSampler(lengths, **options, rank=None)
+    together.set_epoch(epoch)
+    assert list(together) == [batch for step in zip(*ranks, strict=True) for batch in step]
+    assert len(together) == sum(map(len, ranks))
+
+
+@given(cases(), st.integers(0, 3), st.booleans(), st.data())
+def test_goes_on_where_a_state_was_taken(case, epoch, told, data):
+    lengths, options = case
+    if all_ranks(lengths, options, epoch) is None:
+        return
+    sampler, other = (TokenBudgetBatchSampler(lengths, **options) for _ in range(2))
+    sampler.set_epoch(epoch)
+    batches = list(sampler)
+    taken = data.draw(st.integers(0, len(batches)))
+    running = iter(sampler)
+    assert [next(running) for _ in range(taken)] == batches[:taken]
+    state = sampler.state_dict() if taken else {**sampler.state_dict(), "batch": 0}
+    other.load_state_dict(pickle.loads(pickle.dumps(state)))
+    if told:
+        other.set_epoch(epoch)  # as trainers do, also in an epoch that is resumed
+    assert other.state_dict() == state
+    assert list(other) == batches[taken:] == list(running)
+    assert other.state_dict() == sampler.state_dict()
+    assert list(other) == batches, "the next time, from the beginning"
+    other.load_state_dict(state)
+    other.set_epoch(epoch + 1)
+    assert other.state_dict()["batch"] == 0
+
+
+def test_a_state_of_another_sampler():
+    state = TokenBudgetBatchSampler([1, 2, 3], 10, seed=1).state_dict()
+    sampler = TokenBudgetBatchSampler([1, 2, 4], 10)
+    with pytest.raises(ValueError, match="another sampler: tokens is 7 here, 6 there; seed is 0 here, 1 there"):
+        sampler.load_state_dict(state)
+    with pytest.raises(KeyError, match="tokens"):
+        sampler.load_state_dict({"epoch": 1, "batch": 0, "rows": 3})
+    own = sampler.state_dict()
+    with pytest.raises(ValueError, match="batch must be from 0"):
+        sampler.load_state_dict({**own, "batch": -1})
+    assert sampler.state_dict() == own
+
+
+def realistic(rows=20000):
+    return np.clip(np.random.default_rng(0).lognormal(5, 0.9, rows), 1, 1024).astype(np.int64)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_batches_are_full(padded):
+    """Little padding, little room left, costs of a step that are alike: what it is for."""
+    lengths, options = realistic(), {"max_tokens": 16384, "padded": padded, "world_size": 8, "multiple_of": 8}
+    ranks = all_ranks(lengths, options)
+    costs = np.array([[cost_of(lengths, batch, options) for batch in share] for share in ranks])
+    assert lengths.sum() / costs.sum() > 0.95
+    assert costs.mean() / 16384 > 0.9
+    alike = np.sort(costs.min(0) / costs.max(0))
+    assert alike[1] > 0.9, "of all steps but the one with the last batch, which holds what is left"
+    assert costs.sum(1).min() / costs.sum(1).max() > 0.95
+
+
+def test_epochs_and_seeds_differ():
+    lengths = realistic(3000)
+    sampler = TokenBudgetBatchSampler(lengths, 4096)
+    first = list(sampler)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    assert list(TokenBudgetBatchSampler(lengths, 4096, seed=1)) != first
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+    longest = [max(lengths[batch]) for batch in first]
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.2, "no order of lengths is left"
+
+
+def test_rows_in_their_order():
+    sampler = TokenBudgetBatchSampler([3, 1, 4, 1, 5, 9, 2, 6], 12, shuffle=False, window=1)
+    assert list(sampler) == [[0, 1, 2], [3, 4], [5], [6, 7]]
+    sampler = TokenBudgetBatchSampler([3, 1, 4, 1, 5, 9, 2, 6], 12, shuffle=False, window=1, padded=False)
+    assert list(sampler) == [[0, 1, 2, 3], [4], [5, 6], [7]]
+
+
+def rows_of(ranks):
+    return [sorted(row for batch in share for row in batch) for share in ranks]
+
+
+def test_evens_out():
+    """A batch is split for three ranks; where all are single rows, the cheapest is repeated, or dropped."""
+    ranks = all_ranks([5] * 12, {"max_tokens": 60, "world_size": 3, "drop_last": False, "shuffle": False})
+    assert ranks == [[[6, 7, 8, 9, 10, 11]], [[0, 1, 2]], [[3, 4, 5]]]
+    options = {"max_tokens": 9, "world_size": 2}
+    rows = rows_of(all_ranks([9, 9, 9, 9, 2], {**options, "drop_last": True}))
+    assert sorted(rows[0] + rows[1]) == [0, 1, 2, 3]
+    rows = rows_of(all_ranks([9, 9, 9, 9, 2], {**options, "drop_last": False}))
+    assert sorted(rows[0] + rows[1]) == [0, 1, 2, 3, 4, 4]
+
+
+def test_a_row_above_the_budget():
+    with pytest.raises(ValueError, match="row 2 has 60 tokens, more than max_tokens=20 allow; overlong='alone'"):
+        TokenBudgetBatchSampler([5, 50, 60, 7], 20)
+    with pytest.raises(
+        ValueError, match="row 2 has 18 tokens, more than max_tokens=20 allow with multiple_of=16; over"
+    ):
+        TokenBudgetBatchSampler([5, 3, 18, 7], 20, multiple_of=16)
+    for padded in (True, False):
+        batches = list(TokenBudgetBatchSampler([5, 50, 3, 60, 7], 20, overlong="alone", padded=padded))
+        assert [1] in batches
+        assert [3] in batches
+        assert rows_of([batches]) == [[0, 1, 2, 3, 4]]
+    assert sorted(TokenBudgetBatchSampler([9, 9], 3, overlong="alone")) == [[0], [1]]
+
+
+def test_one_row_and_empty_rows():
+    assert list(TokenBudgetBatchSampler([4], 4)) == [[0]]
+    assert list(TokenBudgetBatchSampler([0, 0, 0], 4, shuffle=False)) == [[0, 1, 2]]
+    assert len(TokenBudgetBatchSampler([0, 0, 0], 4, world_size=3)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        (([], 4), {}, ValueError, "lengths are empty: there are no rows to batch"),
+        (([3, -2], 4), {}, ValueError, "row 1 has the negative length -2"),
+        (([3.0], 4), {}, TypeError, "lengths must be integers of one dimension, not float64 of 1"),
+        (([3], 0), {}, ValueError, "max_tokens must be from 1 to"),
+        (([3], 4.5), {}, TypeError, "max_tokens must be an int, not 4.5"),
+        (([3], 4), {"max_batch_size": 0}, ValueError, "max_batch_size must be from 1 to"),
+        (([3], 4), {"multiple_of": 0}, ValueError, "multiple_of must be from 1 to"),
+        (([3], 4), {"multiple_of": 8}, ValueError, "multiple_of=8 is above max_tokens=4"),
+        (([3], 4), {"window": 0}, ValueError, "window must be from 1 to"),
+        (([3], 4), {"world_size": 0}, ValueError, "world_size must be from 1 to"),
+        (([3], 4), {"world_size": 2}, ValueError, "world_size=2 is above the number of rows, 1"),
+        (([3, 3], 4), {"world_size": 2, "rank": 2}, ValueError, "rank must be from 0 to 1, not 2"),
+        (([3], 4), {"seed": -1}, ValueError, "seed must be from 0 to"),
+        (([3], 4), {"overlong": "drop"}, ValueError, "overlong must be one of 'error', 'alone', not 'drop'"),
+    ],
+)
+def test_says_what_is_wrong(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        TokenBudgetBatchSampler(*arguments, **options)
+
+
+def test_nothing_is_left_where_all_would_be_dropped():
+    sampler = TokenBudgetBatchSampler([3, 3], 9, world_size=2, drop_last=True)
+    for use in (len, list):
+        with pytest.raises(
+            ValueError, match="there are 1 batches, and world_size=2: drop_last=True would drop them all"
+        ):
+            use(sampler)
+    with pytest.raises(ValueError, match="epoch must be from 0 to"):
+        sampler.set_epoch(-1)
+
+
+def test_lengths_are_copied():
+    lengths = np.array([3, 4, 5])
+    sampler = TokenBudgetBatchSampler(lengths, 5)
+    lengths[:] = -1
+    assert sorted(sampler) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_in_a_data_loader(workers):
+    sampler = TokenBudgetBatchSampler(realistic(300), 4096)
+    assert isinstance(sampler, torch.utils.data.Sampler)
+    loader = torch.utils.data.DataLoader(range(300), batch_sampler=sampler, num_workers=workers)
+    batches = list(sampler)
+    assert len(loader) == len(batches)
+    assert [batch.tolist() for batch in loader] == batches
+
+
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_accelerate_hands_out_all_ranks_batches(drop_last):
+    from accelerate.data_loader import BatchSamplerShard, DataLoaderShard
+
+    lengths, options = realistic(500), {"max_tokens": 4096, "world_size": 3, "drop_last": drop_last}
+    for rank, expected in enumerate(all_ranks(lengths, options, epoch=2)):
+        sampler = TokenBudgetBatchSampler(lengths, **options, rank=None)
+        shard = BatchSamplerShard(sampler, num_processes=3, process_index=rank)
+        assert (shard.batch_size, shard.drop_last) == (None, drop_last)
+        loader = DataLoaderShard(range(500), batch_sampler=shard)
+        loader.set_epoch(2)
+        assert sampler.epoch == 2
+        assert list(shard) == expected
+        assert len(shard) == len(expected)
+
+
+def test_without_torch():
+    """quadrat does not import torch, and the sampler does without it."""
+    code = """
+import sys
+import quadrat
+assert "torch" not in sys.modules
+sys.modules["torch"] = None
+sampler = quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16, shuffle=False)
+assert list(sampler) == [[2, 4], [0, 1, 3]]
+assert quadrat.pack([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_example():
+    failed, tried = doctest.testmod(token_budget)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_public():
+    assert quadrat.TokenBudgetBatchSampler is TokenBudgetBatchSampler

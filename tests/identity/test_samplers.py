@@ -1,0 +1,395 @@
+"""Samplers == those of the installed transformers: indices, attributes, errors and generators."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import warnings
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+import transformers.trainer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import trainer_pt_utils
+
+import quadrat
+from quadrat.batching import samplers
+from quadrat.installed import originals
+
+# Ten times as many as elsewhere: a case is small.
+MANY = settings(max_examples=10 * settings().max_examples)
+NAMES = ["LengthGroupedSampler", "DistributedLengthGroupedSampler"]
+BATCH_SIZES = st.integers(1, 9)
+LENGTHS = st.one_of(
+    st.lists(st.integers(0, 5), min_size=1, max_size=120),  # many are equal
+    st.lists(st.integers(0, 600), min_size=1, max_size=120),
+    st.lists(st.sampled_from([0, 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -1, -(2**63)]), min_size=1, max_size=20),
+)
+# What the reference takes just as well, though it is no list of plain integers.
+ODD = st.one_of(
+    st.lists(st.floats(0, 9) | st.integers(0, 9), min_size=1, max_size=30),
+    st.lists(st.booleans() | st.integers(0, 2), min_size=1, max_size=9),
+    st.lists(st.integers(0, 2**70), min_size=1, max_size=30),
+    st.lists(st.integers(0, 9).map(np.int16), min_size=1, max_size=30),
+    st.lists(st.integers(0, 9).map(torch.tensor), min_size=1, max_size=9),
+    st.lists(st.integers(0, 9), max_size=30).map(tuple),
+    st.lists(st.integers(0, 9), max_size=30).map(np.array),
+    st.lists(st.integers(0, 9), max_size=30).map(lambda some: np.array(some, np.uint8)),
+    st.lists(st.integers(0, 9), max_size=30).map(lambda some: np.repeat(np.array(some, np.int32), 2)[::2]),
+    st.lists(st.integers(0, 9), max_size=30).map(torch.tensor),
+    st.just([]),
+    st.just(["a", "bb"]),
+    st.just([[1], [2]]),
+    st.just(range(7)),
+)
+
+
+def outcome(call, *arguments, **options):
+    """What a call returns, or the type and words of what it raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return "returned", call(*arguments, **options)
+        except Exception as error:
+            return "raised", type(error), str(error)
+
+
+def epochs(sampler, count=2):
+    """The indices of some epochs, and how the global generator is left."""
+    found = []
+    for epoch in range(count):
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        torch.manual_seed(5)
+        indices = iter(sampler)
+        drawn = torch.get_rng_state()  # the permutation is drawn before the first index is asked for
+        found.append((type(indices), list(indices), [type(one) for one in sampler], drawn.tolist()))
+        found.append(torch.get_rng_state().tolist())
+    return found
+
+
+def both(name, *arguments, **options):
+    """What is seen of the reference's sampler and of ours, or their errors."""
+
+    def seen(cls):
+        sampler = cls(*arguments, **options)
+        return outcome(len, sampler), outcome(epochs, sampler), attributes(sampler)
+
+    return [outcome(seen, cls) for cls in (getattr(originals, name), getattr(quadrat, name))]
+
+
+def attributes(sampler):
+    return {name: repr(getattr(sampler, name)) for name in vars(sampler) if name != "generator"}
+
+
+@MANY
+@given(LENGTHS | ODD, BATCH_SIZES | st.sampled_from([0, -1, -2, 10**9, 2.0, True]), st.data())
+def test_grouped_indices(lengths, batch_size, data):
+    factor = data.draw(st.none() | st.integers(1, 7) | st.sampled_from([0, -1, 10**9, 2**62, 1.0]))
+    seed = data.draw(st.integers(0, 2**31))
+    found = []
+    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
+        generator = None if seed % 2 else torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        result = outcome(function, lengths, batch_size, factor, generator)
+        states = [torch.get_rng_state()] if generator is None else [torch.get_rng_state(), generator.get_state()]
+        found.append((*result, [state.tolist() for state in states]))
+    assert found[1] == found[0]
+    if found[0][0] == "returned":
+        assert {type(one) for one in found[1][1]} <= {int}
+
+
+@MANY
+@given(LENGTHS | ODD, BATCH_SIZES, st.none() | st.integers(0, 2**40))
+def test_length_grouped(lengths, batch_size, seed):
+    before = copy.deepcopy(lengths)
+    generators = [None if seed is None else torch.Generator().manual_seed(seed) for _ in range(2)]
+    found = []
+    for cls, generator in zip((originals.LengthGroupedSampler, quadrat.LengthGroupedSampler), generators, strict=True):
+        sampler = cls(batch_size, lengths=lengths, generator=generator)
+        assert sampler.generator is generator
+        assert isinstance(lengths, torch.Tensor) or sampler.lengths is lengths
+        found.append((len(sampler), attributes(sampler), outcome(epochs, sampler)))
+        found[-1] += (None if generator is None else generator.get_state().tolist(),)
+    assert found[1] == found[0]
+    assert repr(lengths) == repr(before)
+
+
+@MANY
+@given(LENGTHS | ODD, BATCH_SIZES, st.data())
+def test_distributed(lengths, batch_size, data):
+    world = data.draw(st.integers(1, 9))
+    options = {
+        "num_replicas": world, "rank": data.draw(st.integers(0, world - 1)),
+        "seed": data.draw(st.integers(0, 2**40)), "drop_last": data.draw(st.booleans()),
+    }  # fmt: skip
+    expected, got = both("DistributedLengthGroupedSampler", batch_size, lengths=lengths, **options)
+    assert got == expected
+
+
+ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=30)
+
+
+def dataset_of(rows, column="input_ids"):
+    half = len(rows) // 2
+    kind = pa.list_(pa.int32())
+    ids = pa.chunked_array([pa.array(rows[:half], kind), pa.array(rows[half:], kind)])
+    return datasets.Dataset(pa.table({column: ids, "label": [len(row) for row in rows]}))
+
+
+class Subclass(datasets.Dataset):
+    """A dataset that is not read as others are."""
+
+    def __iter__(self):
+        for row in super().__iter__():
+            yield {name: [value] * 2 for name, value in row.items()}
+
+
+def tripled(rows):
+    return {"input_ids": [3 * row for row in rows["input_ids"]]}
+
+
+DATASETS = {
+    "stored": lambda dataset: dataset,
+    "mapped": lambda dataset: dataset.select([*range(1, len(dataset)), 0]),
+    "numpy": lambda dataset: dataset.with_format("numpy"),
+    "torch": lambda dataset: dataset.with_format("torch"),
+    "arrow": lambda dataset: dataset.with_format("arrow"),
+    "pandas": lambda dataset: dataset.with_format("pandas"),
+    "another column": lambda dataset: dataset.with_format("numpy", columns=["label"]),
+    "all columns": lambda dataset: dataset.with_format("numpy", columns=["label"], output_all_columns=True),
+    "transform": lambda dataset: dataset.with_transform(
+        lambda rows: {"input_ids": [row * 3 for row in rows["input_ids"]]}
+    ),
+    "arrow dataset": quadrat.ArrowDataset,
+    "list": list,
+    "bare": lambda dataset: [row["input_ids"] for row in dataset],
+    "wrong column": lambda dataset: dataset.rename_column("input_ids", "ids"),
+    "numbers": lambda dataset: dataset.remove_columns("input_ids").rename_column("label", "input_ids"),
+    "empty": lambda dataset: dataset.select([]),
+    "subclass": lambda dataset: Subclass(dataset.data),
+    "subset": lambda dataset: torch.utils.data.Subset(dataset, range(len(dataset))),
+    "iterable": lambda dataset: dataset.to_iterable_dataset(),
+    "nothing": lambda dataset: None,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", DATASETS)
+def test_lengths_of_datasets(kind, name):
+    options = {"num_replicas": 2, "rank": 1} if "Distributed" in name else {}
+
+    @given(ROWS, BATCH_SIZES, st.sampled_from([None, None, "input_ids", "label", "x"]))
+    @settings(max_examples=10)
+    def check(rows, batch_size, column):
+        dataset = DATASETS[kind](dataset_of(rows))
+        expected, got = both(name, batch_size, dataset=dataset, model_input_name=column, **options)
+        assert got == expected
+
+    check()
+
+
+def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
+    dataset = dataset_of([[1, 2], [3], [4, 5, 6]]).select([2, 0, 1])
+    for name in ("__getitem__", "__iter__", "_getitem"):
+        monkeypatch.setattr(datasets.Dataset, name, None)
+    sampler = quadrat.LengthGroupedSampler(2, dataset)
+    assert len(sampler) == 3
+    assert sorted(sampler) == [0, 1, 2]
+    assert sampler.lengths == [3, 2, 1]
+    assert type(sampler.lengths) is list
+    sampler = quadrat.DistributedLengthGroupedSampler(2, dataset, num_replicas=2, rank=0)
+    assert (len(sampler), sampler.num_samples, sampler.total_size) == (2, 2, 4)
+
+
+def test_lengths_may_be_changed():
+    dataset = dataset_of([[1] * length for length in range(1, 9)])
+    found = []
+    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
+        sampler = cls(2, dataset, generator=torch.Generator().manual_seed(3))
+        parts = [list(sampler)]
+        sampler.lengths[0] = 100
+        parts.append(list(sampler))
+        sampler.lengths = [1] * 4
+        parts += [list(sampler), len(sampler)]
+        found.append(parts)
+    assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("kind", [None, "numpy", "torch"])
+def test_lengths_from_a_column(kind):
+    """As Trainer gives them: a list, an array, or, from datasets 4 on, a column that is read when it is asked."""
+    dataset = dataset_of([[1] * (length % 5) for length in range(40)]).shuffle(seed=0).with_format(kind)
+    found = []
+    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
+        sampler = cls(2, dataset, lengths=dataset["label"], generator=torch.Generator().manual_seed(3))
+        found.append((len(sampler), list(sampler)))
+    assert found[1] == found[0]
+    lazy = dataset.with_transform(lambda rows: {"label": [2 * one for one in rows["label"]]})
+    found = [
+        list(cls(2, lengths=lazy["label"], generator=torch.Generator().manual_seed(3)))
+        for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler)
+    ]
+    assert found[1] == found[0]
+
+
+def test_nulls():
+    dataset = datasets.Dataset(pa.table({"input_ids": pa.array([[1], None, [2]], pa.list_(pa.int32()))}))
+    for name in NAMES:
+        options = {"num_replicas": 1, "rank": 0} if "Distributed" in name else {}
+        with pytest.raises(TypeError, match="object of type 'NoneType' has no len") as expected:
+            getattr(originals, name)(2, dataset, **options)
+        with pytest.raises(TypeError, match=re.escape(f"{expected.value}: row 1 of column 'input_ids' is null")):
+            getattr(quadrat, name)(2, dataset, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_takes_what_the_reference_takes(name):
+    expected, got = both(name, 2)
+    assert got == expected
+    expected, got = both(name, 2, lengths=[3, 1, 2], model_input_name="x", dataset=[])
+    assert got == expected
+    assert issubclass(getattr(quadrat, name), getattr(originals, name))
+
+
+def test_processes_are_asked_for_before_the_dataset_is_read():
+    class Unread:
+        def __getitem__(self, row):
+            raise AssertionError
+
+    expected, got = both("DistributedLengthGroupedSampler", 2, dataset=Unread())
+    assert got == expected
+    assert "AssertionError" not in str(got)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_and_pickles(name):
+    dataset = dataset_of([[1] * (length % 7) for length in range(50)])
+    options = {"num_replicas": 3, "rank": 1} if "Distributed" in name else {}
+    sampler = getattr(quadrat, name)(2, dataset, **options)
+    for one in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        assert type(one) is type(sampler)
+        assert epochs(one) == epochs(sampler)
+        assert one.lengths == sampler.lengths
+    pickled = pickle.dumps(getattr(originals, name)(2, dataset, **options))
+    with quadrat.patch_transformers():
+        ours = pickle.loads(pickled)
+    assert type(ours) is getattr(quadrat, name)
+    assert epochs(ours) == epochs(sampler)
+
+
+def test_a_subclass():
+    found = []
+    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
+
+        class Twice(cls):
+            def __iter__(self):
+                return iter([one for one in super().__iter__() for _ in range(2)])
+
+        found.append(epochs(Twice(2, dataset_of([[1] * length for length in range(30)]))))
+    assert found[1] == found[0]
+
+
+def test_on_another_default_device():
+    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
+        with torch.device("meta"), pytest.raises(NotImplementedError):
+            function([1, 2, 3], 2)
+
+
+rebalance = pytest.mark.skipif(
+    not hasattr(trainer_pt_utils, "BatchRebalanceSampler"), reason="the installed transformers has no such sampler"
+)
+
+
+def batches_of(cls, lengths, sizes, options):
+    sampler = cls(lengths, *sizes, **options)
+    found = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        before = torch.get_rng_state()
+        found += [len(sampler), outcome(lambda: list(sampler))]
+        assert torch.equal(torch.get_rng_state(), before)
+    return found, attributes(sampler)
+
+
+@rebalance
+@MANY
+@given(
+    st.lists(st.integers(0, 5) | st.integers(1, 700) | st.just(9000), max_size=80) | ODD,
+    st.integers(0, 6),
+    st.integers(0, 5),
+    st.data(),
+)
+def test_rebalanced_batches(lengths, dp_size, grad_accum, data):
+    size = data.draw(st.integers(max(dp_size * grad_accum - 1, 0), 40))
+    options = {
+        "shuffle": data.draw(st.booleans()), "seed": data.draw(st.integers(0, 2**40)),
+        "rank": data.draw(st.integers(0, max(dp_size - 1, 0))), "drop_last": data.draw(st.booleans()),
+    }  # fmt: skip
+    classes = originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler
+    expected, got = [outcome(batches_of, cls, lengths, (size, dp_size, grad_accum), options) for cls in classes]
+    assert got == expected
+
+
+@rebalance
+def test_rebalances_as_a_subclass_says():
+    lengths = torch.randint(1, 500, (200,), generator=torch.Generator().manual_seed(0)).tolist()
+    found = []
+    for cls in (originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler):
+
+        class Linear(cls):
+            QUADRATIC_COST_COEF = 0
+
+        class Flat(cls):
+            def _cost(self, bs, max_len):
+                return bs * max_len
+
+        class Steep(cls):
+            QUADRATIC_COST_COEF = 0.5
+
+        found.append([batches_of(each, lengths, (50, 2, 4), {}) for each in (cls, Linear, Flat, Steep)])
+    assert found[1] == found[0]
+    assert found[0][0] != found[0][3]
+
+
+@rebalance
+def test_the_search_is_compiled():
+    assert samplers._searches_alike()
+    rows = list(range(64))
+    for lengths in (rows, np.array(rows)):
+        sampler = quadrat.BatchRebalanceSampler(lengths, 64, 4, 2)
+        assert samplers._balanced(sampler, rows, sampler.lengths) is not None
+
+
+@rebalance
+def test_trainer_knows_samplers_that_were_made_before():
+    before = trainer_pt_utils.BatchRebalanceSampler([1, 2], 2, 1, 1)
+    with quadrat.patch_transformers():
+        assert isinstance(before, transformers.trainer.BatchRebalanceSampler)
+        inside = transformers.trainer.BatchRebalanceSampler([1, 2], 2, 1, 1)
+    assert isinstance(inside, trainer_pt_utils.BatchRebalanceSampler)
+    assert type(inside) is quadrat.BatchRebalanceSampler
+    assert not isinstance([], quadrat.BatchRebalanceSampler)
+
+
+def test_where_there_is_nothing_to_rebalance_with():
+    if not hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
+        with pytest.raises(NotImplementedError, match="install a later one"):
+            quadrat.BatchRebalanceSampler([1, 2], 2, 1, 1)
+
+
+@pytest.mark.parametrize("name", [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)])
+def test_patched(name):
+    original = getattr(trainer_pt_utils, name)
+    with quadrat.patch_transformers():
+        assert getattr(trainer_pt_utils, name) is getattr(quadrat, name)
+        if hasattr(transformers.trainer, name):
+            assert getattr(transformers.trainer, name) is getattr(quadrat, name)
+    assert getattr(trainer_pt_utils, name) is original
+    assert getattr(transformers.trainer, name, original) is original
+    assert original.__module__ == "transformers.trainer_pt_utils"

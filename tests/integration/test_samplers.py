@@ -1,0 +1,83 @@
+"""Trainer and DataLoader with quadrat's samplers in the places of those of transformers: the same losses."""
+
+from __future__ import annotations
+
+import doctest
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import BertForSequenceClassification, TrainingArguments, set_seed, trainer_pt_utils
+
+import quadrat
+from support.strategies import make_tokenizer
+from support.trainer import arguments, trained
+
+OPTIONS = {"group_by_length": {"group_by_length": True}}
+if "train_sampling_strategy" in TrainingArguments.__dataclass_fields__:
+    OPTIONS = {"group_by_length": {"train_sampling_strategy": "group_by_length"}}
+if hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
+    OPTIONS["batch_rebalance"] = {"train_sampling_strategy": "batch_rebalance"}
+SAMPLERS = {"group_by_length": "LengthGroupedSampler", "batch_rebalance": "BatchRebalanceSampler"}
+
+
+def rows():
+    random = np.random.default_rng(0)
+    lengths = random.integers(4, 20, 48)
+    return datasets.Dataset.from_list(
+        [{"input_ids": random.integers(3, 400, length).tolist(), "label": int(length) % 3} for length in lengths]
+    )
+
+
+@pytest.mark.parametrize("given_lengths", [False, True])
+@pytest.mark.parametrize("strategy", OPTIONS)
+def test_same_losses(strategy, given_lengths, tmp_path):
+    dataset = rows().shuffle(seed=0)
+    if given_lengths:
+        dataset = dataset.add_column("length", quadrat.lengths(dataset))
+    options = {"max_steps": 8, "gradient_accumulation_steps": 2, **OPTIONS[strategy]}
+
+    def run():
+        set_seed(1)
+        collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+        given = arguments(tmp_path, **options)
+        trainer = trained(BertForSequenceClassification, dataset, given, data_collator=collator)
+        loader = trainer.get_train_dataloader()
+        return trainer.losses, type(trainer._get_train_sampler()), [batch["input_ids"].shape for batch in loader]
+
+    expected, reference, shapes = run()
+    with quadrat.patch_transformers():
+        got, ours, shapes_inside = run()
+    assert (got, shapes_inside) == (expected, shapes)
+    assert reference is getattr(trainer_pt_utils, SAMPLERS[strategy])
+    assert ours is getattr(quadrat, SAMPLERS[strategy])
+
+
+def test_in_a_data_loader():
+    dataset = rows()
+    sampler = quadrat.LengthGroupedSampler(4, dataset, generator=torch.Generator().manual_seed(0))
+    loader = torch.utils.data.DataLoader(
+        quadrat.ArrowDataset(dataset, ["input_ids"]),
+        batch_size=4,
+        sampler=sampler,
+        collate_fn=quadrat.DataCollatorWithPadding(make_tokenizer()),
+    )
+    batches = list(loader)
+    widths = [batch["input_ids"].shape[1] for batch in batches]
+    tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
+    assert tokens == quadrat.lengths(dataset).sum()
+    assert widths[0] == max(widths)
+    as_they_come = quadrat.lengths(dataset).reshape(-1, 4).max(axis=1)
+    assert sum(widths) < as_they_come.sum(), "rows of about the same length go together"
+
+
+@pytest.mark.parametrize("name", ["lengths", "DistributedLengthGroupedSampler", *SAMPLERS.values()])
+def test_examples(name):
+    if not hasattr(trainer_pt_utils, name) and name != "lengths":
+        pytest.skip("the installed transformers has no such sampler")
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(getattr(quadrat, name), name, globs={}):
+        runner.run(example)
+    assert runner.summarize() == (0, runner.tries)
+    assert runner.tries

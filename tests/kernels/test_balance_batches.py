@@ -1,0 +1,79 @@
+"""balance_batches, compiled, against its oracle."""
+
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from quadrat import _core, reference
+
+BUDGETS = st.tuples(st.integers(30, 90), st.just(50), st.integers(1, 8), st.booleans())
+
+
+@st.composite
+def planned(draw):
+    """Lengths, batches of any rows, a budget that they need not keep."""
+    sizes = draw(st.lists(st.integers(1, 4) | st.just(1) | st.integers(1, 40), min_size=1, max_size=20))
+    lengths = draw(st.lists(st.integers(0, 20), min_size=sum(sizes), max_size=sum(sizes)))
+    order = draw(st.permutations(range(sum(sizes))))
+    bounds = np.cumsum([0, *sizes]).tolist()
+    batches = [order[first:last] for first, last in pairwise(bounds)]
+    return lengths, batches, draw(BUDGETS)
+
+
+def run(guarded, lengths, batches, budget, ranks, drop_last, step_order):  # noqa: PLR0917
+    order = np.array([row for batch in batches for row in batch], np.int64)
+    ends = np.cumsum([len(batch) for batch in batches])
+    room = guarded("int64", (len(batches) + ranks, 3))
+    for i, batch in enumerate(batches):
+        cost = reference.batches._cost([lengths[row] for row in batch], *budget[2:])
+        room.array[i] = ends[i] - len(batch), ends[i], cost
+    out = guarded("int64", (len(batches) + ranks, 3))
+    sizes, steps = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
+    assert _core.balance_batches(
+        _core.address(sizes),
+        len(sizes),
+        budget,
+        _core.address(order),
+        room.address,
+        len(batches),
+        ranks,
+        drop_last,
+        0 if steps is None else _core.address(steps),
+        out.address,
+    )
+    assert room.intact()
+    assert out.intact()
+    return order, out
+
+
+@given(planned(), st.integers(1, 9), st.booleans(), st.booleans(), st.randoms())
+def test_as_the_oracle(guarded, case, ranks, drop_last, ordered, random):  # noqa: PLR0917
+    lengths, batches, budget = case
+    steps = len(batches) // ranks if drop_last else -(-len(batches) // ranks)
+    step_order = random.sample(range(steps), steps) if ordered else None
+    order, out = run(guarded, *case, ranks, drop_last, step_order)
+    expected = reference.balance_batches(lengths, batches, budget, ranks, drop_last=drop_last, step_order=step_order)
+    found = out.array[: steps * ranks].tolist()
+    assert [order[begin:end].tolist() for begin, end, _ in found] == [batch for step in expected for batch in step]
+    for begin, end, cost in found:
+        assert cost == reference.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
+
+
+@given(planned(), st.integers(1, 9))
+def test_only_single_rows_are_repeated(guarded, case, ranks):
+    lengths, batches, _ = case
+    order, out = run(guarded, *case, ranks, False, None)
+    steps = -(-len(batches) // ranks)
+    found = [order[begin:end].tolist() for begin, end, _ in out.array[: steps * ranks].tolist()]
+    rows = [row for batch in found for row in batch]
+    assert sorted(set(rows)) == list(range(len(lengths)))
+    assert len(rows) - len(lengths) == max(0, steps * ranks - len(lengths))
+    assert len(rows) == len(lengths) or all(len(batch) == 1 for batch in found)
+
+
+@pytest.mark.parametrize(("count", "ranks"), [(0, 1), (1, 0), (1, -1)])
+def test_no_batches_and_no_ranks(count, ranks):
+    assert not _core.balance_batches(0, 0, (5, 5, 1, True), 0, 0, count, ranks, False, 0, 0)

@@ -1,0 +1,69 @@
+"""pack_rows, compiled, against its oracle."""
+
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from quadrat import _core, reference
+
+FITS = {"best": _core.FIT_BEST, "first": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
+ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
+
+
+def run(lengths, max_length, fit, rows, offsets):
+    lengths = np.array(lengths, np.int64)
+    return _core.pack_rows(_core.address(lengths), len(lengths), max_length, FITS[fit], rows, offsets)
+
+
+def packs_of(guarded, lengths, max_length, fit):
+    rows, offsets = guarded("int64", len(lengths)), guarded("int64", len(lengths) + 1)
+    failure, count = run(lengths, max_length, fit, rows.address, offsets.address)
+    assert failure is None
+    assert rows.intact()
+    assert offsets.intact()
+    bounds = offsets.array[: count + 1].tolist()
+    return [rows.array[first:last].tolist() for first, last in pairwise(bounds)]
+
+
+@st.composite
+def rows_to_pack(draw):
+    """Few lengths and many, of small packs, where ties abound, and of large ones, where a search climbs levels."""
+    max_length = draw(
+        st.integers(1, 40) | st.sampled_from([63, 64, 65, 4095, 4096, 5000, 2**18 + 1, _core.MOST_IN_PACK])
+    )
+    small = st.integers(0, min(max_length, 12))
+    lengths = st.lists(st.integers(0, max_length) | small | st.just(max_length), max_size=80)
+    return draw(lengths), max_length
+
+
+@pytest.mark.parametrize("fit", FITS)
+@given(case=rows_to_pack())
+def test_as_the_oracle(guarded, fit, case):
+    assert packs_of(guarded, *case, fit) == reference.pack_rows(*case, fit)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(("rows", "longest"), [(1500, 50), (1100, 3000), (600, 2**22)])
+def test_many_rows(guarded, fit, rows, longest):
+    """More rows than are sorted by comparing, keys of more bits than one pass sorts by, packs in more than one node."""
+    lengths = np.random.default_rng(rows).integers(0, longest + 1, rows).tolist()
+    assert packs_of(guarded, lengths, longest, fit) == reference.pack_rows(lengths, longest, fit)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@given(lengths=st.lists(st.integers(0, 9), max_size=9), place=st.integers(0, 9), bad=st.sampled_from([-1, 10, 2**62]))
+def test_names_the_first_row_that_fits_no_pack(guarded, fit, lengths, place, bad):
+    lengths.insert(place, bad)
+    rows, offsets = guarded("int64", len(lengths)), guarded("int64", len(lengths) + 1)
+    code = BAD_START if bad < 0 else ROW_TOO_LONG
+    assert run([*lengths, -5], 9, fit, rows.address, offsets.address) == ((code, lengths.index(bad), -1), 0)
+    assert rows.untouched()
+    assert offsets.untouched()
+
+
+def test_needs_room():
+    for fit, max_length in [("best", 0), ("first", -3), ("in_order", 0), ("best", _core.MOST_IN_PACK + 1)]:
+        assert run([], max_length, fit, 0, 0) == ((BAD_ARGUMENT, -1, -1), 0)
