@@ -98,4 +98,5 @@ def test_ray_data():
 
 def test_no_example_is_left_out():
     tests = Path(__file__).read_text()
-    assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in tests] == []
+    examples = {path.name for path in EXAMPLES.glob("*.py")} - {"corpus.py"}  # which has the texts of all
+    assert [name for name in examples if name not in tests] == []
