@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, Phase, settings
 
 from quadrat import _core
@@ -28,9 +29,11 @@ def pytest_collection_finish():
     gc.freeze()  # tests collect often, and need not look through what the libraries have made by now
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _say_what_is_compared_with(record_testsuite_property):
-    record_testsuite_property("transformers", importlib.metadata.version("transformers"))
+def pytest_sessionstart(session):
+    # Not by the fixture record_testsuite_property, which is silent in the processes of pytest-xdist.
+    report = session.config.stash.get(xml_key, None)
+    if report is not None:
+        report.add_global_property("transformers", importlib.metadata.version("transformers"))
 
 
 @pytest.fixture(scope="session")
