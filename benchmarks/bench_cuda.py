@@ -196,7 +196,7 @@ def flatten_work(batch: Batch) -> Work:
     values, offsets, total = batch.ragged.values, batch.ragged.offsets, len(batch.ragged.values)
 
     def flat() -> tuple[torch.Tensor, ...]:
-        return _device.flatten(values, offsets, total, start=0, fill=0)
+        return _device.flatten(values, offsets, total, start=0, padding_value=0)
 
     def right() -> bool:
         row = torch.repeat_interleave(torch.arange(batch.rows, device="cuda"), batch.ragged.lengths)

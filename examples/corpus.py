@@ -93,11 +93,16 @@ def labelled(path: Path) -> Corpus:
     if path.suffix.lower() == ".jsonl":
         table = pd.read_json(path, lines=True, dtype=False)
     else:
-        table = pd.read_csv(path, sep="\t", names=["label", "text"], dtype=str, quoting=csv.QUOTE_NONE)
-    if not {"label", "text"} <= set(table) or table[["label", "text"]].isna().to_numpy().any():
-        raise ValueError(f"{path}: expected a label and a text in each line")
-    labels, names = pd.factorize(table["label"].astype(str), sort=True)
-    return Corpus(table["text"].astype(str).tolist(), labels.tolist(), names.tolist())
+        options = {"sep": "\t", "quoting": csv.QUOTE_NONE, "dtype": str, "keep_default_na": False}  # "null" is a text
+        table = pd.read_csv(path, names=["label", "text"], skip_blank_lines=False, **options)
+    table = table.reindex(columns=["label", "text"])
+    missing = table.isna() | (table.astype(str).apply(lambda column: column.str.strip()) == "")
+    blank = missing.all(axis=1)
+    if (incomplete := missing.any(axis=1) & ~blank).any() or blank.all():
+        raise ValueError(f"{path}, entry {int(incomplete.argmax()) + 1}: expected a label and a text")
+    table = table[~blank].astype(str)
+    labels, names = pd.factorize(table["label"], sort=True)
+    return Corpus(table["text"].tolist(), labels.tolist(), names.tolist())
 
 
 def _source_files(package: str) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import secrets
 from pathlib import Path
 
@@ -100,3 +101,22 @@ def test_no_example_is_left_out():
     tests = Path(__file__).read_text()
     examples = {path.name for path in EXAMPLES.glob("*.py")} - {"corpus.py"}  # which has the texts of all
     assert [name for name in examples if name not in tests] == []
+
+
+def test_texts_of_ones_own(tmp_path):
+    """Labels and texts are what a file says, "null" included; an incomplete line is named."""
+    corpus = runpy.run_path(str(EXAMPLES / "corpus.py"))
+    path = tmp_path / "texts.txt"
+    path.write_text('NA\tsome "text\n\nb\tnull\nNA\t1\n')
+    read = corpus["labelled"](path)
+    assert read == corpus["Corpus"](['some "text', "null", "1"], [0, 1, 0], ["NA", "b"])
+    lines = tmp_path / "texts.jsonl"
+    lines.write_text('{"text": "2020-01-01", "label": 10}\n{"text": "None", "label": 2}\n')
+    assert corpus["labelled"](lines) == corpus["Corpus"](["2020-01-01", "None"], [0, 1], ["10", "2"])
+    for text in ("a\tb\n\nno label\n", "a\tb\n\nlabel\t \n"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"texts\.txt, entry 3: expected a label and a text"):
+            corpus["labelled"](path)
+    path.write_text("\n\n")
+    with pytest.raises(ValueError, match="expected a label and a text"):
+        corpus["labelled"](path)

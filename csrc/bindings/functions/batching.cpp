@@ -17,7 +17,7 @@
 namespace quadrat {
 namespace {
 
-// Each of these takes milliseconds for a million rows.
+// Long enough for a million rows that other threads may run.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
 // As `quadrat.batching.token_budget` names them.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.input.rows import MAIN
+from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.support.extras import needs
 from quadrat.support.memory import is_tensor
@@ -55,7 +55,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         if column not in dataset:
             raise _missing(column, dataset)
         return _of_column(dataset[column], column)
-    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or _speaks_arrow(dataset):
+    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or speaks_arrow(dataset):
         return _of_column(dataset, column)
     if isinstance(dataset, (list, tuple)):
         return _of_values(
@@ -110,7 +110,7 @@ def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
         return np.asarray(found.cpu() if is_tensor(found) else found)
     if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim > 1 and not getattr(rows, "is_nested", False):
         return np.full(len(rows), rows.shape[1], np.int64)
-    if _speaks_arrow(rows):
+    if speaks_arrow(rows):
         return _of_arrow(rows, column)
     return _of_values(rows, len(rows), column)
 
@@ -203,10 +203,6 @@ def _progress(count: int) -> Iterable[int]:
         return range(count)
     rows: Iterable[int] = tqdm(range(count), desc="lengths", unit="row", delay=1, disable=None)
     return rows
-
-
-def _speaks_arrow(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
 
 
 def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:

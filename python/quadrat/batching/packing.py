@@ -30,8 +30,7 @@ def pack(
 ) -> Ragged:
     """Put rows together into packs of at most `max_length` tokens.
 
-    A million rows take some tens of milliseconds: rows are sorted in linear time, and rows of one length are placed
-    together.
+    Rows are sorted in linear time, and rows of one length are placed together.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list. Rows of length 0 take no room.

@@ -1,4 +1,4 @@
-"""The samplers of transformers that go by length: the same indices, computed in a fraction of the time."""
+"""The samplers of transformers that go by length: the same indices, compiled."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ class _OrReference(type):
 class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore[misc]
     """Batches of different sizes that cost about the same on each rank: the sampler of Trainer's `batch_rebalance`.
 
-    The batches are those of transformers. The search for the numbers of rows, which takes transformers up to tens of
-    milliseconds for each optimizer step, is compiled. A subclass with costs or a search of its own gets these.
+    The batches are those of transformers. The search for the numbers of rows is compiled. A subclass with costs or a
+    search of its own gets these.
 
     Args:
         lengths: the length of each row, in tokens.

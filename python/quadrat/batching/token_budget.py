@@ -49,8 +49,8 @@ class TokenBudgetBatchSampler(_Base):
 
     Rows are shuffled, sorted by length within windows, and taken into a batch as long as the budget lasts. Short rows
     make batches of many rows, long ones of few, and all batches fill the device alike. The batches of an epoch depend
-    on the arguments, `seed` and the epoch alone. Each rank plans all of them, in some tens of milliseconds for a
-    million rows, and takes its share: no rank waits for what another one says.
+    on the arguments, `seed` and the epoch alone. Each rank plans all of them and takes its share: no rank waits for
+    another.
 
     Each rank has the same number of batches, and the batches of one step have costs as near as they come. Each row is
     in exactly one batch of an epoch, with two exceptions:

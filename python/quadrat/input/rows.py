@@ -123,7 +123,7 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
         return features if bare else _rows_of_columns({MAIN: features})
     if isinstance(features, Mapping):
         return features if _is_one_example(features) else _rows_of_columns(features)
-    return rows_of_arrow(features) if _speaks_arrow(features) else features
+    return rows_of_arrow(features) if speaks_arrow(features) else features
 
 
 def rows_of_arrow(table: Any) -> Rows:
@@ -218,7 +218,7 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
         return _array_column(value)
     if isinstance(value, (str, bytes, Mapping)) or hasattr(value, "column_names"):  # a whole data set
         return None
-    if _speaks_arrow(value):
+    if speaks_arrow(value):
         names, columns = _core.arrow_columns(value, str(name))
         if names is None:
             return columns[0]
@@ -287,7 +287,8 @@ def _is_one_example(features: Mapping[str, Any]) -> bool:
     )
 
 
-def _speaks_arrow(value: Any) -> bool:
+def speaks_arrow(value: Any) -> bool:
+    """Whether a value has the Arrow PyCapsule interface, as a table or stream, or as an array."""
     return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
 
 
