@@ -1,4 +1,4 @@
-// What crosses the border between Python and C++, each kind of thing in one way, checked on the way in.
+// How arguments and results are converted between Python and C++, and checked.
 #pragma once
 
 #include <pybind11/pybind11.h>

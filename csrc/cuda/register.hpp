@@ -56,7 +56,7 @@ inline std::int64_t flat_size(std::int64_t rows, std::int64_t out_size) {
     return out_size;
 }
 
-// Tokens of `inner` elements: the number of bytes of `count` of them, checked to leave room for addresses.
+// Refuses `count` tokens of `inner` elements where their size would overflow an address.
 inline void require_tokens(std::int64_t count, std::int64_t inner, std::size_t item) {
     require_item(item);
     require(inner >= 0, "inner must not be negative");
@@ -67,8 +67,8 @@ template <typename Call, typename ColumnOf>
 void read_columns(const py::sequence& columns, Call* call, ColumnOf column_of) {
     require(py::len(columns) <= most_columns, "a launch takes 16 columns");
     call->count = 0;
-    for (const py::handle column : columns) {
-        call->columns[call->count++] = column_of(py::reinterpret_borrow<py::object>(column));
+    for (const py::object column : columns) {  // owned: a sequence may make its items when they are read
+        call->columns[call->count++] = column_of(column);
     }
 }
 

@@ -125,7 +125,7 @@ private:
         const std::int64_t slot = (std::find(ranking, ranking + batches_, pivot) - ranking) / options_.ranks;
         const std::int64_t first = slot * options_.ranks;
         const Span<std::int64_t> members{ranking + first, std::min(options_.ranks, batches_ - first)};
-        options_.order_of_set(options_.context, members);
+        options_.order_of_set(members);
         std::fill_n(scratch_.is_member, batches_, std::uint8_t{0});
         for (const std::int64_t member : members) {
             scratch_.is_member[member] = 1;

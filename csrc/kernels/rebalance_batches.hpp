@@ -18,8 +18,7 @@ struct BalanceOptions {
     double coefficient = 0;  // of the quadratic term in a batch's cost
     std::int64_t moves = 0;  // at most
     // Puts members of a set in the order in which the reference's language goes through it.
-    void (*order_of_set)(void* context, Span<std::int64_t> members) = nullptr;
-    void* context = nullptr;
+    void (*order_of_set)(Span<std::int64_t> members) = nullptr;
 };
 
 // Memory for one call; each array has a place for each batch, `seen` at least twice as many as there are moves, a power

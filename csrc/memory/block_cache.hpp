@@ -1,7 +1,6 @@
-// Output memory that is used again. The next batch wants as much as the last one gave back; here it waits for that, up
-// to a fixed total and for a while. Through the allocator, large blocks would be faulted in page by page for each
-// batch, which costs more than filling them; for smaller ones it would first join all the pieces that the features
-// left.
+// Output memory that is used again: freed blocks wait here for the next batch, up to a fixed total and for a while.
+// Through the allocator, large blocks would be faulted in page by page for each batch, which costs more than filling
+// them; for smaller ones it would first join all the pieces that the features left.
 //
 // Process-wide: tensors outlive modules, and any thread may free one. The guard is tried, never waited for: a thread
 // that does not get it uses the allocator, so that a fork in the wrong moment cannot block a child.

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat import reference
+from quadrat import _core, reference
 from quadrat.batching import packing
 
 STRATEGIES = ["best_fit", "first_fit", "in_order"]
@@ -139,3 +139,17 @@ def test_an_unknown_way_with_overlong_rows():
 def test_the_example():
     failed, tried = doctest.testmod(packing)
     assert (failed, tried > 0) == (0, True)
+
+
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "in_order"])
+def test_packs_a_copy_that_no_other_thread_has(monkeypatch, strategy):
+    lengths, seen = np.array([5, 3, 8, 2, 6]), []
+
+    def spy(array):
+        seen.append(array)
+        return _core.address(array)
+
+    monkeypatch.setattr(packing, "address_of", spy)
+    quadrat.pack(lengths, 8, strategy)
+    assert seen
+    assert not any(np.shares_memory(array, lengths) for array in seen)

@@ -19,7 +19,6 @@ import inspect, warnings
 import transformers, transformers.data.data_collator as home
 before = dict(vars(home))
 import quadrat
-from quadrat._names import HOMES
 from quadrat.planning.plan_cache import Remembering
 
 def loaded():

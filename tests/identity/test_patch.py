@@ -15,14 +15,14 @@ from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
-from quadrat.installed.originals import OF_TRAINER
+from quadrat.installed.originals import PATCHED
 from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
 from support.samples import TWINS, batch, make, tokenizer
 from support.strategies import features
 
 SWAPPED = sorted({*TWINS, "default_data_collator"})
-NAMES = [*SWAPPED, *OF_TRAINER]
+NAMES = sorted({*SWAPPED, *PATCHED, "EvalLoopContainer"})
 
 
 def picture():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import re
-import warnings
 
 import datasets
 import numpy as np
@@ -20,9 +19,8 @@ from transformers import trainer_pt_utils
 import quadrat
 from quadrat.batching import samplers
 from quadrat.installed import originals
+from support.samplers import MANY, ODD, attributes, outcome
 
-# Ten times as many as elsewhere: a case is small.
-MANY = settings(max_examples=10 * settings().max_examples)
 NAMES = ["LengthGroupedSampler", "DistributedLengthGroupedSampler"]
 BATCH_SIZES = st.integers(1, 9)
 LENGTHS = st.one_of(
@@ -30,33 +28,6 @@ LENGTHS = st.one_of(
     st.lists(st.integers(0, 600), min_size=1, max_size=120),
     st.lists(st.sampled_from([0, 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -1, -(2**63)]), min_size=1, max_size=20),
 )
-# What the reference takes just as well, though it is no list of plain integers.
-ODD = st.one_of(
-    st.lists(st.floats(0, 9) | st.integers(0, 9), min_size=1, max_size=30),
-    st.lists(st.booleans() | st.integers(0, 2), min_size=1, max_size=9),
-    st.lists(st.integers(0, 2**70), min_size=1, max_size=30),
-    st.lists(st.integers(0, 9).map(np.int16), min_size=1, max_size=30),
-    st.lists(st.integers(0, 9).map(torch.tensor), min_size=1, max_size=9),
-    st.lists(st.integers(0, 9), max_size=30).map(tuple),
-    st.lists(st.integers(0, 9), max_size=30).map(np.array),
-    st.lists(st.integers(0, 9), max_size=30).map(lambda some: np.array(some, np.uint8)),
-    st.lists(st.integers(0, 9), max_size=30).map(lambda some: np.repeat(np.array(some, np.int32), 2)[::2]),
-    st.lists(st.integers(0, 9), max_size=30).map(torch.tensor),
-    st.just([]),
-    st.just(["a", "bb"]),
-    st.just([[1], [2]]),
-    st.just(range(7)),
-)
-
-
-def outcome(call, *arguments, **options):
-    """What a call returns, or the type and words of what it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return "returned", call(*arguments, **options)
-        except Exception as error:
-            return "raised", type(error), str(error)
 
 
 def epochs(sampler, count=2):
@@ -83,10 +54,6 @@ def both(name, *arguments, **options):
     return [outcome(seen, cls) for cls in (getattr(originals, name), getattr(quadrat, name))]
 
 
-def attributes(sampler):
-    return {name: repr(getattr(sampler, name)) for name in vars(sampler) if name != "generator"}
-
-
 @MANY
 @given(LENGTHS | ODD, BATCH_SIZES | st.sampled_from([0, -1, -2, 10**9, 2.0, True]), st.data())
 def test_grouped_indices(lengths, batch_size, data):
@@ -102,6 +69,17 @@ def test_grouped_indices(lengths, batch_size, data):
     assert found[1] == found[0]
     if found[0][0] == "returned":
         assert {type(one) for one in found[1][1]} <= {int}
+
+
+@pytest.mark.parametrize("batch_size", [1, 8, 64])
+@pytest.mark.parametrize("rows", [199, 203, 204, 5_000, 100_000])
+def test_many_rows(rows, batch_size):
+    """Megabatches have 50 batches at most: with one row each, from 204 rows on."""
+    lengths = np.random.default_rng(rows).lognormal(4, 1, rows).clip(1, 512).astype(int).tolist()
+    found = []
+    for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
+        found.append(function(lengths, batch_size, generator=torch.Generator().manual_seed(rows)))
+    assert found[1] == found[0]
 
 
 @MANY
@@ -238,6 +216,20 @@ def test_lengths_from_a_column(kind):
     assert found[1] == found[0]
 
 
+def test_no_other_column_is_decoded(monkeypatch):
+    dataset = dataset_of([[1] * length for length in range(9)])
+    lengths, read, original = dataset["label"], [], datasets.Dataset.__getitem__
+
+    def spy(self, key):
+        if isinstance(key, slice):
+            read.append(self.column_names)
+        return original(self, key)
+
+    monkeypatch.setattr(datasets.Dataset, "__getitem__", spy)
+    assert samplers._as_int64(lengths).tolist() == list(range(9))
+    assert read in ([["label"]], [])  # a list, before datasets 4
+
+
 def test_nulls():
     dataset = datasets.Dataset(pa.table({"input_ids": pa.array([[1], None, [2]], pa.list_(pa.int32()))}))
     for name in NAMES:
@@ -299,88 +291,6 @@ def test_on_another_default_device():
     for function in (trainer_pt_utils.get_length_grouped_indices, samplers.get_length_grouped_indices):
         with torch.device("meta"), pytest.raises(NotImplementedError):
             function([1, 2, 3], 2)
-
-
-rebalance = pytest.mark.skipif(
-    not hasattr(trainer_pt_utils, "BatchRebalanceSampler"), reason="the installed transformers has no such sampler"
-)
-
-
-def batches_of(cls, lengths, sizes, options):
-    sampler = cls(lengths, *sizes, **options)
-    found = []
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        before = torch.get_rng_state()
-        found += [len(sampler), outcome(lambda: list(sampler))]
-        assert torch.equal(torch.get_rng_state(), before)
-    return found, attributes(sampler)
-
-
-@rebalance
-@MANY
-@given(
-    st.lists(st.integers(0, 5) | st.integers(1, 700) | st.just(9000), max_size=80) | ODD,
-    st.integers(0, 6),
-    st.integers(0, 5),
-    st.data(),
-)
-def test_rebalanced_batches(lengths, dp_size, grad_accum, data):
-    size = data.draw(st.integers(max(dp_size * grad_accum - 1, 0), 40))
-    options = {
-        "shuffle": data.draw(st.booleans()), "seed": data.draw(st.integers(0, 2**40)),
-        "rank": data.draw(st.integers(0, max(dp_size - 1, 0))), "drop_last": data.draw(st.booleans()),
-    }  # fmt: skip
-    classes = originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler
-    expected, got = [outcome(batches_of, cls, lengths, (size, dp_size, grad_accum), options) for cls in classes]
-    assert got == expected
-
-
-@rebalance
-def test_rebalances_as_a_subclass_says():
-    lengths = torch.randint(1, 500, (200,), generator=torch.Generator().manual_seed(0)).tolist()
-    found = []
-    for cls in (originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler):
-
-        class Linear(cls):
-            QUADRATIC_COST_COEF = 0
-
-        class Flat(cls):
-            def _cost(self, bs, max_len):
-                return bs * max_len
-
-        class Steep(cls):
-            QUADRATIC_COST_COEF = 0.5
-
-        found.append([batches_of(each, lengths, (50, 2, 4), {}) for each in (cls, Linear, Flat, Steep)])
-    assert found[1] == found[0]
-    assert found[0][0] != found[0][3]
-
-
-@rebalance
-def test_the_search_is_compiled():
-    assert samplers._searches_alike()
-    rows = list(range(64))
-    for lengths in (rows, np.array(rows)):
-        sampler = quadrat.BatchRebalanceSampler(lengths, 64, 4, 2)
-        assert samplers._balanced(sampler, rows, sampler.lengths) is not None
-
-
-@rebalance
-def test_trainer_knows_samplers_that_were_made_before():
-    before = trainer_pt_utils.BatchRebalanceSampler([1, 2], 2, 1, 1)
-    with quadrat.patch_transformers():
-        assert isinstance(before, transformers.trainer.BatchRebalanceSampler)
-        inside = transformers.trainer.BatchRebalanceSampler([1, 2], 2, 1, 1)
-    assert isinstance(inside, trainer_pt_utils.BatchRebalanceSampler)
-    assert type(inside) is quadrat.BatchRebalanceSampler
-    assert not isinstance([], quadrat.BatchRebalanceSampler)
-
-
-def test_where_there_is_nothing_to_rebalance_with():
-    if not hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
-        with pytest.raises(NotImplementedError, match="install a later one"):
-            quadrat.BatchRebalanceSampler([1, 2], 2, 1, 1)
 
 
 @pytest.mark.parametrize("name", [name for name in originals.OF_TRAINER if hasattr(trainer_pt_utils, name)])

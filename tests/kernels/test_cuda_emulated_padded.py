@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,3 +289,19 @@ def test_batches_unpad_cannot_take(change: dict[str, int], message: str) -> None
     """Nothing is read or written: the addresses are not real."""
     with pytest.raises(ValueError, match=message):
         emulated.unpad(**BATCH | change)
+
+
+def test_columns_of_a_sequence_that_makes_them_when_they_are_read(guarded):
+    class Columns(Sequence):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, at):
+            if at:
+                raise IndexError
+            return (*column[:-1], column[-1])  # a new one each time
+
+    values, offsets, out = np.arange(5), np.array([0, 2, 5]), guarded("int64", (2, 3))
+    column = (address(values), 5, address(offsets), 3, False, 8, 1, 0, 2**64 - 7, out.address)
+    emulated.pad_columns(Columns(), 2)
+    assert out.array.tolist() == [[0, 1, -7], [2, 3, 4]]

@@ -67,3 +67,12 @@ def test_names_the_first_row_that_fits_no_pack(guarded, fit, lengths, place, bad
 def test_needs_room():
     for fit, max_length in [("best", 0), ("first", -3), ("in_order", 0), ("best", _core.MOST_IN_PACK + 1)]:
         assert run([], max_length, fit, 0, 0) == ((BAD_ARGUMENT, -1, -1), 0)
+
+
+@pytest.mark.parametrize(("fit", "count"), [(-1, 1), (3, 1), (256, 1), (_core.FIT_BEST, -1)])
+def test_refuses_what_is_no_way_to_fit_and_no_count(guarded, fit, count):
+    lengths, rows, offsets = np.ones(1, np.int64), guarded("int64", 1), guarded("int64", 2)
+    failure = _core.pack_rows(_core.address(lengths), count, 8, fit, rows.address, offsets.address)
+    assert failure == ((BAD_ARGUMENT, -1, -1), 0)
+    assert rows.untouched()
+    assert offsets.untouched()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from quadrat.installed.originals import OF_TRAINER
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
@@ -148,8 +150,8 @@ def test_kernels_include_nothing_of_python_torch_or_cuda(path):
             assert re.fullmatch(r"<([a-z_0-9]+|[a-z]mmintrin\.h|arm_neon\.h|arm_sve\.h)>", include), include
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "collators"], ids=str)
-def test_no_collator_is_looked_up_in_transformers_later_than_at_import(path):
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_no_collator_or_sampler_is_looked_up_in_transformers_later_than_at_import(path):
     """`patch_transformers` puts quadrat's own there: a function that looks again would call itself."""
     late = {
         node.attr
@@ -157,9 +159,10 @@ def test_no_collator_is_looked_up_in_transformers_later_than_at_import(path):
         if isinstance(function, (ast.FunctionDef, ast.Lambda))
         for part in (function.body if isinstance(function.body, list) else [function.body])
         for node in ast.walk(part)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("transformers", "data_collator")
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node.value) in ("transformers", "data_collator", "trainer_pt_utils")
     }
-    assert not {name for name in late if "ollator" in name}
+    assert not {name for name in late if "ollator" in name or name in OF_TRAINER}
 
 
 @pytest.mark.parametrize("path", [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")], ids=lambda path: path.stem)

@@ -61,3 +61,12 @@ def test_versions_between_the_oldest_and_the_newest():
     """Each has an environment of its own; these are what large fine-tuning stacks pin, and where collators changed."""
     versions = re.search(r"^VERSIONS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {"4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest"} <= set(versions[1].split())
+
+
+def test_a_report_that_names_no_version_is_a_failure(tmp_path, capsys):
+    report = REPORT.format(tests=3, failures=0, errors=0)
+    (tmp_path / "4.xml").write_text(report)
+    assert matrix.main(str(tmp_path), "4") == 0
+    (tmp_path / "4.xml").write_text(report.replace('name="transformers"', 'name="another"'))
+    assert matrix.main(str(tmp_path), "4") == 1
+    assert capsys.readouterr().out.splitlines()[-1].split()[1] == "?"

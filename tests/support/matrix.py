@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+UNKNOWN = "?"
+
 
 class Report(NamedTuple):
     """What a run of pytest came to; the version is what tests/conftest.py recorded."""
@@ -34,7 +36,7 @@ def read(path: Path) -> Report | None:
     )
     found = [one.get("value", "") for one in tree.iter("property") if one.get("name") == "transformers"]
     failed = failures + errors
-    return Report(found[0] if found else "?", total - failed - skipped, failed, skipped) if total else None
+    return Report(found[0] if found else UNKNOWN, total - failed - skipped, failed, skipped) if total else None
 
 
 def main(directory: str, *names: str) -> int:
@@ -43,7 +45,7 @@ def main(directory: str, *names: str) -> int:
     status = 0
     for name in names:
         report = read(Path(directory, f"{name}.xml"))
-        if report is None or report.failed:
+        if report is None or report.failed or report.version == UNKNOWN:
             status = 1
         rows.append((name, *map(str, report or ("did not run", "-", "-", "-"))))
     for name, version, *counts in rows:

@@ -36,6 +36,7 @@ LEFT_OUT = {
 
 # Not ours: Ray's own module looks at an environment that was freed, to change the title of its process.
 SUPPRESSED = "interceptor_via_lib:_raylet\n"
+SUPPRESSIONS = REPORTS.parent / "suppressions"
 # A file that takes longer hangs.
 SECONDS = 1200
 # Not the warnings of memory that could not be had, which tests ask for.
@@ -86,12 +87,10 @@ def environment(site: Path, reports: Path) -> dict[str, str]:
         ).stdout.strip()
         for name in ("libasan.so", "libstdc++.so")
     ]
-    suppressions = REPORTS.parent / "suppressions"
-    suppressions.write_text(SUPPRESSED)
     common = f"log_path={reports}:print_stacktrace=1"
     # Python's own allocator would hide what is freed too early. The leaks are the interpreter's. Stacks are kept of all
     # memory the interpreter takes: short ones halve the time.
-    asan = f"suppressions={suppressions}:detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1"
+    asan = f"suppressions={SUPPRESSIONS}:detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1"
     return {
         **os.environ,
         "PYTHONPATH": str(site),
@@ -153,6 +152,7 @@ def main() -> int:
         parser.error(f"left out, and not there: {', '.join(gone)}")
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
+    SUPPRESSIONS.write_text(SUPPRESSED)
     began = time.monotonic()
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:

@@ -134,8 +134,8 @@ const Labels* labels_of(const Plan& plan, const Step* step) {
     return step == nullptr ? nullptr : &py::object(plan.values[step->name]).cast<const Labels&>();
 }
 
-// Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp.
-// Nothing is left to do elsewhere (false) where draws come from a generator, for whole words, and for flat ids.
+// Draws by counter need no order, so that only what they are made of travels: see `masking` in defer.hpp. False where
+// masking cannot be deferred: where draws come from a generator, for whole words, and for flat ids.
 class DeferredMasking {
 public:
     DeferredMasking(const Columns& columns, const std::vector<Step>& steps, const Step* ids, const Labels* labels)
@@ -171,14 +171,15 @@ public:
         const Span<const std::int64_t> start{buffer.at<std::int64_t>(ids.offsets), columns_.count(index_)};
         const Status status = labels_->write_keys(columns_, {buffer.at<std::int64_t>(ids.values), column.total}, start,
                                                   column.lengths.data(), buffer.at<std::uint64_t>(keys_));
-        if (status && words_ != nowhere) {
+        if (!status) {
+            return status;
+        }
+        if (words_ != nowhere) {
             return labels_->words_of_rows(columns_, column.total, buffer.at<std::uint8_t>(words_));
         }
-        if (status) {
-            const std::vector<std::uint64_t>& set = labels_->special_set();
-            std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
-        }
-        return status;
+        const std::vector<std::uint64_t>& set = labels_->special_set();
+        std::copy(set.begin(), set.end(), buffer.at<std::uint64_t>(set_));
+        return {};
     }
 
     py::object as_object() const {

@@ -1,4 +1,4 @@
-// Which rows go together.
+// Token budgets and packs, see python/quadrat/batching.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -17,9 +17,6 @@
 namespace quadrat {
 namespace {
 
-// Long enough for a million rows that other threads may run.
-using WithoutGil = py::call_guard<py::gil_scoped_release>;
-
 // As `quadrat.batching.token_budget` names them.
 using BudgetParts = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>;
 
@@ -37,7 +34,9 @@ std::pair<Status, std::int64_t> pack(Address lengths, std::int64_t count, std::i
                                      Address rows, Address offsets) {
     const auto how = static_cast<Fit>(fit);
     std::int64_t packs = 0;
-    if (max_length < 1 || (how == Fit::best && max_length > most_in_pack)) {
+    // Before the scratch is sized by them.
+    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || count < 0 || max_length < 1 ||
+        (how == Fit::best && max_length > most_in_pack)) {
         return {Status{Code::bad_argument}, packs};
     }
     const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -50,6 +51,8 @@ constexpr Reason reasons[] = {
     {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
     {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},
 };
+
+static_assert(std::size(reasons) == static_cast<std::size_t>(Code::wrong_length), "each code but ok has its words");
 
 // What a failed status, (code, row, position), says.
 std::string explain(const std::tuple<std::uint8_t, std::int64_t, std::int64_t>& failure) {

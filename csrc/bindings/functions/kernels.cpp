@@ -26,9 +26,6 @@
 namespace quadrat {
 namespace {
 
-// A long copy between raw pointers.
-using WithoutGil = py::call_guard<py::gil_scoped_release>;
-
 Span<const std::int64_t> numbers_at(Address address, std::int64_t size) {
     if (size < 0) {
         throw py::value_error("a size is negative");

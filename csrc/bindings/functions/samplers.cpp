@@ -1,4 +1,4 @@
-// Which rows go together: what samplers of transformers compute for each epoch or step.
+// What the samplers of transformers compute for each epoch or step.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -11,7 +11,7 @@ namespace quadrat {
 namespace {
 
 // Puts members in the order in which this Python goes through a set of them.
-void order_of_set(void*, Span<std::int64_t> members) {
+void order_of_set(Span<std::int64_t> members) {
     py::set set;
     for (const std::int64_t member : members) {
         if (!set.add(member)) {

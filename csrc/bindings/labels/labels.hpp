@@ -29,7 +29,7 @@ struct BatchIds {
     std::vector<std::int64_t> starts(const std::int64_t* lengths) const;
 };
 
-// Memory for a batch, not initialised: most of it stays untouched.
+// Memory for a batch, not initialised.
 template <typename T>
 std::unique_ptr<T[]> scratch(std::int64_t count) {
     return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);

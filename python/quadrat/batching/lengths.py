@@ -47,7 +47,11 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         array([1, 2])
     """
     datasets = sys.modules.get("datasets")
-    if datasets is not None and isinstance(dataset, datasets.Dataset):
+    if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
+        if not isinstance(dataset.source, datasets.Dataset):
+            return _of_values(dataset, len(dataset), column)
+        dataset, column = dataset.source, dataset.column_name
+    if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
         return _of_dataset(dataset, column)
     if datasets is not None and isinstance(dataset, (datasets.DatasetDict, datasets.IterableDatasetDict)):
         raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
@@ -77,8 +81,7 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
     datasets = sys.modules.get("datasets")
     if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset):
         return False
-    reading = ("__getitem__", "_getitem", "__iter__")
-    if any(getattr(type(dataset), name, None) is not getattr(datasets.Dataset, name, None) for name in reading):
+    if _reads_its_own_way(dataset):
         return False
     chosen = dataset.format["columns"]
     return (
@@ -87,6 +90,13 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
         and (dataset.format["output_all_columns"] or column in chosen)
         and _is_list_type(dataset.data.table.schema.field(column).type)
     )
+
+
+def _reads_its_own_way(dataset: Any) -> bool:
+    """Whether a `datasets.Dataset` is of a class that makes rows otherwise."""
+    original = sys.modules["datasets"].Dataset
+    reading = ("__getitem__", "_getitem", "__iter__")
+    return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
 
 
 def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
@@ -164,8 +174,10 @@ def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
 
 def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int64]:
     """The lengths of Python values, one after the other."""
-    found = np.empty(count, np.int64)
+    found, row = np.empty(count, np.int64), -1
     for row, value in enumerate(values):
+        if row == count:
+            raise ValueError(f"column {column!r} says that it has {count} rows, and gives more")
         if value is None:
             raise _null(row, column)
         try:
@@ -177,6 +189,8 @@ def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int
                 f"row {row} of column {column!r} is a {type(value).__name__}, and only lists and arrays have lengths: "
                 "tokenize texts first"
             ) from None
+    if row + 1 < count:
+        raise ValueError(f"column {column!r} says that it has {count} rows, and gives {row + 1}")
     return found
 
 

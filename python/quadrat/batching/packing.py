@@ -48,7 +48,7 @@ def pack(
             - "truncate": it counts as `max_length` tokens. Whoever reads the row cuts it there.
             - "split": it becomes pieces of `max_length` tokens and a shorter one for what is left. The row number
               appears once for each piece, and its n-th appearance in `values` (from 0) is the piece that begins at
-              token `n * max_length`. `piece_starts` returns these tokens.
+              token `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
 
     Returns:
         A `Ragged` of row numbers, one row per pack, int64: a tensor on the device of `lengths` if that is a tensor,
@@ -73,7 +73,7 @@ def pack(
         raise ValueError(f"strategy must be one of {', '.join(map(repr, _FITS))}, not {strategy!r}")
     if overlong not in _OVERLONG:
         raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
-    sizes = as_lengths(lengths)
+    sizes = np.array(as_lengths(lengths))  # a copy: the kernel reads it several times, while other threads run
     if not len(sizes):
         raise ValueError("lengths are empty: there are no rows to pack")
     total = int(sizes.sum())

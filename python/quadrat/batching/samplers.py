@@ -161,7 +161,7 @@ class DistributedLengthGroupedSampler(
         lengths = _or_stored(lengths, dataset, model_input_name)
         super().__init__(batch_size, dataset, num_replicas, rank, seed, drop_last, lengths, model_input_name)
         if isinstance(lengths, _Stored):
-            self.lengths = lengths.found  # the reference has looked at them
+            self.lengths = lengths.found  # the reference made a list of them to count them
 
     def __iter__(self) -> Iterator[int]:
         """The row numbers of this process in this epoch."""
@@ -253,7 +253,9 @@ def _searches_alike() -> bool:
 
 def _balanced(sampler: Any, indices: list[int], lengths: list[Any]) -> list[list[list[int]]] | None:
     """The rows of an optimizer step, by rank and batch; None where only the reference's code can tell."""
-    known, coefficient = _as_int64(lengths), sampler.QUADRATIC_COST_COEF
+    # The reference computes costs in the type of the lengths, and small ones overflow.
+    known = _as_int64(lengths) if set(map(type, lengths)) <= {int, np.int64} else None
+    coefficient = sampler.QUADRATIC_COST_COEF
     if known is None or type(coefficient) is not float or not math.isfinite(coefficient):
         return None
     # From long to short, equal ones in their order.
@@ -320,7 +322,8 @@ def _is_stored_column(lengths: Any) -> bool:
 def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
     """Lengths as an array; None where they are no plain integers of one dimension."""
     if _is_stored_column(lengths):
-        lengths = lengths.source.with_format("numpy")[:][lengths.column_name]
+        name = lengths.column_name  # alone, or all columns would be decoded
+        lengths = lengths.source.select_columns(name).with_format("numpy")[:][name]
     if type(lengths) in (list, tuple):
         return _integers_of(lengths)
     if not isinstance(lengths, np.ndarray) or lengths.ndim != 1 or lengths.dtype.kind != "i":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -145,7 +146,7 @@ class TokenBudgetBatchSampler(_Base):
                 f"{f' with multiple_of={multiple}' if longest <= tokens else ''}; "
                 "overlong='alone' makes such a row a batch of its own"
             )
-        self._total = int(self._lengths.sum())
+        self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
         self._window = self._usual_window() if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
@@ -179,7 +180,10 @@ class TokenBudgetBatchSampler(_Base):
         if not self._resumes:
             self._taken = 0
         self._resumes = False
-        for begin, end, _ in batches[self._taken :].tolist():
+        return self._batches(rows, batches[self._taken :])
+
+    def _batches(self, rows: NDArray[np.int64], batches: NDArray[np.int64]) -> Iterator[list[int]]:
+        for begin, end, _ in batches.tolist():
             self._taken += 1
             yield rows[begin:end].tolist()
 
@@ -193,6 +197,7 @@ class TokenBudgetBatchSampler(_Base):
         settings = {
             "rows": len(self._lengths),
             "tokens": self._total,
+            "lengths": self._checksum,
             **{f"budget_{name}": value for name, value in self._budget._asdict().items()},
             "window": self._window,
             "world_size": self._world_size,
@@ -242,7 +247,7 @@ class TokenBudgetBatchSampler(_Base):
             raise ValueError(f"there are {made} batches, and world_size={ranks}: drop_last=True would drop them all")
         step_order = self._order(steps, _STEPS) if self._shuffle else None
         balanced = np.empty((made + ranks, 3), np.int64)
-        _core.balance_batches(
+        done = _core.balance_batches(
             address_of(lengths),
             count,
             self._budget,
@@ -254,6 +259,7 @@ class TokenBudgetBatchSampler(_Base):
             0 if step_order is None else address_of(step_order),
             address_of(balanced),
         )
+        assert done, "there are batches and ranks"
         return rows, balanced[: steps * ranks].copy().reshape(steps, ranks, 3)
 
     def _order(self, count: int, stream: int) -> NDArray[np.int64]:

@@ -295,6 +295,6 @@ def _restored(
 
 
 def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:
-    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/defer.hpp."""
+    """The factory for `_core.Columns.run` and `_core.Recipe`, see csrc/bindings/deferred/defer.hpp."""
     *parts, wrapped = plan
     return _restored(_DeferredEncoding if wrapped else DeferredBatch, buffer, tuple(parts), {})
