@@ -12,30 +12,31 @@ namespace {
 class Balance {
 public:
     Balance(Span<const std::int64_t> lengths, const std::int64_t* order, const Budget& budget, Batch* batches,
-            std::int64_t count, std::int64_t ranks, std::int64_t* scratch)
+            std::int64_t count, std::int64_t ranks, std::int64_t steps, std::int64_t* scratch)
         : lengths_(lengths),
           order_(order),
           budget_(budget),
           batches_(batches),
           count_(count),
           ranks_(ranks),
+          steps_(steps),
           keys_(scratch),
-          sorted_(keys_ + count + ranks),
-          spare_(sorted_ + count + ranks),
-          steps_(spare_ + count + ranks) {
+          sorted_(keys_ + balance_batches_room(count, ranks, steps)),
+          spare_(sorted_ + balance_batches_room(count, ranks, steps)),
+          step_order_(spare_ + balance_batches_room(count, ranks, steps)) {
         sort();
     }
 
-    std::int64_t steps() const { return count_ / ranks_; }
-
-    void drop_left_over() { count_ -= count_ % ranks_; }
-
-    void complete_last_step() {
-        const std::int64_t left_over = count_ % ranks_;
-        if (left_over == 0) {
+    // Drops the cheapest batches, or splits and repeats some.
+    void fill_steps() {
+        const std::int64_t wanted = steps_ * ranks_;
+        if (count_ >= wanted) {
+            count_ = wanted;
             return;
         }
-        const std::int64_t missing = split(left_over, ranks_ - left_over);
+        // Of a step that is not full, the batches it has; of each that is empty, as many as it takes.
+        const std::int64_t pool = count_ % ranks_ + (wanted - count_) / ranks_ * ranks_;
+        const std::int64_t missing = split(std::min(pool, count_), wanted - count_);
         sort();
         for (std::int64_t i = 0; i < missing; ++i) {
             sorted_[count_ + i] = sorted_[count_ - 1 - i % count_];
@@ -47,7 +48,7 @@ public:
         if (step_order == nullptr) {
             step_order = steps_by_first_row();
         }
-        for (std::int64_t step = 0; step < steps(); ++step) {
+        for (std::int64_t step = 0; step < steps_; ++step) {
             const std::int64_t* const numbers = sorted_ + step_order[step] * ranks_;
             for (std::int64_t i = 0; i < ranks_; ++i) {
                 out[step * ranks_ + (i + step) % ranks_] = batches_[numbers[i]];
@@ -62,10 +63,11 @@ private:
     Batch* batches_;
     std::int64_t count_;
     std::int64_t ranks_;
+    std::int64_t steps_;
     std::int64_t* keys_;
     std::int64_t* sorted_;
     std::int64_t* spare_;
-    std::int64_t* steps_;
+    std::int64_t* step_order_;
 
     void sort() {
         for (std::int64_t i = 0; i < count_; ++i) {
@@ -83,9 +85,9 @@ private:
         return rows.cost(budget_);
     }
 
-    // Splits one batch at a time, the costliest of those left over; where none of them has two rows, the cheapest of
-    // the others. Returns how many batches are missing still.
-    std::int64_t split(std::int64_t left_over, std::int64_t missing) {
+    // Splits one batch at a time, the costliest of the `pool` cheapest ones; where none of them has two rows, the
+    // cheapest of the others. Returns how many batches are missing still.
+    std::int64_t split(std::int64_t pool, std::int64_t missing) {
         const auto cheaper = [this](std::int64_t one, std::int64_t other) {
             const std::int64_t first = batches_[one].cost, second = batches_[other].cost;
             return first != second ? first < second : one > other;
@@ -97,7 +99,7 @@ private:
                 std::push_heap(spare_, spare_ + size, cheaper);
             }
         };
-        std::int64_t next = count_ - left_over;
+        std::int64_t next = count_ - pool;
         std::for_each(sorted_ + next, sorted_ + count_, add);
         while (missing > 0) {
             while (size == 0 && next > 0) {
@@ -120,33 +122,29 @@ private:
     }
 
     const std::int64_t* steps_by_first_row() {
-        for (std::int64_t step = 0; step < steps(); ++step) {
+        for (std::int64_t step = 0; step < steps_; ++step) {
             std::int64_t first = batches_[sorted_[step * ranks_]].begin;
             for (std::int64_t i = 1; i < ranks_; ++i) {
                 first = std::min(first, batches_[sorted_[step * ranks_ + i]].begin);
             }
             keys_[step] = lengths_.size - first;
         }
-        std::iota(steps_, steps_ + steps(), std::int64_t{0});
-        sort_rows(keys_, {steps_, steps()}, spare_);
-        return steps_;
+        std::iota(step_order_, step_order_ + steps_, std::int64_t{0});
+        sort_rows(keys_, {step_order_, steps_}, spare_);
+        return step_order_;
     }
 };
 
 }  // namespace
 
 Status balance_batches(Span<const std::int64_t> lengths, const std::int64_t* order, const Budget& budget,
-                       Batch* batches, std::int64_t count, std::int64_t ranks, bool drop_last,
+                       Batch* batches, std::int64_t count, std::int64_t ranks, std::int64_t steps,
                        const std::int64_t* step_order, std::int64_t* scratch, Batch* out) {
-    if (!budget.valid() || count < 1 || ranks < 1) {
+    if (!budget.valid() || count < 1 || ranks < 1 || steps < 1) {
         return {Code::bad_argument};
     }
-    Balance balance(lengths, order, budget, batches, count, ranks, scratch);
-    if (drop_last) {
-        balance.drop_left_over();
-    } else {
-        balance.complete_last_step();
-    }
+    Balance balance(lengths, order, budget, batches, count, ranks, steps, scratch);
+    balance.fill_steps();
     balance.write(step_order, out);
     return {};
 }

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from quadrat.collators.whole_word import DataCollatorForWholeWordMask
     from quadrat.config import show_config
     from quadrat.data.arrow import ArrowDataset
+    from quadrat.data.batched import BatchedDataset
+    from quadrat.data.packed import PackedDataset
     from quadrat.deferred.batch import DeferredBatch
     from quadrat.evaluation.containers import EvalLoopContainer, without_padding
     from quadrat.evaluation.gatherer import DistributedTensorGatherer
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowDataset",
     "BatchRebalanceSampler",
+    "BatchedDataset",
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
     "DataCollatorForPermutationLanguageModeling",
@@ -57,6 +60,7 @@ __all__ = [
     "DistributedTensorGatherer",
     "EvalLoopContainer",
     "LengthGroupedSampler",
+    "PackedDataset",
     "Ragged",
     "SetEpochCallback",
     "TokenBudgetBatchSampler",

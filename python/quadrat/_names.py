@@ -8,6 +8,7 @@ from typing import Any
 HOMES = {
     "ArrowDataset": "quadrat.data.arrow",
     "BatchRebalanceSampler": "quadrat.batching.samplers",
+    "BatchedDataset": "quadrat.data.batched",
     "DataCollatorForLanguageModeling": "quadrat.collators.language_modeling",
     "DataCollatorForMultipleChoice": "quadrat.collators.multiple_choice",
     "DataCollatorForPermutationLanguageModeling": "quadrat.collators.permutation",
@@ -22,6 +23,7 @@ HOMES = {
     "DistributedTensorGatherer": "quadrat.evaluation.gatherer",
     "EvalLoopContainer": "quadrat.evaluation.containers",
     "LengthGroupedSampler": "quadrat.batching.samplers",
+    "PackedDataset": "quadrat.data.packed",
     "Ragged": "quadrat.ragged",
     "SetEpochCallback": "quadrat.integration.callback",
     "TokenBudgetBatchSampler": "quadrat.batching.token_budget",

@@ -23,15 +23,15 @@ def planned(draw):
     return lengths, batches, draw(BUDGETS)
 
 
-def run(guarded, lengths, batches, budget, ranks, drop_last, step_order):  # noqa: PLR0917
+def run(guarded, lengths, batches, budget, ranks, steps, step_order):  # noqa: PLR0917
     order = np.array([row for batch in batches for row in batch], np.int64)
     ends = np.cumsum([len(batch) for batch in batches])
-    room = guarded("int64", (len(batches) + ranks, 3))
+    room = guarded("int64", (max(len(batches), steps * ranks), 3))
     for i, batch in enumerate(batches):
         cost = reference.batches._cost([lengths[row] for row in batch], *budget[2:])
         room.array[i] = ends[i] - len(batch), ends[i], cost
-    out = guarded("int64", (len(batches) + ranks, 3))
-    sizes, steps = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
+    out = guarded("int64", (steps * ranks, 3))
+    sizes, places = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
     assert _core.balance_batches(
         _core.address(sizes),
         len(sizes),
@@ -40,8 +40,8 @@ def run(guarded, lengths, batches, budget, ranks, drop_last, step_order):  # noq
         room.address,
         len(batches),
         ranks,
-        drop_last,
-        0 if steps is None else _core.address(steps),
+        steps,
+        0 if places is None else _core.address(places),
         out.address,
     )
     assert room.intact()
@@ -49,31 +49,31 @@ def run(guarded, lengths, batches, budget, ranks, drop_last, step_order):  # noq
     return order, out
 
 
-@given(planned(), st.integers(1, 9), st.booleans(), st.booleans(), st.randoms())
-def test_as_the_oracle(guarded, case, ranks, drop_last, ordered, random):  # noqa: PLR0917
+@given(planned(), st.integers(1, 9), st.integers(-2, 4) | st.integers(-20, 20), st.booleans(), st.randoms())
+def test_as_the_oracle(guarded, case, ranks, more, ordered, random):  # noqa: PLR0917
     lengths, batches, budget = case
-    steps = len(batches) // ranks if drop_last else -(-len(batches) // ranks)
+    steps = max(1, len(batches) // ranks + more)
     step_order = random.sample(range(steps), steps) if ordered else None
-    order, out = run(guarded, *case, ranks, drop_last, step_order)
-    expected = reference.balance_batches(lengths, batches, budget, ranks, drop_last=drop_last, step_order=step_order)
-    found = out.array[: steps * ranks].tolist()
+    order, out = run(guarded, *case, ranks, steps, step_order)
+    expected = reference.balance_batches(lengths, batches, budget, ranks, steps=steps, step_order=step_order)
+    found = out.array.tolist()
     assert [order[begin:end].tolist() for begin, end, _ in found] == [batch for step in expected for batch in step]
     for begin, end, cost in found:
         assert cost == reference.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
 
 
-@given(planned(), st.integers(1, 9))
-def test_only_single_rows_are_repeated(guarded, case, ranks):
+@given(planned(), st.integers(1, 9), st.integers(0, 9))
+def test_only_single_rows_are_repeated(guarded, case, ranks, more):
     lengths, batches, _ = case
-    order, out = run(guarded, *case, ranks, False, None)
-    steps = -(-len(batches) // ranks)
-    found = [order[begin:end].tolist() for begin, end, _ in out.array[: steps * ranks].tolist()]
+    steps = -(-len(batches) // ranks) + more
+    order, out = run(guarded, *case, ranks, steps, None)
+    found = [order[begin:end].tolist() for begin, end, _ in out.array.tolist()]
     rows = [row for batch in found for row in batch]
     assert sorted(set(rows)) == list(range(len(lengths)))
     assert len(rows) - len(lengths) == max(0, steps * ranks - len(lengths))
     assert len(rows) == len(lengths) or all(len(batch) == 1 for batch in found)
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(0, 1), (1, 0), (1, -1)])
-def test_no_batches_and_no_ranks(count, ranks):
-    assert not _core.balance_batches(0, 0, (5, 5, 1, True), 0, 0, count, ranks, False, 0, 0)
+@pytest.mark.parametrize(("count", "ranks", "steps"), [(0, 1, 1), (1, 0, 1), (1, -1, 1), (1, 1, 0), (1, 1, -1)])
+def test_no_batches_no_ranks_and_no_steps(count, ranks, steps):
+    assert not _core.balance_batches(0, 0, (5, 5, 1, True), 0, 0, count, ranks, steps, 0, 0)

@@ -21,7 +21,7 @@ LAYERS = [
     ("support",),
     ("input",),
     ("ragged",),
-    ("input.rows",),
+    ("input.rows", "input.items"),
     ("ops", "batching"),
     ("deferred",),
     ("installed",),

@@ -54,10 +54,10 @@ std::pair<Status, std::int64_t> plan(Address lengths, std::int64_t rows, const B
 }
 
 bool balance(Address lengths, std::int64_t rows, const BudgetParts& budget, Address order, Address batches,
-             std::int64_t count, std::int64_t ranks, bool drop_last, Address step_order, Address out) {
-    const auto scratch = scratch_of(balance_batches_scratch(count, ranks));
-    return static_cast<bool>(balance_batches({lengths, rows}, order, budget_of(budget), batches, count, ranks,
-                                             drop_last, step_order, scratch.get(), out));
+             std::int64_t count, std::int64_t ranks, std::int64_t steps, Address step_order, Address out) {
+    const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
+    return static_cast<bool>(balance_batches({lengths, rows}, order, budget_of(budget), batches, count, ranks, steps,
+                                             step_order, scratch.get(), out));
 }
 
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Address out, std::int64_t rows) {
@@ -71,7 +71,7 @@ void register_batching(py::module_& m) {
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, "out"_a, "rows"_a, WithoutGil());
     m.def("plan_batches", &plan, "lengths"_a, "rows"_a, "budget"_a, "window"_a, "order"_a, "batches"_a, WithoutGil());
     m.def("balance_batches", &balance, "lengths"_a, "rows"_a, "budget"_a, "order"_a, "batches"_a, "count"_a, "ranks"_a,
-          "drop_last"_a, "step_order"_a, "out"_a, WithoutGil());
+          "steps"_a, "step_order"_a, "out"_a, WithoutGil());
 }
 
 }  // namespace quadrat

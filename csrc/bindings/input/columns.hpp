@@ -117,6 +117,10 @@ public:
     void add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
                     std::int64_t inner);
 
+    // Row i becomes `lengths[i]` of its tokens, from starts[i] on. The rows must lie in memory that stays where it is.
+    // Throws ValueError for others, and where a row has no such tokens.
+    void cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths);
+
     // (forms, first form, kinds, shortest, longest, total) of a column.
     py::tuple describe(std::size_t index) const;
     // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and

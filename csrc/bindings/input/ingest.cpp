@@ -130,6 +130,28 @@ void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Ad
     columns.push_back(std::move(column));
 }
 
+void Columns::cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths) {
+    const Column& whole = at(index);
+    const auto count = static_cast<std::int64_t>(whole.rows.size());
+    if (whole.objects || whole.movable || starts.size != count || lengths.size != count) {
+        throw py::value_error("only rows that lie in memory can be cut, one start and one length for each");
+    }
+    Column part(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+        Row row = whole.rows[static_cast<std::size_t>(i)];
+        if (starts[i] < 0 || lengths[i] < 0 || starts[i] > row.length || lengths[i] > row.length - starts[i]) {
+            throw py::value_error("row " + std::to_string(i) + " has " + std::to_string(row.length) + " tokens, not " +
+                                  std::to_string(lengths[i]) + " from number " + std::to_string(starts[i]) + " on");
+        }
+        row.data = static_cast<const char*>(row.data) + starts[i] * row.stride;
+        row.length = lengths[i];
+        part.add(row, whole.first_form);
+    }
+    part.forms = whole.forms;
+    part.kinds = whole.kinds;
+    columns[index] = std::move(part);
+}
+
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns) {
     if (!is_sequence(features)) {

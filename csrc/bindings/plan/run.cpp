@@ -71,6 +71,13 @@ void register_columns(py::module_& m) {
         .def("add_optional", &Columns::add_optional, "features"_a, "name"_a, "interop"_a, py::keep_alive<1, 4>())
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
              "inner"_a)
+        .def(
+            "cut",
+            [](Columns& self, std::size_t index, Address starts, Address lengths) {
+                const std::int64_t count = self.count(index);
+                self.cut(index, {starts, count}, {lengths, count});
+            },
+            "index"_a, "starts"_a, "lengths"_a)
         .def("count", &Columns::count, "index"_a)
         .def(
             "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)

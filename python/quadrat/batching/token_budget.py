@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.offsets import as_lengths
+from quadrat.ragged.ragged import Ragged
 from quadrat.support.memory import address_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ else:
         _Base = object
 
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
-_ROWS, _STEPS = 0, 1  # the streams of random orders
+_ROWS, _STEPS = 0, 1  # the streams of random orders; further ones are for orders of rows that take another try
+_TRIES = 16
 _OVERLONG = ("error", "alone")
 
 
@@ -56,11 +59,12 @@ class TokenBudgetBatchSampler(_Base):
     Each rank has the same number of batches, and the batches of one step have costs as near as they come. Each row is
     in exactly one batch of an epoch, with two exceptions:
 
-    - If the batches do not fill the last step, some are split until they do, so that nothing is repeated or dropped. If
-      no batch has two rows any more, the cheapest batches, at most `world_size - 1` rows, are repeated.
-    - With `drop_last=True`, the cheapest batches, at most `world_size - 1`, are dropped instead.
+    - If there are too few batches to fill the last step, some are split, so that nothing is repeated or dropped. If no
+      batch has two rows any more, the cheapest batches, at most `world_size - 1` rows, are repeated.
+    - With `drop_last=True`, up to `world_size - 1` batches, the cheapest ones, may be dropped instead.
 
-    The number of batches may differ a little from epoch to epoch; `len` is that of the current one.
+    Each epoch has the same number of batches, that of the first one and a few more: learning rate schedules and resumed
+    runs count on it. Where an epoch needs fewer, some are split.
 
     It is a `torch.utils.data.Sampler` if torch is installed: give it to `DataLoader(batch_sampler=...)`. With
     `accelerator.prepare`, which hands out batches to processes in turn, use `world_size=accelerator.num_processes` and
@@ -87,6 +91,8 @@ class TokenBudgetBatchSampler(_Base):
         batch_size: None, which tells accelerate that batches are of any length.
         drop_last: as given.
         epoch: the current epoch; see `set_epoch`.
+        rows: how many there are.
+        world_size, rank: as given.
 
     Raises:
         TypeError: when `lengths` are not integers of one dimension, or a number is no int.
@@ -125,18 +131,18 @@ class TokenBudgetBatchSampler(_Base):
         if overlong not in _OVERLONG:
             raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
         self._lengths = np.array(as_lengths(lengths))
-        count = len(self._lengths)
+        self.rows = count = len(self._lengths)
         if not count:
             raise ValueError("lengths are empty: there are no rows to batch")
         tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
         most_rows = count if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
         multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
-        self._world_size = number_below(world_size, "world_size", 1 << 32, 1)
-        self._rank = None if rank is None else number_below(rank, "rank", self._world_size)
+        self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
+        self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if multiple > tokens:
             raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch could be that narrow")
-        if self._world_size > count:
+        if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
         self._budget = Budget(tokens, most_rows, multiple, bool(padded))
         longest = int(self._lengths.max())
@@ -154,6 +160,7 @@ class TokenBudgetBatchSampler(_Base):
         self._taken = 0  # batches of this epoch
         self._resumes = False
         self._plan: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._steps = 0  # of an epoch; 0: not known yet
 
     @property
     def sampler(self) -> TokenBudgetBatchSampler:
@@ -171,12 +178,12 @@ class TokenBudgetBatchSampler(_Base):
             self.epoch, self._taken, self._resumes = epoch, 0, False
 
     def __len__(self) -> int:
-        """The number of batches of the current epoch, for this rank."""
-        return len(self._share()[1])
+        """The number of batches of an epoch, for this rank."""
+        return len(self._share(self.epoch)[1])
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of the current epoch, from the first one, or from where `load_state_dict` left off."""
-        rows, batches = self._share()
+        rows, batches = self._share(self.epoch)
         if not self._resumes:
             self._taken = 0
         self._resumes = False
@@ -200,8 +207,8 @@ class TokenBudgetBatchSampler(_Base):
             "lengths": self._checksum,
             **{f"budget_{name}": value for name, value in self._budget._asdict().items()},
             "window": self._window,
-            "world_size": self._world_size,
-            "all_ranks": self._rank is None,
+            "world_size": self.world_size,
+            "all_ranks": self.rank is None,
             "shuffle": self._shuffle,
             "seed": self._seed,
             "drop_last": self.drop_last,
@@ -225,47 +232,93 @@ class TokenBudgetBatchSampler(_Base):
         epoch, taken = epoch_of(state["epoch"]), number_below(state["batch"], "batch", 1 << 62)
         self.epoch, self._taken, self._resumes = epoch, taken, True
 
-    def _share(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows, and the batches of this rank: `[batches, 3]`, where in the rows each begins and ends, and its cost."""
-        if self._plan is None or self._plan[0] != self.epoch:
-            self._plan = (self.epoch, *self._planned())
-        _, rows, steps = self._plan
-        return rows, steps.reshape(-1, 3) if self._rank is None else steps[:, self._rank]
+    def batches(self, epoch: int | None = None) -> Ragged:
+        """All batches of an epoch, by default the current one, for this rank: row numbers, int64, one row per batch.
 
-    def _planned(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        Raises:
+            TypeError, ValueError: unless the epoch is a whole number below `2**32`.
+
+        Example:
+            >>> import quadrat
+            >>> quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], max_tokens=16, shuffle=False).batches().to_lists()
+            [[2, 4], [0, 1, 3]]
+        """
+        rows, batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
+        begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
+        offsets = np.concatenate(([0], sizes.cumsum()))
+        return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
+
+    def _share(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows, and the batches of this rank: `[batches, 3]`, where in the rows each begins and ends, and its cost."""
+        plan = self._plan
+        if plan is None or plan[0] != epoch:
+            plan = self._plan = (epoch, *self._planned(epoch))
+        _, rows, steps = plan
+        return rows, steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
+
+    def _planned(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows, and the batches of all ranks, `[steps, world_size, 3]`."""
-        lengths, count, ranks = self._lengths, len(self._lengths), self._world_size
-        rows = self._order(count, _ROWS) if self._shuffle else np.arange(count)
-        batches = np.empty((count + ranks, 3), np.int64)  # some may be split
+        ranks = self.world_size
+        first = None if self._steps else self._batched(0, _ROWS)
+        if first is not None:
+            self._steps = self._steps_for(len(first[1]))
+        most = self._steps * ranks + (ranks - 1 if self.drop_last else 0)
+        rows, batches = self._batched(epoch, _ROWS) if first is None or epoch else first
+        # Rarely, rows in another order take more batches than an epoch has.
+        for stream in range(_STEPS + 1, _STEPS + _TRIES):
+            if len(batches) <= most:
+                break
+            rows, batches = self._batched(epoch, stream)
+        else:
+            rows, batches = self._batched(0, _ROWS)
+        room = np.empty((max(len(batches), self._steps * ranks), 3), np.int64)
+        room[: len(batches)] = batches
+        step_order = self._order(self._steps, epoch, _STEPS) if self._shuffle else None
+        balanced = np.empty((self._steps, ranks, 3), np.int64)
+        done = _core.balance_batches(
+            address_of(self._lengths),
+            len(self._lengths),
+            self._budget,
+            address_of(rows),
+            address_of(room),
+            len(batches),
+            ranks,
+            self._steps,
+            0 if step_order is None else address_of(step_order),
+            address_of(balanced),
+        )
+        assert done, "there are batches, ranks and steps"
+        return rows, balanced
+
+    def _steps_for(self, batches: int) -> int:
+        """The steps of each epoch, where the first one takes so many batches."""
+        ranks, windows = self.world_size, -(-len(self._lengths) // self._window)
+        # How many an epoch takes goes up and down by less than a fifth of the root of the windows.
+        spare = math.ceil(math.sqrt(windows) / 3) if self._shuffle and windows > 1 else 0
+        if self.drop_last:
+            if batches < ranks:
+                raise ValueError(
+                    f"there are {batches} batches, and world_size={ranks}: drop_last=True would drop them all"
+                )
+            return min(batches + spare, len(self._lengths)) // ranks
+        return min(-(-(batches + spare) // ranks), -(-len(self._lengths) // ranks))
+
+    def _batched(self, epoch: int, stream: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
+        lengths, count = self._lengths, len(self._lengths)
+        rows = self._order(count, epoch, stream) if self._shuffle else np.arange(count)
+        batches = np.empty((count, 3), np.int64)
         failure, made = _core.plan_batches(
             address_of(lengths), count, self._budget, self._window, address_of(rows), address_of(batches)
         )
         if failure is not None:
             raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
-        steps = made // ranks if self.drop_last else -(-made // ranks)
-        if not steps:
-            raise ValueError(f"there are {made} batches, and world_size={ranks}: drop_last=True would drop them all")
-        step_order = self._order(steps, _STEPS) if self._shuffle else None
-        balanced = np.empty((made + ranks, 3), np.int64)
-        done = _core.balance_batches(
-            address_of(lengths),
-            count,
-            self._budget,
-            address_of(rows),
-            address_of(batches),
-            made,
-            ranks,
-            self.drop_last,
-            0 if step_order is None else address_of(step_order),
-            address_of(balanced),
-        )
-        assert done, "there are batches and ranks"
-        return rows, balanced[: steps * ranks].copy().reshape(steps, ranks, 3)
+        return rows, batches[:made]
 
-    def _order(self, count: int, stream: int) -> NDArray[np.int64]:
-        """The numbers below count in the random order of this epoch."""
+    def _order(self, count: int, epoch: int, stream: int) -> NDArray[np.int64]:
+        """The numbers below count in a random order of an epoch."""
         order = np.empty(count, np.int64)
-        if not _core.philox_order(self._seed, self.epoch, stream, address_of(order), count):
+        if not _core.philox_order(self._seed, epoch, stream, address_of(order), count):
             raise ValueError(f"{count} rows are too many to shuffle")
         return order
 

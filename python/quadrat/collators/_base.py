@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.rows import rows_of
+from quadrat.input.items import has_documents, normalise
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
@@ -23,6 +23,7 @@ class Collator(Remembering):
     """
 
     return_tensors: Any
+    _joins_rows: ClassVar[bool] = False  # whether a batch is one long row; packed rows are then taken apart
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
 
@@ -40,8 +41,8 @@ class Collator(Remembering):
             check_pad_values(self)
 
     def _normalise(self, features: Any) -> Any:
-        """Features in one form, see `rows_of`."""
-        return rows_of(features, bare=self._takes_bare_rows)
+        """Features in one form."""
+        return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         """What makes the batch where there is no plan: the reference, and what it does not know done besides."""
@@ -58,7 +59,9 @@ class Collator(Remembering):
     def _collate(self, features: Any, framework: Any) -> Any:
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
-        batch = None if run is None else run(self, features)
+        if run is None or (self._joins_rows and has_documents(features)):
+            return self._collate_anew(features, framework)
+        batch = run(self, features)
         if batch is None:
             return self._collate_anew(features, framework)
         if batch is NotImplemented:

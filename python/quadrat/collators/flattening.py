@@ -57,6 +57,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         KeyError, TypeError, ...: what the reference raises, naming column and row as well.
     """
 
+    _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),

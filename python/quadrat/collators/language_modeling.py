@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
-from quadrat.input.rows import rows_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
 from quadrat.planning import masking, philox
@@ -72,6 +71,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     row_key: str | None = None
     deferred: bool = False
 
+    _takes_bare_rows: ClassVar[bool] = True
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
         *("pad_to_multiple_of", "return_tensors", "seed", "generator", "pad_values", "mask_padding"),
@@ -154,8 +154,9 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         if not by_counter and self.seed is not None and self.generator is None and (self.seed or zero_is_a_seed()):
             self.create_rng()
 
-    def _normalise(self, features: Any) -> Any:
-        return rows_of(features, bare=not self.padding_free)
+    @property
+    def _joins_rows(self) -> bool:  # type: ignore[override]
+        return self.padding_free
 
     def _reference(self, framework: Framework) -> Callable[[Any], Any]:
         return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]

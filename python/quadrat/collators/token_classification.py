@@ -58,6 +58,10 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
 
+    @property
+    def _joins_rows(self) -> bool:  # type: ignore[override]
+        return self.padding_free
+
     def torch_call(self, features: Any) -> Any:
         """Collate `features` into torch tensors."""
         return self._collate(features, "pt")

@@ -120,9 +120,9 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
     if _is_nested(features):
         features = _ragged_of_nested(features)
     if isinstance(features, Ragged):
-        return features if bare else _rows_of_columns({MAIN: features})
+        return features if bare else rows_of_columns({MAIN: features})
     if isinstance(features, Mapping):
-        return features if _is_one_example(features) else _rows_of_columns(features)
+        return features if _is_one_example(features) else rows_of_columns(features)
     return rows_of_arrow(features) if speaks_arrow(features) else features
 
 
@@ -186,7 +186,7 @@ def first_mapping(features: Any) -> Mapping[str, Any] | None:
 def bare_column(rows: Any) -> _core.Columns:
     """Rows that no mapping holds, a list, tuple or `Ragged`, as column 0."""
     if isinstance(rows, Ragged):
-        collected = _core.collect(_rows_of_columns({MAIN: rows}), None, interop())
+        collected = _core.collect(rows_of_columns({MAIN: rows}), None, interop())
         assert collected is not None
         return collected[1]
     columns = _core.Columns()
@@ -194,7 +194,8 @@ def bare_column(rows: Any) -> _core.Columns:
     return columns
 
 
-def _rows_of_columns(columns: Mapping[str, Any]) -> Any:
+def rows_of_columns(columns: Mapping[str, Any]) -> Any:
+    """`Rows` of columns, one value per row each; the mapping itself where one of them has no rows."""
     made = {name: _column(name, value) for name, value in columns.items()}
     if any(column is None for column in made.values()):
         return columns

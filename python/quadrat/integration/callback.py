@@ -8,15 +8,18 @@ from transformers import TrainerCallback
 
 
 class SetEpochCallback(TrainerCallback):
-    """Calls `set_epoch` of the collator when an epoch begins, so that `rng="philox"` masks anew.
+    """Tells the collator and the training dataset when an epoch begins.
 
-    A run that is resumed, half-way through an epoch too, goes on with the masks it would have had.
+    With it, `rng="philox"` masks anew, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that epoch,
+    on every process. A run that is resumed, half-way through an epoch too, goes on with the masks and batches it would
+    have had.
 
     Args:
-        collator: what has `set_epoch`; by default the collator of Trainer's training DataLoader.
+        collator: what has `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
+            whichever have it.
 
     Raises:
-        TypeError: when training begins, if that has no `set_epoch`.
+        TypeError: when training begins, if none has a `set_epoch`.
     """
 
     def __init__(self, collator: Any = None) -> None:
@@ -28,14 +31,19 @@ class SetEpochCallback(TrainerCallback):
         self._next = 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tells the collator the epoch before its first batch."""
-        collator = self.collator
-        if collator is None:
-            collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)
-            collator = getattr(collator, "data_collator", collator)  # Trainer's, which removes columns before
-        if not hasattr(collator, "set_epoch"):
-            raise TypeError(f"{type(collator).__name__} has no set_epoch: give SetEpochCallback the collator")
+        """Tells the epoch before its first batch."""
+        told = [self.collator]
+        if self.collator is None:
+            loader = kwargs.get("train_dataloader")
+            collator = getattr(loader, "collate_fn", None)
+            # Trainer's own collator removes columns before it calls the user's.
+            told = [getattr(collator, "data_collator", collator), getattr(loader, "dataset", None)]
+        able = [one for one in told if hasattr(one, "set_epoch")]
+        if not able:
+            names = " and ".join(type(one).__name__ for one in told)
+            raise TypeError(f"{names} has no set_epoch: give SetEpochCallback what has one")
         # Where a data set has no length, Trainer's epoch is a guess that may stand still.
         epoch = max(int(state.epoch or 0), self._next)
-        collator.set_epoch(epoch)
+        for one in able:
+            one.set_epoch(epoch)
         self._next = epoch + 1

@@ -140,12 +140,13 @@ def balance_batches(
     budget: tuple[int, int, int, bool],
     ranks: int,
     *,
-    drop_last: bool,
+    steps: int,
     step_order: Sequence[int] | None,
 ) -> list[list[list[int]]]:
-    """The batches of each step, one per rank: of like costs. What is left over is split, or dropped with `drop_last`.
+    """The batches of each step, one per rank: of like costs.
 
-    Without a `step_order`, steps come in the order of their first rows.
+    Where there are too few, some are split; where there are too many, the cheapest are dropped. Without a `step_order`,
+    steps come in the order of their first rows.
     """
 
     def cost(batch: list[int]) -> int:
@@ -156,11 +157,11 @@ def balance_batches(
 
     made = list(batches)
     numbers = costliest_first()
-    left_over = len(made) % ranks
-    if left_over and drop_last:
-        numbers = numbers[:-left_over]
-    elif left_over:
-        missing, pool = ranks - left_over, numbers[-left_over:]
+    missing = steps * ranks - len(made)
+    if missing <= 0:
+        numbers = numbers[: steps * ranks]
+    else:
+        pool = numbers[::-1][: len(made) % ranks + missing // ranks * ranks]
         for _ in range(missing):
             splitting = [number for number in pool if len(made[number]) > 1]
             if not splitting:
@@ -173,11 +174,11 @@ def balance_batches(
                 made.append(made[number][middle:])
                 made[number] = made[number][:middle]
         numbers = costliest_first()
-        numbers += [numbers[-1 - i % len(numbers)] for i in range(-len(numbers) % ranks)]
+        numbers += [numbers[-1 - i % len(numbers)] for i in range(steps * ranks - len(numbers))]
     place = {row: i for i, row in enumerate(row for batch in batches for row in batch)}
-    steps = [numbers[first : first + ranks] for first in range(0, len(numbers), ranks)]
+    made_steps = [numbers[first : first + ranks] for first in range(0, len(numbers), ranks)]
     if step_order is None:
-        steps.sort(key=lambda step: min(place[made[number][0]] for number in step))
+        made_steps.sort(key=lambda step: min(place[made[number][0]] for number in step))
     else:
-        steps = [steps[step] for step in step_order]
-    return [[made[step[(rank - t) % ranks]] for rank in range(ranks)] for t, step in enumerate(steps)]
+        made_steps = [made_steps[step] for step in step_order]
+    return [[made[step[(rank - t) % ranks]] for rank in range(ranks)] for t, step in enumerate(made_steps)]

@@ -1,0 +1,94 @@
+"""`BatchedDataset`: a map-style dataset whose items are whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from quadrat.batching.token_budget import TokenBudgetBatchSampler
+from quadrat.data._grouped import GroupedDataset, as_batch
+from quadrat.ragged import Ragged
+from quadrat.support.arrays import as_numpy
+
+
+class BatchedDataset(GroupedDataset):
+    """A map-style dataset whose item `i` is batch `i` of a batch sampler, rows and all.
+
+    With it, everything that takes a dataset and a batch size takes batches of any size: give the DataLoader
+    `batch_size=1`, or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch of
+    the item's rows. For another collate function write `lambda items: collate(items[0])`. Rows of a `datasets.Dataset`
+    stay in Arrow until they become tensors. Trainer shuffles the items, and accelerate deals them out to processes.
+
+        sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
+        Trainer(train_dataset=quadrat.BatchedDataset(dataset, sampler), data_collator=collator, args=arguments)
+
+    With several processes, give the sampler `world_size` (the number of processes) and `rank=None`: then each process
+    gets as many batches. accelerate tells datasets the epoch in one process only; in several, add
+    `callbacks=[quadrat.SetEpochCallback()]`, or the batches of all epochs are those of the first one, in other orders.
+
+    Args:
+        dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
+        sampler: a `TokenBudgetBatchSampler`, which is asked for the batches of each epoch; or the batches of all
+            epochs: a `Ragged` of row numbers, such as `quadrat.pack` makes, or lists of them, which are read once.
+        columns: the columns to keep; by default all. Trainer removes none from batches.
+
+    Raises:
+        TypeError: when there are no rows by number (an `IterableDataset`), or row numbers are no integers.
+        ValueError: when a row number is out of range or a batch is empty, for a missing column, and for the sampler of
+            one of several ranks.
+
+    Example:
+        >>> import quadrat
+        >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
+        >>> sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), max_tokens=16, shuffle=False)
+        >>> batches = quadrat.BatchedDataset(rows, sampler)
+        >>> len(batches), [len(row["input_ids"]) for row in batches[0]]
+        (2, [8, 6])
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        sampler: TokenBudgetBatchSampler | Ragged | Iterable[Sequence[int]],
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(dataset, columns)
+        if isinstance(sampler, TokenBudgetBatchSampler):
+            if sampler.world_size > 1 and sampler.rank is not None:
+                raise ValueError(
+                    "the sampler has the batches of one of several ranks, and accelerate shares them out again: "
+                    "give it rank=None"
+                )
+        elif not isinstance(sampler, Ragged):
+            rows = [list(batch) for batch in sampler]
+            sampler = Ragged.from_rows(rows) if rows else Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
+        self.sampler = sampler
+        if isinstance(sampler, Ragged):
+            self._check(sampler)
+
+    def _check(self, batches: Ragged) -> None:
+        values, sizes = as_numpy(batches.values, "row numbers"), as_numpy(batches.lengths, "lengths")
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise TypeError(f"row numbers must be integers, not {values.dtype}")
+        if not len(sizes) or not sizes.all():
+            what = f"batch {int((sizes == 0).argmax())} has no rows" if len(sizes) else "there are no batches"
+            raise ValueError(f"{what}: each batch takes at least one")
+        first, last, _ = batches.facts
+        wrong = (values[first:last] < 0) | (values[first:last] >= len(self.dataset))
+        if wrong.any():
+            raise ValueError(f"row {values[first:last][wrong.argmax()]} is out of range: there are {len(self.dataset)}")
+
+    def _plan(self, epoch: int) -> Any:
+        batches = self.sampler
+        if isinstance(batches, TokenBudgetBatchSampler):
+            if batches.rows > len(self.dataset):
+                raise ValueError(f"the sampler has {batches.rows} rows, and the dataset {len(self.dataset)}")
+            batches = batches.batches(epoch)
+        return (batches,)
+
+    def _items(self, plan: Any, groups: list[int]) -> list[Any]:
+        (batches,) = plan
+        return [as_batch(self._rows(batches[group].tolist())) for group in groups]

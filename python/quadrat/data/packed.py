@@ -1,0 +1,152 @@
+"""`PackedDataset`: a map-style dataset of packs, which are joined when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.batching.lengths import lengths
+from quadrat.batching.packing import Strategy, pack, piece_starts
+from quadrat.data._grouped import GroupedDataset, IntArray
+from quadrat.input.items import Pack, Packs, Pieces, join
+from quadrat.input.rows import MAIN, Rows
+from quadrat.ops._philox import number_below, seed_of
+from quadrat.ragged import Ragged
+from quadrat.support.memory import address_of
+
+_ROWS, _PACKS = 0, 1  # the streams of random orders
+
+
+class _Plan(NamedTuple):
+    """The packs of an epoch.
+
+    Attributes:
+        packs: the row numbers of each.
+        starts: the token at which each of them begins, `[rows of all packs]`; None: with the first.
+    """
+
+    packs: Ragged
+    starts: IntArray | None
+
+
+class PackedDataset(GroupedDataset):
+    """A map-style dataset whose item `i` is pack `i`: rows of another dataset, joined to at most `max_length` tokens.
+
+    Rows are read and joined when an item is; nothing is written. An item is a mapping with each column joined to one
+    array, and with `seq_lengths`, the length of each row in it. quadrat's collators take a list of items:
+
+    - `DataCollatorWithFlattening`, and those with `padding_free=True`, join all rows of all packs, and keep them apart
+      in `position_ids`, `cu_seq_lens_q` and `seq_idx`.
+    - The others pad each pack like a row; `pad_values={"seq_lengths": 0}` pads the lengths too.
+
+    With `shuffle`, which rows are packed together and the order of packs depend on `seed` and the epoch alone.
+
+    Args:
+        dataset: a `datasets.Dataset`, or any dataset with `len` and `[]` whose items are mappings, or a list of them.
+        max_length: the tokens that a pack may hold.
+        strategy: where a row goes, see `quadrat.pack`. "in_order" leaves rows in their order.
+        column: the column whose lengths count.
+        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
+        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
+            pieces.
+        lengths: `[rows]` integers, the lengths if they are known; by default `quadrat.lengths(dataset, column)`.
+        shuffle: whether rows of one length change places, and packs come in random order. The number of packs is the
+            same in each epoch.
+        seed: from 0 to `2**64 - 1`.
+
+    Attributes:
+        fill: the share of the packs that holds tokens, from 0 to 1.
+
+    Raises:
+        TypeError: when there are no rows by number (an `IterableDataset`); when a pack is read, if a column does not
+            hold rows of numbers.
+        ValueError: when there are no rows, one is too long, or a column is missing; when a pack is read, if a row's
+            columns differ in length, or it is not as long as `lengths` say.
+
+    Example:
+        >>> import quadrat
+        >>> rows = [{"input_ids": [length] * length} for length in (5, 3, 8, 2, 6)]
+        >>> packs = quadrat.PackedDataset(rows, max_length=8, shuffle=False)
+        >>> [(pack["input_ids"].tolist(), pack["seq_lengths"].tolist()) for pack in packs]
+        [([8, 8, 8, 8, 8, 8, 8, 8], [8]), ([6, 6, 6, 6, 6, 6, 2, 2], [6, 2]), ([5, 5, 5, 5, 5, 3, 3, 3], [5, 3])]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        max_length: int,
+        *,
+        strategy: Strategy = "best_fit",
+        column: str = MAIN,
+        columns: Sequence[str] | None = None,
+        overlong: Literal["error", "truncate", "split"] = "error",
+        lengths: Any = None,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(dataset, columns)
+        if self.columns is not None and column not in self.columns:
+            raise ValueError(f"columns={self.columns} lack {column!r}, whose lengths count")
+        self._max_length = number_below(max_length, "max_length", 1 << 63, 1)
+        self._lengths = _lengths_of(dataset, column, lengths)
+        if len(self._lengths) != len(dataset):
+            raise ValueError(f"there are {len(self._lengths)} lengths, and the dataset has {len(dataset)} rows")
+        self._strategy, self._overlong, self._column = strategy, overlong, column
+        self._shuffle, self._seed = bool(shuffle), seed_of(seed)
+        self._current()  # raises for lengths and options that do not go
+
+    @property
+    def fill(self) -> float:
+        """The share of the packs that holds tokens."""
+        sizes = self._lengths if self._overlong != "truncate" else np.minimum(self._lengths, self._max_length)
+        return int(sizes.sum()) / (len(self) * self._max_length)
+
+    def _plan(self, epoch: int) -> _Plan:
+        moved = self._shuffle and self._strategy != "in_order"
+        rows = self._order(len(self._lengths), epoch, _ROWS) if moved else None
+        packs = pack(
+            self._lengths if rows is None else self._lengths[rows],
+            self._max_length,
+            self._strategy,
+            overlong=self._overlong,
+        )
+        starts = piece_starts(packs, self._max_length) if self._overlong == "split" else None
+        if rows is not None:
+            packs = Ragged(rows[packs.values], packs.offsets)
+        if not self._shuffle:
+            return _Plan(packs, starts)
+        order = self._order(len(packs), epoch, _PACKS)
+        if starts is not None:
+            starts = Ragged(starts, packs.offsets)[order].values
+        return _Plan(packs[order], starts)
+
+    def _items(self, plan: _Plan, groups: list[int]) -> list[Pack]:
+        if not groups:
+            return []
+        packs, starts = plan.packs[groups], None
+        if plan.starts is not None:
+            starts = Ragged(plan.starts, plan.packs.offsets)[groups].values
+        rows, known = packs.values, self._lengths[packs.values]
+        features = self._rows(rows.tolist())
+        starts = np.zeros_like(rows) if starts is None else starts
+        sizes = known if self._overlong == "error" else np.minimum(known - starts, self._max_length)
+        names = features.names if isinstance(features, Rows) else list(features[0])
+        if self._column not in names:
+            raise ValueError(f"rows have no column {self._column!r}: there are {list(names)}")
+        values, _ = join(features, names, Pieces(known, starts, sizes))
+        block = Packs(values, sizes, packs.offsets)
+        return [Pack(block, at) for at in range(len(block))]
+
+    def _order(self, count: int, epoch: int, stream: int) -> IntArray:
+        order = np.empty(count, np.int64)
+        if not _core.philox_order(self._seed, epoch, stream, address_of(order), count):
+            raise ValueError(f"{count} rows are too many to shuffle")
+        return order
+
+
+def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:
+    """The lengths of all rows, a copy."""
+    return np.array(lengths(dataset, column) if given is None else given, np.int64)
