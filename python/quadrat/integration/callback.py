@@ -10,9 +10,9 @@ from transformers import TrainerCallback
 class SetEpochCallback(TrainerCallback):
     """Tells the collator and the training dataset when an epoch begins.
 
-    With it, `rng="philox"` masks anew, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that epoch,
-    on every process. A run that is resumed, half-way through an epoch too, goes on with the masks and batches it would
-    have had.
+    With it, `rng="philox"` masks anew, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that
+    epoch, on every process. A run that is resumed, half-way through an epoch too, goes on with the masks and batches it
+    would have had.
 
     Args:
         collator: what has `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
