@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from quadrat.integration.adopt import from_transformers
     from quadrat.integration.callback import SetEpochCallback
     from quadrat.integration.patch import patch_transformers
+    from quadrat.integration.patch_datasets import patch_datasets
     from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
@@ -74,6 +75,7 @@ __all__ = [
     "mask_tokens",
     "pack",
     "pad",
+    "patch_datasets",
     "patch_transformers",
     "show_config",
     "unpad",
@@ -86,7 +88,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
     from quadrat.support.extras import needs
 
-    with needs(f"quadrat.{name}", "datasets" if name == "ArrowDataset" else "transformers"):
+    with needs(f"quadrat.{name}", "datasets" if name in ("ArrowDataset", "patch_datasets") else "transformers"):
         value = load(name)
     globals()[name] = value
     return value

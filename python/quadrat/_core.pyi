@@ -375,6 +375,7 @@ class Table:
         names: tuple[str, ...],
         columns: Sequence[FlatColumn | list[Any] | tuple[Any, ...] | None],
         fallback: Callable[[str, int], Any] | None = None,
+        looks: Sequence[tuple[int, int]] = (),
     ) -> None: ...
     def __len__(self) -> int: ...
     @property

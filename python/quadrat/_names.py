@@ -36,6 +36,7 @@ HOMES = {
     "mask_tokens": "quadrat.ops.mask_tokens",
     "pack": "quadrat.batching.packing",
     "pad": "quadrat.ops.pad",
+    "patch_datasets": "quadrat.integration.patch_datasets",
     "patch_transformers": "quadrat.integration.patch",
     "show_config": "quadrat.config",
     "unpad": "quadrat.ops.unpad",

@@ -86,6 +86,8 @@ struct Column {
     void add(const Row& row, std::uint32_t form);
     // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
     void add_as_python(const Row& row, std::uint32_t form);
+    // Numbers in memory that stand for a row or number of this form and kind.
+    void add_as(const Row& row, std::uint32_t form, Kind kind);
     // The facts about the next row.
     void see(const Row& row, std::uint32_t form);
     Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }

@@ -24,9 +24,12 @@ void Column::add(const Row& row, std::uint32_t form) {
 }
 
 void Column::add_as_python(const Row& row, std::uint32_t form) {
+    add_as(row, form, is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind);
+}
+
+void Column::add_as(const Row& row, std::uint32_t form, Kind kind) {
     const std::uint32_t before = kinds;
     add(row, form);
-    const Kind kind = is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind;
     kinds = before | (row.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
 }
 

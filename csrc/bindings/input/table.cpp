@@ -1,8 +1,11 @@
 #include "table.hpp"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "../register.hpp"
@@ -44,14 +47,16 @@ std::int64_t looked_up(const FlatColumn& mapping, std::int64_t key) {
 
 }  // namespace
 
-Table::Table(py::tuple names, const py::list& columns, py::object fallback)
+Table::Table(py::tuple names, const py::list& columns, py::object fallback, std::vector<Look> looks)
     : names_(std::move(names)), fallback_(std::move(fallback)) {
     if (names_.size() != columns.size()) {
         throw py::value_error("there are " + std::to_string(names_.size()) + " names for " +
                               std::to_string(columns.size()) + " columns");
     }
+    looks.resize(names_.size());
     for (std::size_t i = 0; i < names_.size(); ++i) {
         Source source;
+        source.look = looks[i];
         const py::object column = columns[i];
         if (py::isinstance<FlatColumn>(column)) {
             source.flat = column.cast<std::shared_ptr<FlatColumn>>();
@@ -94,6 +99,9 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
     const Source& source = sources_[column];
     if (source.flat) {
         py::object value;
+        if (source.look.form != 0) {
+            return fallback_value(column, row);
+        }
         try {
             value = source.flat->value(source.flat->place(row));
         } catch (const py::value_error& error) {
@@ -124,16 +132,19 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
         places.push_back(flat->place(row));
         flat->prefetch(places.back());
     }
+    const Look look = sources_[column].look;
     const std::uint32_t form = flat->is_numbers() ? form_number : form_list;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
         bool found = false;
         try {
-            found = !out->holds_more_than_seen() && flat->row(places[i], &row);
+            found = look.form != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row);
         } catch (const py::value_error& error) {
             refuse_value(names_[column], rows[i], error);
         }
-        if (found) {
+        if (found && look.form != 0) {
+            out->add_as(row, look.form, look.kind);
+        } else if (found) {
             out->add_as_python(row, form);
         } else {
             out->hold(value(column, rows[i]));
@@ -243,7 +254,16 @@ const TableRows* table_rows(const py::handle& features) {
 
 void register_table(py::module_& m) {
     py::class_<Table, std::shared_ptr<Table>>(m, "Table")
-        .def(py::init<py::tuple, const py::list&, py::object>(), "names"_a, "columns"_a, "fallback"_a = py::none())
+        .def(py::init([](py::tuple names, const py::list& columns, py::object fallback,
+                         const std::vector<std::tuple<std::uint32_t, Kind>>& looks) {
+                 std::vector<Table::Look> found;
+                 for (const auto& [form, kind] : looks) {
+                     found.push_back({form, kind});
+                 }
+                 return std::make_shared<Table>(std::move(names), columns, std::move(fallback), std::move(found));
+             }),
+             "names"_a, "columns"_a, "fallback"_a = py::none(),
+             "looks"_a = std::vector<std::tuple<std::uint32_t, Kind>>())
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size);
     py::class_<TableRows>(m, "TableRows")

@@ -16,9 +16,16 @@ namespace quadrat {
 
 class Table {
 public:
+    // What the values of a column are to other code: the form of a row, and the kind of its numbers.
+    struct Look {
+        std::uint32_t form = 0;  // 0: Python's lists and numbers; form_other: objects, see `fallback`
+        Kind kind = Kind::int64;
+    };
+
     // columns: one per name, a FlatColumn, or a list or tuple of one value per row; all of one length. fallback: a
-    // function (name, row) that gives the values that FlatColumn knows no form for, or None.
-    Table(py::tuple names, const py::list& columns, py::object fallback);
+    // function (name, row) that gives the values that FlatColumn knows no form for, or None. looks: one per name, or
+    // none; where rows do not look like Python's lists and numbers, `fallback` gives their values.
+    Table(py::tuple names, const py::list& columns, py::object fallback, std::vector<Look> looks);
 
     const py::tuple& names() const { return names_; }
     std::int64_t size() const { return size_; }
@@ -32,6 +39,7 @@ private:
     struct Source {
         std::shared_ptr<const FlatColumn> flat;
         py::object values;  // where it is not flat
+        Look look;
     };
 
     py::object fallback_value(std::size_t column, std::int64_t row) const;

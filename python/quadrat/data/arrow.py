@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quadrat import _core
-from quadrat.input.rows import Rows, table_of_arrow
+from quadrat.data.stored import StoredRows
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.arrow", "datasets"):
@@ -57,34 +56,16 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
         """The rows at `keys`, as `quadrat.input.rows.Rows`, a list for other code. Raises IndexError."""
-        seen = self.__dict__.get("_quadrat_seen")
-        # By identity, one by one: a batch is fetched when the caches hold something else.
-        if (
-            seen is None
-            or seen[2] is not self._data
-            or seen[3] is not self._indices
-            or seen[4] is not self._format_columns
-            or seen[5] is not self._format_type
-            or seen[6] is not self._output_all_columns
-        ):
+        stored: StoredRows | None = self.__dict__.get("_quadrat_stored")
+        if stored is None or not stored.is_of(self):
             if self._format_type == "custom":
                 return super().__getitems__(keys)
-            seen = self._look()
-        return Rows(seen[0], keys, seen[1])
+            stored = self.__dict__["_quadrat_stored"] = StoredRows(self, formatted=False)
+        return stored.rows(keys)
 
     def __getstate__(self) -> dict[str, Any]:
         """The dataset's own state: another process finds its memory anew."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
-
-    def _look(self) -> tuple[Any, ...]:
-        """Table and mapping of the rows, and what they were made from."""
-        arrow = self._data.table
-        if self._format_columns is not None and not self._output_all_columns:
-            arrow = arrow.select([name for name in arrow.column_names if name in self._format_columns])
-        mapping = None if self._indices is None else _core.arrow_columns(self._indices.table)[1][0]
-        of = (self._data, self._indices, self._format_columns, self._format_type, self._output_all_columns)
-        seen = self.__dict__["_quadrat_seen"] = (table_of_arrow(arrow), mapping, *of)
-        return seen
 
 
 def _staying(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,11 +28,18 @@ class Rows(_core.TableRows):
     # For code that asks whether features are a list; `type` still returns `Rows`.
     __class__ = property(lambda _: list)
 
+    def read_by(self, read: Callable[[], list[dict[str, Any]]]) -> None:
+        """Have a function make the dicts of all rows, when one is read."""
+        self.__dict__["_read"] = read
+
     def as_list(self) -> list[dict[str, Any]]:
         """The rows as a list of dicts, the same at each call, which are collated from now on."""
         rows: list[dict[str, Any]] | None = self.__dict__.get("_rows")
         if rows is None:
             made, places = self._shared()
+            if not made and (read := self.__dict__.get("_read")) is not None:
+                for place, row in enumerate(read()):
+                    made.setdefault(place, row)
             # Two threads that read at once both get the dicts of one of them.
             found = (made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places))
             rows = self.__dict__.setdefault("_rows", list(found))
@@ -53,7 +60,7 @@ class Rows(_core.TableRows):
         made, places = self._shared()
         chosen = range(len(self))[index]
         part = Rows(self, chosen.start, chosen.step, len(chosen))
-        part.__dict__["_family"] = made, places[index]
+        part.__dict__.update(_family=(made, places[index]), _read=self.__dict__.get("_read"))
         return part
 
     def __radd__(self, other: Any) -> Any:
@@ -131,12 +138,20 @@ def rows_of_arrow(table: Any) -> Rows:
     return Rows(table_of_arrow(table))
 
 
-def table_of_arrow(table: Any) -> _core.Table:
-    """The columns of an Arrow table, record batch or stream of them."""
+def table_of_arrow(
+    table: Any, value: Callable[[str, int], Any] | None = None, looks: Sequence[tuple[int, int]] = ()
+) -> _core.Table:
+    """The columns of an Arrow table, record batch or stream of them.
+
+    Args:
+        table: what has the columns.
+        value: what gives the values of other types than those of `_core.Table`, by column and row.
+        looks: what values are to other code, a form and a kind for each column; by default Python's numbers and lists.
+    """
     names, columns = _core.arrow_columns(table)
     if names is None:
         raise TypeError(f"{type(table).__name__} is one column: give a table, or a dict with a name for it")
-    return _core.Table(names, columns, _value_of(table))
+    return _core.Table(names, columns, value or _value_of(table), looks)
 
 
 def plain(features: Any) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import sys
-import threading
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from transformers.utils.import_utils import _LazyModule
@@ -13,9 +13,10 @@ from transformers.utils.import_utils import _LazyModule
 from quadrat._names import load
 from quadrat.installed import originals
 from quadrat.installed.originals import HOMES, PATCHED
+from quadrat.integration.switch import Patch, Switch
 
 
-def patch_transformers() -> TransformersPatch:
+def patch_transformers(*, datasets: bool = True) -> Patch:
     """Put quadrat's collators, samplers and `EvalLoopContainer` in the places of transformers' own, for this process.
 
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -24,50 +25,21 @@ def patch_transformers() -> TransformersPatch:
     length with quadrat's samplers. What was imported or made before is left alone: call this before
     `from transformers import ...`, or give existing collators to `from_transformers`.
 
+    Args:
+        datasets: whether to patch `datasets` as well, if it is installed, see `patch_datasets`.
+
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
         Where several are in force, transformers is as it was once the last of them has been undone.
     """
-    return TransformersPatch()
+    switches = [TRANSFORMERS]
+    if datasets and importlib.util.find_spec("datasets") is not None:
+        from quadrat.integration.patch_datasets import DATASETS
+
+        switches.append(DATASETS)
+    return Patch("patch_transformers", *switches)
 
 
-class TransformersPatch:
-    """What `patch_transformers` did, to be undone."""
-
-    def __init__(self) -> None:
-        """Patch transformers, unless that has been done."""
-        with _lock:
-            if not _in_force:
-                _swap()
-            _in_force.append(self)
-
-    def undo(self) -> None:
-        """Leave transformers as it was, unless another patch is in force; a second time does nothing."""
-        with _lock:
-            if self in _in_force:
-                _in_force.remove(self)
-                if not _in_force:
-                    _restore()
-
-    def __enter__(self) -> TransformersPatch:
-        """The patch, which is in force already.
-
-        Raises:
-            RuntimeError: when it has been undone.
-        """
-        if self not in _in_force:
-            raise RuntimeError("this patch has been undone: call quadrat.patch_transformers() for a new one")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Undo the patch."""
-        self.undo()
-
-
-_lock = threading.RLock()
-_in_force: list[TransformersPatch] = []
 # What each module of transformers had under these names before it was patched.
 _before: dict[ModuleType, dict[str, Any]] = {}
 
@@ -114,3 +86,6 @@ def _restore() -> None:
     for name, original in PATCHED.items():
         original.__module__ = HOMES[name]
     _before.clear()
+
+
+TRANSFORMERS = Switch(_swap, _restore)

@@ -1,0 +1,95 @@
+"""`patch_datasets`: what a `datasets.Dataset` hands a DataLoader stays in Arrow until somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from quadrat.data.stored import StoredRows, original_getitems
+from quadrat.integration.switch import Patch, Switch
+from quadrat.support.extras import needs
+
+with needs("quadrat.patch_datasets", "datasets"):
+    import datasets
+
+_original_getitem = datasets.Dataset.__getitem__
+_own_getitem = datasets.Dataset._getitem
+# By the dataset, not in it: what is in a dataset is pickled, and part of fingerprints.
+_stored: WeakKeyDictionary[Any, StoredRows] = WeakKeyDictionary()
+
+
+def patch_datasets() -> Patch:
+    """Have every `datasets.Dataset` of this process fetch batches and rows from Arrow by compiled code.
+
+    A batch that a DataLoader fetches (`Dataset.__getitems__`) refers to rows in Arrow, and quadrat's collators write
+    its tensors from there, as with `ArrowDataset`. For all other code it is what it was: a list of dicts of the
+    dataset's format, made when somebody looks, which may be edited, and is collated with the edits. A row,
+    `dataset[3]`, of numbers, texts and lists of them is read by compiled code too, where the dataset has no format.
+    Everything else about datasets is as before.
+
+    Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
+    "numpy" and "torch", and subclasses with a way to read rows of their own are read by `datasets` itself.
+
+    Returns:
+        The patch: `with quadrat.patch_datasets(): ...` undoes it at the end of the block, `.undo()` at any time.
+
+    Example:
+        >>> import datasets, quadrat
+        >>> dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6], [7]]})
+        >>> with quadrat.patch_datasets():
+        ...     batch = dataset.__getitems__([1, 0])
+        >>> batch
+        Rows(2 rows, columns ['input_ids'])
+        >>> list(batch)
+        [{'input_ids': [7]}, {'input_ids': [5, 6]}]
+    """
+    return Patch("patch_datasets", DATASETS)
+
+
+def _of(dataset: Any) -> StoredRows:
+    stored = _stored.get(dataset)
+    if stored is None or not stored.is_of(dataset):
+        stored = _stored[dataset] = StoredRows(dataset, formatted=True)
+    return stored
+
+
+def _getitems(self: Any, keys: Sequence[int]) -> Any:
+    """The rows at `keys`: a list of dicts, which stay in Arrow until one is read."""
+    if len(keys) and _reads_as_datasets(self):
+        try:
+            rows = _of(self).rows(keys)
+        except (IndexError, TypeError):  # `datasets` says it in its own words
+            rows = None
+        if rows is not None:
+            return rows
+    return original_getitems(self, keys)
+
+
+def _getitem(self: Any, key: Any) -> Any:
+    """A row, several rows, or a column, as `datasets` gives them."""
+    if type(key) is int and _reads_as_datasets(self) and (stored := _of(self)).is_plain:
+        try:
+            return stored.row(key)
+        except IndexError:
+            pass
+    return _original_getitem(self, key)
+
+
+def _reads_as_datasets(dataset: Any) -> bool:
+    own = type(dataset)
+    return own is datasets.Dataset or (own.__getitem__ is _getitem and own._getitem is _own_getitem)
+
+
+def _swap() -> None:
+    datasets.Dataset.__getitems__ = _getitems
+    datasets.Dataset.__getitem__ = _getitem
+
+
+def _restore() -> None:
+    datasets.Dataset.__getitems__ = original_getitems
+    datasets.Dataset.__getitem__ = _original_getitem
+    _stored.clear()
+
+
+DATASETS = Switch(_swap, _restore)

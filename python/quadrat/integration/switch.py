@@ -1,0 +1,75 @@
+"""Patches of other libraries: put in force once however often they are asked for, and undone with the last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+_lock = threading.RLock()
+
+
+class Switch:
+    """One part of another library, and who wants it patched.
+
+    Args:
+        swap: puts quadrat's code in.
+        restore: puts the library's own back.
+    """
+
+    def __init__(self, swap: Callable[[], None], restore: Callable[[], None]) -> None:
+        self._swap, self._restore = swap, restore
+        self._in_force: list[Patch] = []
+
+    def add(self, patch: Patch) -> None:
+        """Patch the library, unless that has been done."""
+        if not self._in_force:
+            self._swap()
+        self._in_force.append(patch)
+
+    def remove(self, patch: Patch) -> None:
+        """Leave the library as it was, unless another patch is in force; a second time does nothing."""
+        if patch in self._in_force:
+            self._in_force.remove(patch)
+            if not self._in_force:
+                self._restore()
+
+
+class Patch:
+    """What was patched, to be undone: `with` undoes it at the end of the block, `undo()` at any time."""
+
+    def __init__(self, name: str, *switches: Switch) -> None:
+        self._name, self._switches, self._undone = name, switches, False
+        with _lock:
+            added: list[Switch] = []
+            try:
+                for switch in switches:
+                    switch.add(self)
+                    added.append(switch)
+            except BaseException:
+                for switch in added:
+                    switch.remove(self)
+                raise
+
+    def undo(self) -> None:
+        """Leave the libraries as they were, unless another patch is in force; a second time does nothing."""
+        with _lock:
+            self._undone = True
+            for switch in self._switches:
+                switch.remove(self)
+
+    def __enter__(self) -> Patch:
+        """The patch, which is in force already.
+
+        Raises:
+            RuntimeError: when it has been undone.
+        """
+        if self._undone:
+            raise RuntimeError(f"this patch has been undone: call quadrat.{self._name}() for a new one")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Undo the patch."""
+        self.undo()

@@ -1,0 +1,340 @@
+"""patch_datasets: the rows of a datasets.Dataset for everybody who looks, and the reference's batches for who does not."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import doctest
+import pickle
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+import transformers
+from datasets.fingerprint import Hasher
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+import quadrat
+from quadrat.data.stored import original_getitems
+from quadrat.input.rows import Rows
+from quadrat.integration import patch_datasets
+from support.compare import assert_same_batch, assert_same_outcome, assert_same_value, outcome
+from support.samples import TWINS, make
+from support.strategies import make_tokenizer
+
+INTEGERS = st.sampled_from([pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()])
+FLOATS = st.sampled_from([pa.float32(), pa.float64()])
+FORMATS = (None, "python", "numpy", "torch")
+
+
+@st.composite
+def tables(draw, rows):
+    """Columns that a tokenizer makes, and others, of any Arrow type."""
+    lengths = (
+        [draw(st.integers(0, 6)) for _ in range(rows)] if draw(st.booleans()) else [draw(st.integers(1, 6))] * rows
+    )
+    kind, wrap = draw(INTEGERS), draw(st.sampled_from([pa.list_, pa.large_list]))
+    numbers = st.integers(0, 100)
+    columns = {
+        "input_ids": pa.array([draw(st.lists(numbers, min_size=n, max_size=n)) for n in lengths], wrap(kind)),
+        "attention_mask": pa.array([[1] * n for n in lengths], wrap(draw(INTEGERS))),
+    }
+    extra = draw(st.sets(st.sampled_from(["label", "score", "flags", "text", "when", "weights", "nested", "missing"])))
+    made = {
+        "label": lambda: pa.array([draw(numbers) for _ in range(rows)], draw(INTEGERS)),
+        "score": lambda: pa.array([draw(numbers) / 3 for _ in range(rows)], draw(FLOATS)),
+        "flags": lambda: pa.array([[draw(st.booleans()) for _ in range(n)] for n in lengths], pa.list_(pa.bool_())),
+        "text": lambda: pa.array(["a", "bb", "ccc"][:rows] + ["d"] * (rows - 3)),
+        "when": lambda: pa.array([datetime.datetime(2020, 1, 1 + row) for row in range(rows)]),
+        "weights": lambda: pa.array([[0.1] * n for n in lengths], pa.list_(draw(FLOATS))),
+        "nested": lambda: pa.array([[[1, 2], [3]]] * rows),
+        "missing": lambda: pa.array([None, 1, 2][:rows] + [3] * (rows - 3)),
+    }
+    return pa.table(columns | {name: made[name]() for name in sorted(extra)})
+
+
+@st.composite
+def made(draw, formats=FORMATS):
+    """A dataset, and rows of it."""
+    rows = draw(st.integers(1, 6))
+    dataset = datasets.Dataset(draw(tables(rows)))
+    how = draw(st.sampled_from(["plain", "select", "concatenated"]))
+    if how == "select":
+        dataset = dataset.select(draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=8)))
+    elif how == "concatenated":
+        dataset = datasets.concatenate_datasets([dataset, dataset])
+    columns = draw(st.none() | st.sets(st.sampled_from(dataset.column_names), min_size=1).map(sorted))
+    chosen = draw(st.sampled_from(formats))
+    dataset = dataset.with_format(chosen, columns=columns, output_all_columns=draw(st.booleans()))
+    keys = draw(st.lists(st.integers(-len(dataset), len(dataset) - 1), min_size=1, max_size=6))
+    return dataset, keys
+
+
+def assert_same_rows(got: Any, expected: Any) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert type(one) is dict
+        assert list(one) == list(other)
+        for name in other:
+            assert_same_value(name, other[name], one[name])
+
+
+@given(made())
+def test_rows_are_what_they_were(case):
+    dataset, keys = case
+    expected = dataset.__getitems__(keys)
+    singly = [dataset[key] for key in keys]
+    whole, column = dataset[:], [dataset[name] for name in dataset.column_names]
+    with quadrat.patch_datasets():
+        got = dataset.__getitems__(keys)
+        assert type(got) is Rows
+        assert isinstance(got, list)
+        assert_same_rows(got[1:], expected[1:])
+        assert_same_rows(got, expected)
+        assert_same_rows(dataset.__getitems__(keys)[:1], expected[:1])
+        assert_same_rows(pickle.loads(pickle.dumps(dataset.__getitems__(keys))), expected)
+        assert_same_rows([dataset[key] for key in keys], singly)
+        assert_same_rows([dataset[:]], [whole])
+        for name, values in zip(dataset.column_names, column, strict=True):
+            assert list(map(repr, dataset[name])) == list(map(repr, values))
+
+
+OPTIONS = {"DataCollatorForLanguageModeling": {"mlm": False}, "DefaultDataCollator": {}}
+NAMES = sorted(TWINS)
+
+
+@given(made(), st.sampled_from(["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DefaultDataCollator"]),
+       st.sampled_from(["pt", "np"]))  # fmt: skip
+def test_batches_are_those_of_the_reference(case, name, framework):
+    dataset, keys = case
+    expected = outcome(lambda features: collate(transformers, name, framework, features), dataset.__getitems__(keys))
+    with quadrat.patch_datasets():
+        for _ in range(2):  # the second time of a known kind
+            got = outcome(lambda features: collate(quadrat, name, framework, features), dataset.__getitems__(keys))
+            assert_same_outcome(expected, got)
+            if expected[0] == "returned":
+                assert_same_batch(expected[1], got[1])
+
+
+def collate(package, name, framework, features):
+    if name == "DefaultDataCollator":
+        return package.DefaultDataCollator(return_tensors=framework)(features)
+    return getattr(package, name)(make_tokenizer(), return_tensors=framework)(features)
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_collator(name, chosen):
+    rows = {"input_ids": [[5, 6, 7], [8, 9], [5] * 5, [3]], "attention_mask": [[1] * 3, [1] * 2, [1] * 5, [1]]}
+    if "Choice" in name:
+        rows = {column: [values, values[::-1]] for column, values in rows.items()} | {"label": [0, 1]}
+    if "Seq2Seq" in name or "Token" in name:
+        rows["labels"] = rows["input_ids"]
+    if "Default" in name or "default" in name:
+        rows = {"input_ids": [[1, 2], [3, 4]], "label": [0, 1]}
+    if "Permutation" in name:
+        rows = {"input_ids": [[3] * 4, [5] * 4]}
+    dataset = datasets.Dataset.from_dict(rows).with_format(chosen)
+    keys = list(range(len(dataset)))
+    batches = []
+    for package in (transformers, quadrat):
+        collator = make(package, name)
+        torch.manual_seed(0)
+        np.random.seed(0)
+        batches.append(outcome(collator, dataset.__getitems__(keys)))
+        with quadrat.patch_datasets():
+            torch.manual_seed(0)
+            np.random.seed(0)
+            batches.append(outcome(collator, dataset.__getitems__(keys)))
+    for batch in batches[1:]:
+        assert_same_outcome(batches[0], batch)
+        if batch[0] == "returned":
+            assert_same_batch(batches[0][1], batch[1])
+
+
+def tokens(rows=12):
+    lengths = [3 + 7 * row % 5 for row in range(rows)]
+    return datasets.Dataset.from_dict(
+        {"input_ids": [[3 + row] * n for row, n in enumerate(lengths)], "labels": [row % 3 for row in range(rows)]}
+    )
+
+
+def loaders(dataset):
+    """Ways in which training reaches rows."""
+    yield DataLoader(dataset, batch_size=4, collate_fn=list)
+    yield DataLoader(Subset(dataset, [5, 1, 7, 3]), batch_size=2, collate_fn=list)
+    yield DataLoader(ConcatDataset([dataset, dataset]), batch_size=5, collate_fn=list)
+    yield DataLoader(dataset.shuffle(seed=1), batch_size=4, collate_fn=list, num_workers=2)
+    yield DataLoader(dataset.to_iterable_dataset(num_shards=2), batch_size=4, collate_fn=list)
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_data_loaders(chosen):
+    dataset = tokens().with_format(chosen)
+    expected = [list(loader) for loader in loaders(dataset)]
+    with quadrat.patch_datasets():
+        got = [list(loader) for loader in loaders(dataset)]
+    for one, other in zip(got, expected, strict=True):
+        assert len(one) == len(other)
+        for rows, others in zip(one, other, strict=True):
+            assert_same_rows(rows, others)
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_rows_stay_in_arrow_until_somebody_looks(chosen):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    with quadrat.patch_datasets():
+        rows = tokens().with_format(chosen).__getitems__([0, 4, 2])
+        collator(rows)
+        collator(rows)
+        assert not rows.handed_out
+        rows[1]["input_ids"][0] = 77
+        assert collator(rows)["input_ids"][1, 0] == 77
+        rows.append({"input_ids": [1], "labels": 1})
+        assert collator(rows)["input_ids"].shape[0] == 4
+
+
+def test_edits_of_a_collate_function_survive():
+    def collate_and_edit(rows):
+        for row in rows:
+            row["input_ids"] = row["input_ids"][::-1] + [9]
+            row.pop("labels")
+        return quadrat.DataCollatorWithPadding(make_tokenizer())(rows)
+
+    plain = list(DataLoader(tokens(), batch_size=4, collate_fn=collate_and_edit))
+    with quadrat.patch_datasets():
+        for expected, got in zip(plain, DataLoader(tokens(), batch_size=4, collate_fn=collate_and_edit), strict=True):
+            assert_same_batch(expected, got)
+
+
+def test_changes_in_place_are_seen():
+    dataset = tokens()
+    with quadrat.patch_datasets():
+        before = dataset.__getitems__([0, 1])
+        dataset.set_format("torch", columns=["labels"])
+        assert [list(row) for row in dataset.__getitems__([0, 1])] == [["labels"]] * 2
+        assert isinstance(dataset.__getitems__([0])[0]["labels"], torch.Tensor)
+        assert list(dataset[0]) == ["labels"]
+        assert isinstance(before[0]["input_ids"], list), "as it was when it was fetched"
+        dataset.reset_format()
+        assert dataset[0] == {"input_ids": [3, 3, 3], "labels": 0}
+
+
+def test_errors_are_those_of_datasets():
+    dataset, empty = tokens(), tokens().select([])
+    calls = (
+        lambda: dataset.__getitems__([0, 99]),
+        lambda: dataset.__getitems__([-99]),
+        lambda: dataset.__getitems__(["a"]),
+        lambda: dataset.__getitems__([None]),
+        lambda: dataset.__getitems__([]),
+        lambda: empty.__getitems__([0]),
+        lambda: dataset[99],
+        lambda: dataset[-13],
+        lambda: dataset[True],
+        lambda: dataset["nothing"],
+        lambda: tokens().remove_columns(["input_ids", "labels"]).__getitems__([0]),
+    )
+    expected = [outcome(lambda _, call=call: call(), None) for call in calls]
+    with quadrat.patch_datasets():
+        got = [outcome(lambda _, call=call: call(), None) for call in calls]
+    assert [(one[0], type(one[1]), str(one[1])) for one in got] == [
+        (one[0], type(one[1]), str(one[1])) for one in expected
+    ]
+
+
+class Wordy(datasets.Dataset):
+    def __getitem__(self, key):
+        return {"said": [f"{key}"] * (1 if isinstance(key, int) else len(key))}
+
+
+def test_others_read_in_their_own_way():
+    wordy = Wordy(tokens().data)
+    transformed = tokens().with_transform(lambda batch: {"n": [len(ids) for ids in batch["input_ids"]]})
+    frames = tokens().with_format("pandas")
+    expected = [one.__getitems__([1, 2]) for one in (wordy, transformed)]
+    with quadrat.patch_datasets():
+        assert [one.__getitems__([1, 2]) for one in (wordy, transformed)] == expected
+        assert wordy[1] == {"said": ["1"]}
+        assert type(frames[:]).__name__ == "DataFrame"
+        assert type(quadrat.ArrowDataset(tokens()).with_format("torch").__getitems__([0])[0]["input_ids"]) is list
+
+
+def test_features_that_are_decoded():
+    features = datasets.Features({"input_ids": datasets.Array2D((2, 2), "int32"), "label": datasets.ClassLabel(2)})
+    dataset = datasets.Dataset.from_dict({"input_ids": [[[1, 2], [3, 4]]] * 3, "label": [0, 1, 0]}, features=features)
+    for chosen in FORMATS:
+        one = dataset.with_format(chosen)
+        expected, row = one.__getitems__([0, 2]), one[1]
+        reference = transformers.default_data_collator(one.__getitems__([0, 2]))
+        with quadrat.patch_datasets():
+            assert_same_rows(one.__getitems__([0, 2]), expected)
+            assert_same_rows([one[1]], [row])
+            assert_same_batch(reference, quadrat.default_data_collator(one.__getitems__([0, 2])))
+
+
+@pytest.mark.skipif(not hasattr(datasets, "Json"), reason="the installed datasets has no feature of that kind")
+def test_json():
+    dataset = datasets.Dataset.from_dict(
+        {"said": [{"a": 1}, {"b": [2]}]}, features=datasets.Features({"said": datasets.Json()})
+    )
+    expected = dataset.__getitems__([1, 0])
+    with quadrat.patch_datasets():
+        assert dataset.__getitems__([1, 0]) == expected
+        assert dataset[0] == expected[1]
+    assert list(quadrat.ArrowDataset(dataset).__getitems__([1, 0])) == expected
+
+
+def test_datasets_are_unchanged(tmp_path):
+    dataset = tokens()
+    state, fingerprint, hashed = pickle.dumps(dataset), dataset._fingerprint, Hasher.hash(dataset)
+
+    def lengths(row):
+        return {"length": len(row["input_ids"])}
+
+    mapped = dataset.map(lengths)
+    with quadrat.patch_datasets():
+        dataset.__getitems__([0, 1])
+        assert (dataset._fingerprint, Hasher.hash(dataset)) == (fingerprint, hashed)
+        assert pickle.dumps(dataset) == state
+        again = dataset.map(lengths)
+        assert again._fingerprint == mapped._fingerprint
+        assert again[:] == mapped[:]
+        assert dataset.filter(lambda row: row["labels"] == 1)[:] == {
+            name: [value for value, label in zip(dataset[name], dataset["labels"], strict=True) if label == 1]
+            for name in dataset.column_names
+        }
+        assert list(dataset) == list(tokens())
+        assert copy.deepcopy(dataset)[3] == dataset[3]
+        assert dataset.train_test_split(0.5, seed=0)["train"][:]
+        dataset.save_to_disk(tmp_path / "saved")
+        assert datasets.load_from_disk(tmp_path / "saved").__getitems__([2, 3]) == dataset.__getitems__([2, 3])
+
+
+def test_undone():
+    original = datasets.Dataset.__getitem__
+    with quadrat.patch_datasets() as outer:
+        with quadrat.patch_transformers():
+            pass
+        assert type(tokens().__getitems__([0])) is Rows
+        with quadrat.patch_datasets():
+            outer.undo()
+            assert type(tokens().__getitems__([0])) is Rows
+    assert type(tokens().__getitems__([0])) is list
+    assert (datasets.Dataset.__getitems__, datasets.Dataset.__getitem__) == (original_getitems, original)
+    with pytest.raises(RuntimeError, match=r"call quadrat\.patch_datasets\(\) for a new one"):
+        outer.__enter__()
+    with quadrat.patch_transformers(datasets=False):
+        assert type(tokens().__getitems__([0])) is list
+        assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+    with quadrat.patch_transformers():
+        assert type(tokens().__getitems__([0])) is Rows
+
+
+def test_example_in_the_docstring():
+    assert doctest.testmod(patch_datasets).failed == 0
