@@ -153,6 +153,11 @@ def outcome(call: Any, *arguments: Any, **options: Any) -> Any:
         return "raised", type(error), str(error).replace("trl.data_utils", module.__name__)
 
 
+def with_counts(batch: dict[str, Any]) -> dict[str, Any]:
+    """A transform."""
+    return {**batch, "count": [len(row) for row in batch["input_ids"]]}
+
+
 FORMS = {
     "plain": lambda rows: rows,
     "chosen": lambda rows: rows.select([3, 9, 1, 4, 4, 60]),
@@ -164,6 +169,8 @@ FORMS = {
     "columns": lambda rows: rows.with_format("numpy", columns=["input_ids"], dtype="int16"),
     "all columns": lambda rows: rows.with_format("torch", columns=["labels"], output_all_columns=True),
     "arrow": lambda rows: rows.with_format("arrow"),
+    "transform": lambda rows: rows.with_transform(with_counts),
+    "ArrowDataset": quadrat.ArrowDataset,
     "large": lambda rows: rows.cast(
         datasets.Features({name: datasets.LargeList(rows.features[name].feature) for name in rows.column_names})
     ),

@@ -156,7 +156,7 @@ def _pack_wrapped(examples: Any, seq_length: int) -> Any:
 
 
 def _lists(examples: Any) -> tuple[list[Any], NDArray[np.int64], list[NDArray[np.bool_]]]:
-    """The columns, how many values each row lies on, and for each column which rows have values: no row that is null."""
+    """The columns, how many values each row lies on, and for each column which rows have values, as null has none."""
     import pyarrow as pa
 
     columns = [column.chunk(0) for column in examples.combine_chunks().columns]
