@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.batching.packing import packed, pieces_of
 from quadrat.ops._philox import number_below
-from quadrat.ragged import Ragged
+from quadrat.ragged.take import copy_rows
 from quadrat.support.extras import needs
 
 AnyDataset = TypeVar("AnyDataset")
@@ -136,7 +136,7 @@ def _pack_bfd(examples: Any, seq_length: int, on_seq_length_overflow: str = "tru
     order, packs = packed(sizes[places], most, _core.FIT_BEST)
     places = places[order]
     bounds, ends = _bounds(sizes), _bounds(sizes[places])[packs]
-    made = [_list_array(column, ends, _values_at(column, bounds, places)) for column in columns]
+    made = [_list_array(column, ends, _values_at(column, bounds, places, int(ends[-1]))) for column in columns]
     lengths = pa.array(sizes[places], columns[0].offsets.type)
     made.append(pa.ListArray.from_arrays(pa.array(packs, pa.int32()), lengths))
     return pa.Table.from_arrays(made, names=[*examples.column_names, "seq_lengths"])
@@ -172,14 +172,14 @@ def _lists(examples: Any) -> tuple[list[Any], NDArray[np.int64], list[NDArray[np
     return columns, extents, filled
 
 
-def _values_at(column: Any, bounds: NDArray[np.int64], places: NDArray[np.int64]) -> Any:
-    """The values of a column's pieces at `places`, one piece after the other; `bounds` cut the column into pieces."""
+def _values_at(column: Any, bounds: NDArray[np.int64], places: NDArray[np.int64], total: int) -> Any:
+    """The `total` values of a column's pieces at `places`, in this order; `bounds` cut the column into pieces."""
     import pyarrow as pa
 
     values = column.values.slice(column.offsets[0].as_py(), int(bounds[-1]))
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         return _list_array(column, bounds, values).take(pa.array(places)).flatten()
-    return pa.array(Ragged(values.to_numpy(), bounds)[places].values)
+    return pa.array(copy_rows(values.to_numpy(), bounds, places, total))
 
 
 def _list_array(column: Any, bounds: NDArray[np.int64], values: Any) -> Any:
