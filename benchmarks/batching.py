@@ -4,7 +4,7 @@ Rows have lengths from a lognormal distribution (mean 240 tokens, cut at 2,048; 
 compared with the reference's. Where the reference takes long, it is timed once, or on a part and scaled: the table says
 so. Prints two tables, and writes them as JSON and Markdown.
 
-- `lengths` reads an in-memory `datasets.Dataset` of int8 tokens, with an indices mapping (shuffled) and without one. The
+- `lengths` reads an in-memory `datasets.Dataset` of int8 tokens, with an indices mapping (shuffled) and without. The
   reference is what the samplers of transformers do, `[len(row["input_ids"]) for row in dataset]`.
 - Grouped indices are those of `LengthGroupedSampler` for batches of 32, from the same generator.
 - `pack` stands beside TRL's `_pack_bfd` on one table of lists of nulls, which has no tokens to move.

@@ -93,7 +93,11 @@ def has_tokens(table: pa.Table) -> bool:
 def assert_same_table(expected: pa.Table, found: pa.Table) -> None:
     found.validate(full=True)
     assert found.schema == expected.schema
-    assert found.equals(expected)
+    for expected_column, column in zip(expected.columns, found.columns, strict=True):
+        if "dictionary" in str(column.type):  # where lists are cut, the reference drops texts that nothing refers to
+            assert column.to_pylist() == expected_column.to_pylist()
+        else:
+            assert column.equals(expected_column)
 
 
 @given(table=tables(), seq_length=st.integers(1, 30), overflow=st.sampled_from(["truncate", "split"]))
