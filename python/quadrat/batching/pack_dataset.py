@@ -147,7 +147,7 @@ def _pack_wrapped(examples: Any, seq_length: int) -> Any:
     import pyarrow as pa
 
     columns, _, filled = _lists(examples)
-    if any((filled[0] != other).any() for other in filled[1:]):
+    if any(not np.array_equal(filled[0], other) for other in filled[1:]):
         raise ValueError(_UNEQUAL)
     values = [column.flatten() for column in columns]
     ends = np.append(np.arange(0, len(values[0]), min(seq_length, max(len(values[0]), 1))), len(values[0]))
@@ -168,7 +168,8 @@ def _lists(examples: Any) -> tuple[list[Any], NDArray[np.int64], list[NDArray[np
         if extents is not None and not np.array_equal(found, extents):
             raise ValueError(_UNEQUAL)
         extents = found
-    filled = [np.asarray(column.is_valid()) & (extents > 0) for column in columns]
+    some = extents > 0
+    filled = [np.asarray(column.is_valid()) & some if column.null_count else some for column in columns]
     return columns, extents, filled
 
 
@@ -186,7 +187,8 @@ def _list_array(column: Any, bounds: NDArray[np.int64], values: Any) -> Any:
     """Values as lists of the kind that a column holds."""
     import pyarrow as pa
 
-    return type(column).from_arrays(pa.array(bounds, column.offsets.type), values)
+    width = np.int64 if pa.types.is_large_list(column.type) else np.int32
+    return type(column).from_arrays(pa.array(bounds.astype(width)), values)
 
 
 def _bounds(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
