@@ -1,4 +1,4 @@
-"""patch_datasets: the rows of a datasets.Dataset for everybody who looks, and the reference's batches for who does not."""
+"""patch_datasets: rows as datasets gives them, and the batches that the reference makes of them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def made(draw, formats=FORMATS):
     columns = draw(st.none() | st.sets(st.sampled_from(dataset.column_names), min_size=1).map(sorted))
     chosen = draw(st.sampled_from(formats))
     dataset = dataset.with_format(chosen, columns=columns, output_all_columns=draw(st.booleans()))
-    keys = draw(st.lists(st.integers(-len(dataset), len(dataset) - 1), min_size=1, max_size=6))
+    keys = draw(st.lists(st.integers(-len(dataset) - 1, len(dataset)), min_size=1, max_size=6))
     return dataset, keys
 
 
@@ -87,32 +87,51 @@ def assert_same_rows(got: Any, expected: Any) -> None:
 @given(made())
 def test_rows_are_what_they_were(case):
     dataset, keys = case
-    expected = dataset.__getitems__(keys)
-    singly = [dataset[key] for key in keys]
-    whole, column = dataset[:], [dataset[name] for name in dataset.column_names]
+    read = (dataset.__getitems__, *[lambda _, key=key: dataset[key] for key in keys])
+    expected, *singly = [outcome(one, keys) for one in read]
+    with quadrat.patch_datasets():
+        got, *one_by_one = [outcome(one, keys) for one in (dataset.__getitems__, *read[1:])]
+    for one, other in zip([got, *one_by_one], [expected, *singly], strict=True):
+        assert (one[0], type(one[1]) if one[0] == "raised" else None) == (
+            other[0], type(other[1]) if other[0] == "raised" else None
+        )  # fmt: skip
+        if one[0] == "raised":
+            assert str(one[1]) == str(other[1])
+    for one, other in zip(one_by_one, singly, strict=True):
+        if one[0] == "returned":
+            assert_same_rows([one[1]], [other[1]])
+    if expected[0] == "raised":
+        return
+    expected = expected[1]
+    names = dataset.format["columns"]
+    whole, columns = dataset[:], [list(dataset[name]) for name in names]
     with quadrat.patch_datasets():
         got = dataset.__getitems__(keys)
-        assert type(got) is Rows
         assert isinstance(got, list)
         assert_same_rows(got[1:], expected[1:])
         assert_same_rows(got, expected)
         assert_same_rows(dataset.__getitems__(keys)[:1], expected[:1])
         assert_same_rows(pickle.loads(pickle.dumps(dataset.__getitems__(keys))), expected)
-        assert_same_rows([dataset[key] for key in keys], singly)
         assert_same_rows([dataset[:]], [whole])
-        for name, values in zip(dataset.column_names, column, strict=True):
+        for name, values in zip(names, columns, strict=True):
             assert list(map(repr, dataset[name])) == list(map(repr, values))
 
 
-OPTIONS = {"DataCollatorForLanguageModeling": {"mlm": False}, "DefaultDataCollator": {}}
 NAMES = sorted(TWINS)
 
 
-@given(made(), st.sampled_from(["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DefaultDataCollator"]),
-       st.sampled_from(["pt", "np"]))  # fmt: skip
+@given(
+    made(),
+    st.sampled_from(["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DefaultDataCollator"]),
+    st.sampled_from(["pt", "np"]),
+)
 def test_batches_are_those_of_the_reference(case, name, framework):
     dataset, keys = case
-    expected = outcome(lambda features: collate(transformers, name, framework, features), dataset.__getitems__(keys))
+    try:
+        rows = dataset.__getitems__(keys)
+    except Exception:
+        return  # see above
+    expected = outcome(lambda features: collate(transformers, name, framework, features), rows)
     with quadrat.patch_datasets():
         for _ in range(2):  # the second time of a known kind
             got = outcome(lambda features: collate(quadrat, name, framework, features), dataset.__getitems__(keys))
@@ -143,14 +162,13 @@ def test_every_collator(name, chosen):
     keys = list(range(len(dataset)))
     batches = []
     for package in (transformers, quadrat):
-        collator = make(package, name)
         torch.manual_seed(0)
         np.random.seed(0)
-        batches.append(outcome(collator, dataset.__getitems__(keys)))
+        batches.append(outcome(make(package, name), dataset.__getitems__(keys)))
         with quadrat.patch_datasets():
             torch.manual_seed(0)
             np.random.seed(0)
-            batches.append(outcome(collator, dataset.__getitems__(keys)))
+            batches.append(outcome(make(package, name), dataset.__getitems__(keys)))
     for batch in batches[1:]:
         assert_same_outcome(batches[0], batch)
         if batch[0] == "returned":
@@ -202,7 +220,7 @@ def test_rows_stay_in_arrow_until_somebody_looks(chosen):
 def test_edits_of_a_collate_function_survive():
     def collate_and_edit(rows):
         for row in rows:
-            row["input_ids"] = row["input_ids"][::-1] + [9]
+            row["input_ids"] = [*row["input_ids"][::-1], 9]
             row.pop("labels")
         return quadrat.DataCollatorWithPadding(make_tokenizer())(rows)
 
@@ -292,12 +310,13 @@ def test_json():
 
 def test_datasets_are_unchanged(tmp_path):
     dataset = tokens()
-    state, fingerprint, hashed = pickle.dumps(dataset), dataset._fingerprint, Hasher.hash(dataset)
+    fingerprint = dataset._fingerprint
 
     def lengths(row):
         return {"length": len(row["input_ids"])}
 
     mapped = dataset.map(lengths)
+    state, hashed = pickle.dumps(dataset), Hasher.hash(dataset)
     with quadrat.patch_datasets():
         dataset.__getitems__([0, 1])
         assert (dataset._fingerprint, Hasher.hash(dataset)) == (fingerprint, hashed)

@@ -84,9 +84,20 @@ class StoredRows:
         if dataset._format_columns is not None and not dataset._output_all_columns:
             arrow = arrow.select([name for name in arrow.column_names if name in dataset._format_columns])
         looks = [self._look_of(field) for field in arrow.schema]
-        self._table = table_of_arrow(arrow, self._value, looks)
+        if self._formatted and not all(map(self._waits, looks, arrow.columns)):
+            return
+        self._table = table_of_arrow(_copy_of(arrow), self._value, looks)
         self._mapping = None if dataset._indices is None else _core.arrow_columns(dataset._indices.table)[1][0]
         self.is_plain = all(look == PYTHON for look in looks) and all(map(_is_plain, arrow.schema.types))
+
+    def _waits(self, look: Look, column: pa.ChunkedArray) -> bool:
+        """Whether the rows of a column may be made later, and one by one: nothing is raised, nor depends on others."""
+        if self._stored._format_type in (None, "python"):
+            return look == PYTHON
+        if look == OBJECT:
+            return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+        lists = hasattr(column.type, "value_type")
+        return not column.null_count and not (lists and any(chunk.values.null_count for chunk in column.chunks))
 
     def _value(self, name: str, row: int) -> Any:
         return original_getitems(self._stored, [row])[0][name]
@@ -99,6 +110,22 @@ class StoredRows:
             return PYTHON
         options = self._stored._format_kwargs or {}
         return look_as(kind, tuple(sorted(options.items())), field.type)
+
+
+def _copy_of(table: pa.Table) -> pa.Table:
+    """The same memory in other arrays: to read one counts its nulls, and the count is part of what is pickled."""
+    columns = [pa.chunked_array([_array_of(chunk) for chunk in one.chunks], one.type) for one in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _array_of(array: pa.Array) -> pa.Array:
+    kind, children = array.type, None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        children = [_array_of(array.values)]
+    elif kind.num_fields or pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
+        return array
+    own = array.buffers()[: 2 if children else None]
+    return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=children)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

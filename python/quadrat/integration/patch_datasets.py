@@ -58,7 +58,7 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
     """The rows at `keys`: a list of dicts, which stay in Arrow until one is read."""
     if len(keys) and _reads_as_datasets(self):
         try:
-            rows = _of(self).rows(keys)
+            rows = _of(self).rows(keys) if min(keys) >= 0 else None
         except (IndexError, TypeError):  # `datasets` says it in its own words
             rows = None
         if rows is not None:
@@ -68,7 +68,7 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 def _getitem(self: Any, key: Any) -> Any:
     """A row, several rows, or a column, as `datasets` gives them."""
-    if type(key) is int and _reads_as_datasets(self) and (stored := _of(self)).is_plain:
+    if type(key) is int and key >= 0 and _reads_as_datasets(self) and (stored := _of(self)).is_plain:
         try:
             return stored.row(key)
         except IndexError:
