@@ -84,6 +84,18 @@ def test_padding_free():
     assert "Equal losses at all 3 steps" in said
 
 
+def test_token_budget():
+    said = run("-W", "error", EXAMPLES / "token_budget.py", "--per-package", 10, "--max-length", 128)
+    total = re.search(r"Each way has seen the same ([\d,]+) tokens, ([\d,]+) of them masked\.", said)[1]
+    assert f"documents, {total} tokens" in said
+    for way in ("random", "token budget", "packed"):
+        rates = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", said, re.MULTILINE)[1].split()
+        assert float(rates[1]) >= float(rates[2]) / 128
+    assert re.search(r" +packed +\d+ +1\.00 +1\.00 ", said), "a pack has no padding"
+    losses = re.findall(r"^ *[\d,]+ - [\d,]+((?: +\d+\.\d+)+) *$", said, re.MULTILINE)
+    assert losses
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
