@@ -97,18 +97,15 @@ def code(
             ],
             "Trainer": [pad, *_trainer(batch_size, "dataset")],
         }
+    multiple_of = pad_to_multiple_of or 1
+    budget = [f"max_tokens={max_tokens}"]
+    budget += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
+    budget += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
+    sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)})"
+    by_budget = [sampler, pad, "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)"]
     if choice == BUDGET:
-        multiple_of = pad_to_multiple_of or 1
-        options = [f"max_tokens={max_tokens}"]
-        options += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
-        options += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
-        sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(options)})"
         return {
-            "A DataLoader": [
-                sampler,
-                pad,
-                "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
-            ],
+            "A DataLoader": by_budget,
             "Trainer": [sampler, pad, "batches = quadrat.BatchedDataset(dataset, sampler)", *_trainer(1, "batches")],
             f"Trainer, {batch_size} rows in each batch": [
                 pad,
@@ -129,6 +126,7 @@ def code(
             f"loader = DataLoader(packs, batch_size={packs}, shuffle=True, collate_fn=collator)",
         ],
         "Trainer": [*packed, *_trainer(packs, "packs")],
+        "A DataLoader, for a model without such attention": by_budget,
     }
 
 

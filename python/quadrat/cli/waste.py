@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from quadrat import _core
 from quadrat.batching.packing import pack
-from quadrat.batching.token_budget import TokenBudgetBatchSampler
 from quadrat.ragged import Ragged
 from quadrat.support.memory import address_of
 
@@ -146,6 +145,8 @@ def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Ragge
 
 def token_budget(lengths: IntArray, max_tokens: int, *, multiple_of: int = 1, seed: int = 0) -> Ragged:
     """The batches of `TokenBudgetBatchSampler`; a row above the budget is a batch by itself."""
+    from quadrat.batching.token_budget import TokenBudgetBatchSampler  # which imports torch
+
     sampler = TokenBudgetBatchSampler(lengths, max_tokens, multiple_of=multiple_of, seed=seed, overlong="alone")
     return Ragged.from_rows(list(sampler))
 
@@ -183,9 +184,9 @@ def every_way(
 ) -> list[Cost]:
     """What one pass costs in each way of batching: `FIXED`, `DYNAMIC`, `GROUPED`, `BUDGET`, `FLATTENED` and `PACKED`.
 
-    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`. `FIXED`,
-    `DYNAMIC`, `GROUPED` and `FLATTENED` begin with the same permutation, which NumPy draws from `seed`. `max_tokens` is
-    at least `multiple_of`.
+    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`, which is at
+    least 1. `max_tokens` is at least `multiple_of`. `FIXED`, `DYNAMIC`, `GROUPED` and `FLATTENED` begin with the same
+    permutation, which NumPy draws from `seed`.
     """
     order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
     batches = shuffled(order, batch_size)
