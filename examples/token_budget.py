@@ -6,7 +6,7 @@ with the same masks (`rng="philox"`), and have about the same number of tokens i
 
 - random: batches of 32 documents in random order, padded to the longest document of the batch
 - token budget: `quadrat.TokenBudgetBatchSampler` puts documents of about the same length together, padded too
-- packed: `quadrat.pack` fills packs with documents of any length; the collator joins them to one row without padding
+- packed: `quadrat.PackedDataset` fills packs with documents of any length, joined to one row without padding
 
 The ways take turns, step by step: the next step is that of the way which has seen the fewest tokens. So a busy machine
 slows all of them alike. The rates count real tokens and documents, not padding, and include the time to make batches.
@@ -191,24 +191,21 @@ def main() -> int:
         f"median {sorted(lengths)[len(lengths) // 2]}, longest {lengths.max()} "
         f"({(lengths == options.max_length).mean():.0%} truncated to {options.max_length})."
     )
-    packs = quadrat.pack(lengths, max_tokens)
-    fewest = -(-total // max_tokens)
+    packs = quadrat.PackedDataset(rows, max_tokens, seed=options.seed)
     console.print(
         f"Budget of a batch and length of a pack: {max_tokens:,} tokens, as {options.batch_size} documents have on "
-        f"average. {len(packs)} packs (at least {fewest} are needed), {total / (len(packs) * max_tokens):.1%} full."
+        f"average. {len(packs)} packs, {packs.fill:.1%} full (no packing has fewer than {-(-total // max_tokens)})."
     )
 
     padded = quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox", seed=options.seed)
     flat = quadrat.DataCollatorForLanguageModeling(
         tokenizer, rng="philox", seed=options.seed, padding_free=True, return_flash_attn_kwargs=True
     )
-    shuffled_packs = packs.to_lists()
-    random.Random(options.seed).shuffle(shuffled_packs)
     sampler = quadrat.TokenBudgetBatchSampler(lengths, max_tokens, seed=options.seed)
     loaders = {
         "random": DataLoader(rows, batch_size=options.batch_size, collate_fn=padded),  # the rows are shuffled
         "token budget": DataLoader(rows, batch_sampler=sampler, collate_fn=padded),
-        "packed": DataLoader(rows, batch_sampler=shuffled_packs, collate_fn=flat),
+        "packed": DataLoader(packs, batch_size=1, collate_fn=flat),
     }
     ways = []
     for name, loader in loaders.items():

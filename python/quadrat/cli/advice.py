@@ -102,15 +102,25 @@ def code(
     budget += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
     budget += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
     sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)})"
-    by_budget = [sampler, pad, "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)"]
+    by_budget = [
+        sampler,
+        pad,
+        "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
+        "# before each epoch: sampler.set_epoch(epoch)",
+    ]
     if choice == BUDGET:
         return {
             "A DataLoader": by_budget,
-            "Trainer": [sampler, pad, "batches = quadrat.BatchedDataset(dataset, sampler)", *_trainer(1, "batches")],
+            "Trainer": [
+                sampler,
+                pad,
+                "batches = quadrat.BatchedDataset(dataset, sampler)",
+                *_trainer(1, "batches", epochs=True),
+            ],
             f"Trainer, {batch_size} rows in each batch": [
                 pad,
                 "quadrat.patch_transformers()  # the order of rows at once, also of millions",
-                *_trainer(batch_size, "dataset", grouping()),
+                *_trainer(batch_size, "dataset", option=grouping()),
             ],
         }
     dynamic = next(cost for cost in costs if cost.name == DYNAMIC)
@@ -123,18 +133,21 @@ def code(
     return {
         "A DataLoader": [
             *packed,
-            f"loader = DataLoader(packs, batch_size={packs}, shuffle=True, collate_fn=collator)",
+            f"loader = DataLoader(packs, batch_size={packs}, collate_fn=collator)",
+            "# before each epoch: packs.set_epoch(epoch)",
         ],
-        "Trainer": [*packed, *_trainer(packs, "packs")],
+        "Trainer": [*packed, *_trainer(packs, "packs", epochs=True)],
         "A DataLoader, for a model without such attention": by_budget,
     }
 
 
-def _trainer(batch_size: int, dataset: str, option: str = "") -> list[str]:
+def _trainer(batch_size: int, dataset: str, *, option: str = "", epochs: bool = False) -> list[str]:
+    """A Trainer of `dataset`; with `epochs`, the dataset has a `set_epoch`."""
     arguments = f'args = TrainingArguments("output", per_device_train_batch_size={batch_size}'
+    trainer = f"trainer = Trainer(model, args, train_dataset={dataset}, data_collator=collator"
     return [
         *([f"{arguments},", f"    {option})"] if option else [f"{arguments})"]),
-        f"trainer = Trainer(model, args, train_dataset={dataset}, data_collator=collator)",
+        *([f"{trainer},", "    callbacks=[quadrat.SetEpochCallback()])"] if epochs else [f"{trainer})"]),
     ]
 
 

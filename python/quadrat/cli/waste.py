@@ -148,7 +148,7 @@ def token_budget(lengths: IntArray, max_tokens: int, *, multiple_of: int = 1, se
     from quadrat.batching.token_budget import TokenBudgetBatchSampler  # which imports torch
 
     sampler = TokenBudgetBatchSampler(lengths, max_tokens, multiple_of=multiple_of, seed=seed, overlong="alone")
-    return Ragged.from_rows(list(sampler))
+    return sampler.batches()
 
 
 def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1, to: int | None = None) -> Cost:
