@@ -172,7 +172,9 @@ def main() -> int:
     parser.add_argument("--per-package", type=int, default=100, help="texts of a package (default: %(default)s)")
     parser.add_argument("--max-length", type=int, default=1024, help="tokens of a text at most (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="texts of a random batch (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of torch, at most the free cores (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, order and masks (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -219,6 +221,7 @@ def main() -> int:
         print("The three ways did not see the same documents and masks.", file=sys.stderr)
         return 1
     console.print(f"Each way has seen the same {total:,} tokens, {masked.pop():,} of them masked.")
+    console.print(f"Padded batches: attention with a mask. Packs: attention per document. Threads: {options.threads}.")
     console.print(speeds(ways))
     console.print("Mean loss of the masked tokens:")
     console.print(losses(ways, total))

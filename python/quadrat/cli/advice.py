@@ -101,25 +101,28 @@ def code(
     budget = [f"max_tokens={max_tokens}"]
     budget += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
     budget += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
-    sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)})"
+    sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)}"
     by_budget = [
-        sampler,
+        f"{sampler})",
         pad,
         "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
         "# before each epoch: sampler.set_epoch(epoch)",
     ]
     if choice == BUDGET:
+        args, *trainer = _trainer(1, "batches", epochs=True)
         return {
             "A DataLoader": by_budget,
             "Trainer": [
-                sampler,
+                args,
+                f"{sampler},",
+                "    world_size=args.world_size, rank=None)",
                 pad,
                 "batches = quadrat.BatchedDataset(dataset, sampler)",
-                *_trainer(1, "batches", epochs=True),
+                *trainer,
             ],
             f"Trainer, {batch_size} rows in each batch": [
                 pad,
-                "quadrat.patch_transformers()  # the order of rows at once, also of millions",
+                "quadrat.patch_transformers()  # reads lengths and sorts rows at once, also millions",
                 *_trainer(batch_size, "dataset", option=grouping()),
             ],
         }

@@ -218,13 +218,10 @@ def _masked(cost: Cost) -> str:
 def data_of_code(report: Report) -> str:
     """What the lines of code take for granted."""
     cut = f", truncated to {report.max_length:,}" if report.summary.truncated else ""
-    said = (
+    return (
         f'`dataset` has tokens in the column "input_ids"{cut}; `tokenizer` and `model` are yours. '
         "Each of quadrat's collators may be the collator."
     )
-    if any("BatchedDataset" in line for lines in report.code.values() for line in lines):
-        said += " With several processes, give the sampler world_size=args.world_size and rank=None for Trainer."
-    return said
 
 
 def truncation(report: Report) -> str:
