@@ -27,6 +27,7 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from corpus import docstrings, train_tokenizer
 from rich import box
@@ -190,8 +191,8 @@ def main() -> int:
     max_tokens = max(options.batch_size * total // len(rows), options.max_length)
     console.print(
         f"{len(rows):,} documents, {total:,} tokens; lengths: mean {lengths.mean():.0f}, "
-        f"median {sorted(lengths)[len(lengths) // 2]}, longest {lengths.max()} "
-        f"({(lengths == options.max_length).mean():.0%} truncated to {options.max_length})."
+        f"median {np.median(lengths):g}, longest {lengths.max()} "
+        f"({(lengths == options.max_length).mean():.0%} at the limit of {options.max_length})."
     )
     packs = quadrat.PackedDataset(rows, max_tokens, seed=options.seed)
     console.print(

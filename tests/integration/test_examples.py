@@ -88,12 +88,15 @@ def test_token_budget():
     said = run("-W", "error", EXAMPLES / "token_budget.py", "--per-package", 10, "--max-length", 128)
     total = re.search(r"Each way has seen the same ([\d,]+) tokens, ([\d,]+) of them masked\.", said)[1]
     assert f"documents, {total} tokens" in said
+    computed = {}
     for way in ("random", "token budget", "packed"):
-        rates = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", said, re.MULTILINE)[1].split()
-        assert float(rates[1]) >= float(rates[2]) / 128
-    assert re.search(r" +packed +\d+ +1\.00 +1\.00 ", said), "a pack has no padding"
+        _, computed[way], attention, *_ = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", said, re.MULTILINE)[
+            1
+        ].split()
+        assert float(attention) >= float(computed[way])
+    assert float(computed["random"]) > float(computed["token budget"]) > float(computed["packed"]) == 1
     losses = re.findall(r"^ *[\d,]+ - [\d,]+((?: +\d+\.\d+)+) *$", said, re.MULTILINE)
-    assert losses
+    assert len(losses) > 1
 
 
 def test_torchrun_mlm():

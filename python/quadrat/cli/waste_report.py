@@ -195,7 +195,7 @@ def notes(report: Report) -> list[str]:
         "Attention: pairs of positions compared, against attention that is told where rows begin."
         + (
             f" With a mask instead (sdpa), padding-free batches compare {_masked(ways[FLATTENED])} times as many, "
-            f"packs {_masked(ways[PACKED])} times."
+            f"packs, one in a batch, {_masked(ways[PACKED])} times."
             if scores
             else ""
         ),
