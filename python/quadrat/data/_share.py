@@ -50,8 +50,9 @@ class Share:
         self, dataset: Any, place: Place, epoch: int, shards_itself: bool, position: Mapping[str, Any]
     ) -> None:
         self.read, state = position["rows"], position["source"]
+        self._begin: dict[str, Any] | None = {"rows": self.read, "source": state}
         first, step = self.read, 1
-        self._source = None
+        self._source: Any = None
         if _is_stream_of_datasets(dataset):
             from datasets.distributed import split_dataset_by_node
 
@@ -74,13 +75,15 @@ class Share:
     def take(self, count: int) -> list[Any]:
         """So many rows, or all that are left."""
         rows = list(itertools.islice(self._rows, count))
+        self._begin = None
         self.read += len(rows)
         return rows
 
     def position(self) -> dict[str, Any]:
         """Where the next row is: how many rows are read, and the state of a `datasets.IterableDataset`."""
-        known = self._source is not None and self.read
-        return {"rows": self.read, "source": self._source.state_dict() if known else None}  # type: ignore[union-attr]
+        if self._begin is not None:  # the dataset has no state yet
+            return self._begin
+        return {"rows": self.read, "source": None if self._source is None else self._source.state_dict()}
 
 
 def here(rank: int, ranks: int) -> Place:
