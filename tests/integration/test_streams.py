@@ -21,7 +21,7 @@ from transformers import BertForSequenceClassification
 import quadrat
 import quadrat.data.streams
 from support.strategies import make_tokenizer
-from support.trainer import arguments, trained
+from support.trainer import Losses, arguments, tiny, trained
 
 LIMIT = 24
 LENGTHS = [int(n) for n in np.random.default_rng(0).integers(0, LIMIT + 1, 100)]
@@ -257,6 +257,8 @@ def test_workers_resume(kind, name, worker):
             assert [said(item) for item in again] == items[taken:]
             stream = stream_of(kind, DATASETS[name](rows_of(LENGTHS)))
         found.append(items)
+        if not items:  # some versions of datasets leave one shard where rows are shuffled
+            continue
         worker(number, 3)
         again.load_state_dict(state)
         with pytest.raises(ValueError, match=f"of worker {number} of 2, and this is {number} of 3"):
@@ -322,22 +324,24 @@ def test_processes_of_accelerate_take_turns(kind):
 
 
 def test_in_trainer(tmp_path):
-    """Whole, and stopped in the middle of an epoch."""
+    """Over the end of the first epoch, and resumed in the middle of it."""
     random = np.random.default_rng(0)
     rows = [
         {"input_ids": random.integers(3, 400, length).tolist(), "label": length % 3}
         for length in random.integers(4, 20, 48).tolist()
     ]
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-
-    def run(**options):
-        stream = quadrat.BatchedStream(rows, 64, window=24)
-        given = arguments(tmp_path, **{"max_steps": 24, "per_device_train_batch_size": 1, **options})
-        return trained(BertForSequenceClassification, stream, given, data_collator=collator).losses
-
-    losses = run()
-    assert len(losses) == 24
-    assert losses == run()
+    options = {"max_steps": 15, "per_device_train_batch_size": 1, "save_strategy": "steps", "save_steps": 6}
+    given = arguments(tmp_path, **options)
+    stream = quadrat.BatchedStream(rows, 64, window=24)
+    assert 6 < len(list(stream)) < 15
+    whole = trained(BertForSequenceClassification, stream, given, data_collator=collator)
+    stream = quadrat.BatchedStream(rows, 64, window=24)
+    resumed = Losses(
+        model=tiny(BertForSequenceClassification), args=given, train_dataset=stream, data_collator=collator
+    )
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    assert resumed.losses == whole.losses[6:]
 
 
 def test_states_of_others_are_refused():
