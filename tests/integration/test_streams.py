@@ -344,6 +344,18 @@ def test_in_trainer(tmp_path):
     assert resumed.losses == whole.losses[6:]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_iteration_begins_when_it_is_asked_for(kind):
+    """A StatefulDataLoader asks for the state before the first item of a later iteration."""
+    stream, again = stream_of(kind, rows_of(LENGTHS)), stream_of(kind, rows_of(LENGTHS))
+    items = [said(item) for item in stream]
+    iterator = iter(stream)
+    again.load_state_dict(stream.state_dict())
+    assert [said(item) for item in again] == items == [said(item) for item in iterator]
+    again.load_state_dict(stream.state_dict())
+    assert list(again) == []
+
+
 def test_states_of_others_are_refused():
     stream = stream_of("batches", rows_of(LENGTHS))
     for _ in zip(range(9), stream, strict=False):

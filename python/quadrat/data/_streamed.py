@@ -173,7 +173,7 @@ class StreamedDataset(_Base):
             if known != now:
                 raise ValueError(f"the state is of worker {known[0]} of {known[1]}, and this is {now[0]} of {now[1]}")
             at = copy.deepcopy(self._at)
-        self._resumes = False
+        self._at, self._resumes = at, False
         return self._iterate(at)
 
     def _start(self) -> dict[str, Any]:
