@@ -54,6 +54,7 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/limit.py
 	$(ENV) $(BIN)/python benchmarks/dataloader.py
 	$(ENV) $(BIN)/python benchmarks/gather.py
+	$(ENV) $(BIN)/python benchmarks/batching.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
 

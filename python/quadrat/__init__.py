@@ -12,6 +12,7 @@ from quadrat._names import HOMES, load
 
 if TYPE_CHECKING:
     from quadrat.batching.lengths import lengths
+    from quadrat.batching.pack_dataset import pack_dataset
     from quadrat.batching.packing import pack
     from quadrat.batching.samplers import BatchRebalanceSampler, DistributedLengthGroupedSampler, LengthGroupedSampler
     from quadrat.batching.token_budget import TokenBudgetBatchSampler
@@ -76,6 +77,7 @@ __all__ = [
     "lengths",
     "mask_tokens",
     "pack",
+    "pack_dataset",
     "pad",
     "patch_transformers",
     "show_config",

@@ -277,6 +277,17 @@ def rebalance_batches(
 def group_by_length(
     lengths: int, lengths_size: int, megabatch: int, rows: int, count: int
 ) -> tuple[int, int, int] | None: ...
+def copy_rows(
+    values: int,
+    values_size: int,
+    kind: int,
+    bounds: int,
+    bounds_size: int,
+    numbers: int,
+    count: int,
+    out: int,
+    out_size: int,
+) -> tuple[int, int, int] | None: ...
 def pack_rows(
     lengths: int, count: int, max_length: int, fit: int, rows: int, offsets: int
 ) -> tuple[tuple[int, int, int] | None, int]: ...

@@ -37,6 +37,7 @@ HOMES = {
     "lengths": "quadrat.batching.lengths",
     "mask_tokens": "quadrat.ops.mask_tokens",
     "pack": "quadrat.batching.packing",
+    "pack_dataset": "quadrat.batching.pack_dataset",
     "pad": "quadrat.ops.pad",
     "patch_transformers": "quadrat.integration.patch",
     "show_config": "quadrat.config",

@@ -1,34 +1,44 @@
 """Which way of batching `python -m quadrat waste` recommends."""
 
+import contextlib
 import dataclasses
+import functools
 
 import pytest
 
+import quadrat
+from quadrat import patch_transformers
 from quadrat.cli import waste
-from quadrat.cli.advice import ENOUGH_GROUPED, LITTLE_PADDING, advise, grouping
+from quadrat.cli.advice import ENOUGH_WITH_BUDGET, LITTLE_PADDING, advise, code, grouping
+
+SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
 
 
-def costs_of(dynamic, grouped, fixed=0.9):
+def costs_of(dynamic, budget, fixed=0.9):
     """Costs of 1,000,000 tokens with these shares of padding."""
-    shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.GROUPED: grouped, waste.BUDGET: 0, waste.FLATTENED: 0}
+    shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.GROUPED: 0.2, waste.BUDGET: budget, waste.PACKED: 0}
     cost = waste.Cost("", batches=100, largest_batch=0, tokens=1_000_000, computed=0, scores=0)
     return [dataclasses.replace(cost, name=name, computed=round(1e6 / (1 - share))) for name, share in shares.items()]
 
 
+PADDED, BUDGETED, PACKED = costs_of(0.01, 0), costs_of(0.72, 0.01), costs_of(0.72, 0.2)
+
+
 @pytest.mark.parametrize(
-    ("dynamic", "grouped", "choice", "setting"),
+    ("dynamic", "budget", "choice", "lines"),
     [
         (LITTLE_PADDING - 0.001, 0, "Pad to the longest row of each batch: only 4.9%", "DataCollatorWithPadding"),
-        (LITTLE_PADDING + 0.001, 0.03, "Group rows by length: padding falls from 5.1% to 3.0%", grouping()),
-        (0.72, ENOUGH_GROUPED - 0.001, "Group rows by length: padding falls from 72.0% to 9.9%", grouping()),
-        (0.72, ENOUGH_GROUPED + 0.001, "Flatten the batches: rows grouped by length still leave 10.1%", "Flattening"),
+        (LITTLE_PADDING + 0.001, 0.03, "Choose batches by a token budget: padding falls from 5.1% to 3.0%", "Budget"),
+        (0.72, ENOUGH_WITH_BUDGET - 0.001, "Choose batches by a token budget: padding falls from 72.0%", "Budget"),
+        (0.72, ENOUGH_WITH_BUDGET + 0.001, "Pack rows without padding: a token budget still leaves 10.1%", "Packed"),
     ],
 )
-def test_advice_follows_the_numbers(dynamic, grouped, choice, setting):
-    said = advise(costs_of(dynamic, grouped))
+def test_advice_and_code_follow_the_numbers(dynamic, budget, choice, lines):
+    costs = costs_of(dynamic, budget)
+    said = advise(costs)
     assert 2 <= len(said) <= 3
     assert said[0].startswith(choice)
-    assert setting in said[1]
+    assert all(lines in "".join(code(costs, **SIZES)[purpose]) for purpose in ("A DataLoader", "Trainer"))
 
 
 def test_advice_warns_of_one_length_only_where_it_costs():
@@ -36,8 +46,65 @@ def test_advice_warns_of_one_length_only_where_it_costs():
     assert len(advise(costs_of(0.01, 0.01, fixed=0.02))) == 2
 
 
+def test_the_code_has_the_options_of_the_plan():
+    def line(**options):
+        return code(BUDGETED, **(SIZES | options))["A DataLoader"][0].partition("(dataset), ")[2]
+
+    assert line() == "max_tokens=128)"
+    assert line(pad_to_multiple_of=8, longest=128) == "max_tokens=128, multiple_of=8)"
+    assert line(pad_to_multiple_of=48, longest=97) == 'max_tokens=128, multiple_of=48, overlong="alone")'
+    # A batch has as many packs as four rows have tokens: 10,000 are in each of 100 batches.
+    assert "DataLoader(packs, batch_size=156, " in code(PACKED, **SIZES)["A DataLoader"][-2]
+    assert "batch_size=1, " in code(PACKED, **SIZES | {"max_length": 10**6})["A DataLoader"][-2]
+
+
+@pytest.mark.parametrize("pad_to_multiple_of", [None, 8])
+@pytest.mark.parametrize("costs", [PADDED, BUDGETED, PACKED], ids=["padded", "budget", "packed"])
+def test_the_code_runs(costs, pad_to_multiple_of, tmp_path, monkeypatch):
+    """Each block by itself: all tokens come out of a DataLoader, and a Trainer makes a step."""
+    import datasets
+    import transformers
+    from torch.utils.data import DataLoader
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(quadrat, "patch_transformers", lambda: patches.enter_context(patch_transformers()))
+    lengths = [3 + n % 61 for n in range(40)]
+    dataset = datasets.Dataset.from_dict({"input_ids": [[5] * n for n in lengths]})
+    sizes = {
+        "vocab_size": 6,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 8,
+    }
+    if costs is PACKED:
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+    else:
+        dataset = dataset.add_column("label", [0] * 40)
+        model = transformers.BertForSequenceClassification(transformers.BertConfig(**sizes))
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]))
+    few = {"max_steps": 1, "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
+    for purpose, lines in code(costs, **SIZES, pad_to_multiple_of=pad_to_multiple_of, longest=63).items():
+        names = {
+            "quadrat": quadrat,
+            "DataLoader": DataLoader,
+            "Trainer": transformers.Trainer,
+            "TrainingArguments": functools.partial(transformers.TrainingArguments, **few),
+            "dataset": dataset,
+            "tokenizer": transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")),
+            "model": model,
+        }
+        with contextlib.ExitStack() as patches:
+            exec("\n".join(lines), names)
+            if purpose.startswith("A DataLoader"):
+                batches = list(names["loader"])
+                assert sum(int((batch["input_ids"] == 5).sum()) for batch in batches) == sum(lengths)
+                assert all(batch["input_ids"].shape[1] % (pad_to_multiple_of or 1) == 0 for batch in batches)
+            else:
+                assert names["trainer"].train().global_step == 1
+
+
 def test_the_setting_that_groups_is_one_of_the_installed_transformers():
     from transformers import TrainingArguments
 
-    name = grouping().removeprefix("TrainingArguments(").partition("=")[0]
-    assert name in {field.name for field in dataclasses.fields(TrainingArguments)}
+    assert grouping().partition("=")[0] in {field.name for field in dataclasses.fields(TrainingArguments)}

@@ -25,7 +25,7 @@ def rows(draw):
 
 
 def batches(plan):
-    return [batch.tolist() for batch in np.split(plan.order, plan.starts[1:])]
+    return plan.to_lists()
 
 
 def tokens(lengths, batch):
@@ -49,8 +49,8 @@ def test_groups_by_length_as_transformers_does(lengths, batch_size, seed):
     order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(seed)).numpy()
     before = order.copy()
     plan = waste.length_grouped(lengths, order, batch_size)
-    assert plan.order.tolist() == expected
-    assert plan.starts.tolist() == list(range(0, len(lengths), batch_size))
+    assert plan.values.tolist() == expected
+    assert plan.offsets.tolist() == [*range(0, len(lengths), batch_size), len(lengths)]
     assert (order == before).all()
 
 
@@ -58,22 +58,16 @@ def test_groups_fifty_batches_at_a_time_as_transformers_does():
     lengths = np.random.default_rng(0).integers(1, 500, 5000)
     order = torch.randperm(5000, generator=torch.Generator().manual_seed(1)).numpy()
     expected = get_length_grouped_indices(lengths.tolist(), 7, generator=torch.Generator().manual_seed(1))
-    assert waste.length_grouped(lengths, order, 7).order.tolist() == expected
+    assert waste.length_grouped(lengths, order, 7).values.tolist() == expected
 
 
-@given(of=rows(), batch_size=BATCH_SIZES, max_tokens=st.integers(1, 200), multiple_of=MULTIPLES)
-def test_a_token_budget_is_kept_and_used(of, batch_size, max_tokens, multiple_of):
-    lengths, order = of
-    found = batches(waste.token_budget(lengths, order, batch_size, max_tokens, multiple_of=multiple_of))
-    assert sorted(itertools.chain(*found)) == list(range(len(lengths)))
-    size = batch_size * max(1, min(len(lengths) // (4 * batch_size), waste.MEGABATCH))
-    megabatch = {row: number // size for number, row in enumerate(order.tolist())}
-    for batch, after in itertools.zip_longest(found, found[1:]):
-        assert len({megabatch[row] for row in batch}) == 1
+@given(lengths=LENGTHS, max_tokens=st.integers(9, 200), multiple_of=MULTIPLES, seed=st.integers(0, 9))
+def test_a_token_budget_is_that_of_the_sampler(lengths, max_tokens, multiple_of, seed):
+    found = batches(waste.token_budget(lengths, max_tokens, multiple_of=multiple_of, seed=seed))
+    options = {"multiple_of": multiple_of, "seed": seed, "overlong": "alone"}
+    assert found == list(quadrat.TokenBudgetBatchSampler(lengths, max_tokens, **options))
+    for batch in found:
         assert quadrat.pad(tokens(lengths, batch), multiple_of=multiple_of).size <= max_tokens or len(batch) == 1
-        if after is not None and megabatch[after[0]] == megabatch[batch[0]]:
-            one_more = quadrat.pad(tokens(lengths, [*batch, after[0]]), multiple_of=multiple_of)
-            assert one_more.size > max_tokens
 
 
 @given(of=rows(), batch_size=BATCH_SIZES, multiple_of=MULTIPLES, more=st.none() | st.integers(0, 9))
@@ -122,14 +116,14 @@ def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_
     lengths=LENGTHS,
     batch_size=BATCH_SIZES,
     more=st.integers(0, 9),
-    max_tokens=st.integers(1, 200),
+    max_tokens=st.integers(9, 200),
     multiple_of=MULTIPLES,
     seed=st.integers(0, 9),
 )
 def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens, multiple_of, seed):
-    options = {"batch_size": batch_size, "max_length": int(lengths.max()) + more, "max_tokens": max_tokens}
+    options = {"batch_size": batch_size, "max_length": max(1, int(lengths.max()) + more), "max_tokens": max_tokens}
     costs = waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed)
-    fixed, dynamic, grouped, budget, flat = costs
+    fixed, dynamic, grouped, budget, flat, packed = costs
     assert {cost.tokens for cost in costs} == {int(lengths.sum())}
     assert fixed.batches == dynamic.batches == grouped.batches == flat.batches == -(-len(lengths) // batch_size)
     assert fixed.computed == len(lengths) * -(-options["max_length"] // multiple_of) * multiple_of
@@ -137,7 +131,9 @@ def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens,
     assert all(cost.padding >= 0 and cost.factor >= 1 and cost.scores >= flat.scores for cost in costs)
     assert waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed) == costs
     if multiple_of == 1:
-        assert flat.padding == 0
+        assert flat.padding == packed.padding == 0
+        assert packed.largest_batch <= options["max_length"]
+        assert packed.batches == len(quadrat.pack(lengths, options["max_length"]))
         assert flat.computed <= min(dynamic.computed, grouped.computed, budget.computed)
 
 

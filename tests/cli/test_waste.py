@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+import quadrat
 from quadrat.cli import source, waste
-from support.command import TEXTS, here, run
+from support.command import TEXTS, here, refused, run
 
 
 def ways(said):
@@ -29,9 +30,11 @@ def test_a_text_file(folder):
     assert "texts.txt: 200 texts" in done.stdout
     assert "entries trained on them; give your own with --tokenizer" in done.stdout
     assert "None is truncated." in done.stdout
-    for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED):
+    for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED, waste.PACKED):
         assert re.search(rf"^ *{name}.* \d+\.\d%", done.stdout, re.MULTILINE), name
-    assert "quadrat.DataCollator" in done.stdout
+    assert re.search(r"^    (\w+) = quadrat\.", done.stdout, re.MULTILINE)
+    table = re.search(r"^ way of batching.*?(?=^Dynamic)", done.stdout, re.MULTILINE | re.DOTALL)[0]
+    assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
 
 
 def test_a_json_file_with_the_users_own_tokenizer(folder):
@@ -50,6 +53,15 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
     plain = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, seed=3)
     added = [cost.computed - other.computed for cost, other in zip(costs, plain, strict=True)]
     assert list(found["added_by_rounding"].values()) == added
+    packs = quadrat.pack(lengths, 40)
+    fewest = -(-lengths.sum() // 40)
+    assert found["packing"] == {"packs": len(packs), "fewest": fewest, "fill": lengths.sum() / (40 * len(packs))}
+    assert all("quadrat." in "".join(lines) for lines in found["code"].values())
+
+
+def test_a_budget_that_no_batch_can_keep(folder, capsys):
+    said = refused(capsys, "waste", folder / "fixed", "--max-tokens", 7, "--pad-to-multiple-of", 8)
+    assert "--max-tokens 7 is less than --pad-to-multiple-of 8" in said
 
 
 def test_data_sets_files_and_columns_agree(folder, capsys):
@@ -132,7 +144,8 @@ def test_a_tokenizer_without_a_pad_token_is_given_one_first(tokenizer, before_pa
         status, said, errors = here(capsys, "waste", folder / data[0], *data[1:], *chosen)
         assert (status, errors) == (0, "")
         advice = json.loads(said)["advice"]
-        assert any("DataCollatorWithPadding(tokenizer)" in sentence for sentence in advice)
+        code = json.loads(said)["code"]
+        assert any("DataCollatorWithPadding(tokenizer)" in line for lines in code.values() for line in lines)
         assert "no pad token" in advice[-1]
         assert before_padding in advice[-1]
     said = here(capsys, "waste", folder / "texts.txt", "--tokenizer", folder / "tokenizer", "--json")[1]

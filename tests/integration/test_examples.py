@@ -84,6 +84,21 @@ def test_padding_free():
     assert "Equal losses at all 3 steps" in said
 
 
+def test_token_budget():
+    said = run("-W", "error", EXAMPLES / "token_budget.py", "--per-package", 10, "--max-length", 128)
+    total = re.search(r"Each way has seen the same ([\d,]+) tokens, ([\d,]+) of them masked\.", said)[1]
+    assert f"documents, {total} tokens" in said
+    computed = {}
+    for way in ("random", "token budget", "packed"):
+        _, computed[way], attention, *_ = re.search(rf"^ *{way}((?: +[\d.,]+%?){{7}}) *$", said, re.MULTILINE)[
+            1
+        ].split()
+        assert float(attention) >= float(computed[way])
+    assert float(computed["random"]) > float(computed["token budget"]) > float(computed["packed"]) == 1
+    losses = re.findall(r"^ *[\d,]+ - [\d,]+((?: +\d+\.\d+)+) *$", said, re.MULTILINE)
+    assert len(losses) > 1
+
+
 def test_torchrun_mlm():
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)

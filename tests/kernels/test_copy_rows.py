@@ -233,3 +233,61 @@ def test_writes_no_row_that_does_not_fit(interops, guarded, *, lengths, lists, s
     longer = [i for i, length in enumerate(lengths) if length > width]
     assert failure == ((1, longer[0], -1) if longer else None)
     assert padded.untouched() if longer else padded.intact()
+
+
+@given(
+    lengths=st.lists(LENGTHS, min_size=1, max_size=20),
+    kind=st.sampled_from(KINDS),
+    shift=st.integers(0, 3),
+    data=st.data(),
+)
+def test_rows_of_flat_values_by_their_numbers(guarded, lengths, kind, shift, data):
+    bounds = np.append(0, np.cumsum(lengths)) + shift
+    values = np.arange(bounds[-1] + shift).astype(kind)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=30)), np.int64)
+    rows = [values[bounds[row] : bounds[row + 1]] for row in chosen]
+    start = np.append(0, np.cumsum([len(row) for row in rows])).astype(np.int64)
+    expected = np.zeros(start[-1], kind)
+    reference.copy_rows(rows, start[:-1].tolist(), expected)
+    out = guarded(kind, len(expected))
+    failure = _core.copy_rows(*flat(values, bounds, chosen), out.address, len(expected))
+    assert failure is None
+    assert out.intact()
+    assert out.array.tolist() == expected.tolist()
+
+
+def flat(values, bounds, chosen):
+    """Arguments of the binding."""
+    address = _core.address
+    kind = KINDS.index(str(values.dtype))
+    return address(values), len(values), kind, address(bounds), len(bounds), address(chosen), len(chosen)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "chosen", "code", "row"),
+    [
+        ([0, 2, 4], [0, 2], _core.CODE_BAD_ARGUMENT, 1),
+        ([0, 2, 4], [-1], _core.CODE_BAD_ARGUMENT, 0),
+        ([0], [0], _core.CODE_BAD_ARGUMENT, 0),
+        ([], [0], _core.CODE_BAD_ARGUMENT, 0),
+        ([0, 2, 1], [0, 1], _core.CODE_BAD_START, 1),
+        ([-1, 2], [0], _core.CODE_BAD_START, 0),
+        ([0, 9], [0], _core.CODE_BAD_START, 0),
+        ([9, 9], [0], _core.CODE_BAD_START, 0),
+        ([0, 2, 4], [0, 1, 1], _core.CODE_ROW_TOO_LONG, 2),
+    ],
+)
+def test_refuses_numbers_and_bounds_outside(guarded, bounds, chosen, code, row):
+    values, out = np.arange(5), guarded("int64", 4)
+    arrays = values, np.array(bounds, np.int64), np.array(chosen, np.int64)
+    assert _core.copy_rows(*flat(*arrays), out.address, 4) == (code, row, -1)
+    assert out.untouched()
+
+
+def test_refuses_sizes_below_0(guarded):
+    values, out = np.arange(5), guarded("int64", 4)
+    memory = _core.address(values), 5, KINDS.index("int64"), _core.address(values)
+    for bounds_size, count in [(-1, 0), (2, -1)]:
+        with pytest.raises(ValueError, match="a size is negative"):
+            _core.copy_rows(*memory, bounds_size, _core.address(values), count, out.address, 4)
+    assert out.untouched()

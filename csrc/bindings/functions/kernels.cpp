@@ -8,6 +8,7 @@
 
 #include "../../kernels/check_offsets.hpp"
 #include "../../kernels/concat_padded.hpp"
+#include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
 #include "../../kernels/philox_mask.hpp"
 #include "../../kernels/position_ids.hpp"
@@ -33,7 +34,39 @@ Span<const std::int64_t> numbers_at(Address address, std::int64_t size) {
     return {address, size};
 }
 
+// Rows of flat values by their numbers, one after the other. Row r lies between bounds[r] and bounds[r + 1].
+Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, Address bounds, std::int64_t bounds_size,
+                    Address numbers, std::int64_t count, Address out, std::int64_t out_size) {
+    const auto bound = numbers_at(bounds, bounds_size);
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    const char* const first = values;
+    std::vector<Row> rows;
+    std::vector<std::int64_t> start;
+    rows.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, count)));
+    start.reserve(rows.capacity());
+    std::int64_t end = 0;
+    for (const std::int64_t number : numbers_at(numbers, count)) {
+        const auto at = static_cast<std::int64_t>(rows.size());
+        if (number < 0 || number >= bound.size - 1) {
+            return {Code::bad_argument, at};
+        }
+        const std::int64_t begin = bound[number], length = bound[number + 1] - begin;
+        if (begin < 0 || begin > values_size || length < 0 || length > values_size - begin) {
+            return {Code::bad_start, at};
+        }
+        if (length > out_size - end) {
+            return {Code::row_too_long, at};
+        }
+        rows.push_back({first + begin * item, length, item, kind});
+        start.push_back(end);
+        end += length;
+    }
+    return copy_rows({rows.data(), count}, {start.data(), count}, kind, out, out_size);
+}
+
 void register_flat(py::module_& m) {
+    m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, "bounds"_a, "bounds_size"_a, "numbers"_a,
+          "count"_a, "out"_a, "out_size"_a, WithoutGil());
     m.def(
         "position_ids",
         [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {

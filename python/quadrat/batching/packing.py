@@ -85,14 +85,14 @@ def pack(
                 f"row {int(sizes.argmax())} has {longest} tokens, more than max_length={limit}; "
                 "overlong='truncate' cuts such rows, overlong='split' packs them in pieces"
             )
-        numbers, sizes = (None, np.minimum(sizes, limit)) if overlong == "truncate" else _pieces(sizes, limit)
+        numbers, sizes = (None, np.minimum(sizes, limit)) if overlong == "truncate" else pieces_of(sizes, limit)
         total = int(sizes.sum())
     limit = min(limit, max(total, 1))  # one pack holds all
     if strategy == "best_fit" and limit > _core.MOST_IN_PACK:
         raise ValueError(f"max_length must be at most {_core.MOST_IN_PACK} with strategy='best_fit', not {max_length}")
-    rows, offsets = _packed(sizes, limit, _FITS[strategy])
+    rows, offsets = packed(sizes, limit, _FITS[strategy])
     if strategy == "best_fit" and len(sizes) <= _COMPARED and len(offsets) - 1 > -(-total // limit):
-        other = _packed(sizes, limit, _core.FIT_FIRST)
+        other = packed(sizes, limit, _core.FIT_FIRST)
         if len(other[1]) < len(offsets):
             rows, offsets = other
     if numbers is not None:
@@ -119,7 +119,7 @@ def piece_starts(packs: Ragged, max_length: int) -> NDArray[np.int64]:
     return starts
 
 
-def _packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row numbers, pack after pack, and the packs' offsets."""
     lengths = np.ascontiguousarray(lengths)
     rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
@@ -131,7 +131,7 @@ def _packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[n
     return rows, offsets[: packs + 1].copy()
 
 
-def _pieces(lengths: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pieces_of(lengths: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The row number and the length of each piece, row after row."""
     counts = np.maximum(-(-lengths // limit), 1)
     numbers = np.repeat(np.arange(len(lengths)), counts)

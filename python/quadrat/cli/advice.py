@@ -1,4 +1,4 @@
-"""Which way of batching to choose, by what the ways cost."""
+"""Which way of batching to choose, by what the ways cost, and the code that does it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, FLATTENED, GROUPED, Cost
+from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, PACKED, Cost
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 # Up to this share of padding, nothing else is worth its trouble.
 LITTLE_PADDING = 0.05
-# Up to this share, rows grouped by length are good enough to need no attention that is told where rows begin.
-ENOUGH_GROUPED = 0.10
-
-PAD = "quadrat.DataCollatorWithPadding(tokenizer)"
-FLATTEN = (
-    "quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True) with a model loaded with "
-    'attn_implementation="flash_attention_2"'
-)
-
+# Up to this share, a token budget is good enough to need no attention that is told where rows begin.
+ENOUGH_WITH_BUDGET = 0.10
 
 # What collators pad with, where the tokenizer has nothing for it, by whether it has an end of sequence.
 _PAD_TOKEN = {
@@ -32,8 +25,16 @@ _PAD_TOKEN = {
 }
 
 
+def choose(costs: Sequence[Cost]) -> str:
+    """The way of batching to advise: `DYNAMIC`, `BUDGET` or `PACKED`."""
+    ways = {cost.name: cost for cost in costs}
+    if ways[DYNAMIC].padding <= LITTLE_PADDING:
+        return DYNAMIC
+    return BUDGET if ways[BUDGET].padding <= ENOUGH_WITH_BUDGET else PACKED
+
+
 def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
-    """Two or three sentences: what to choose, why, and the setting that gives it. Another where it cannot pad yet."""
+    """Two or three sentences: what to choose, and why. Another where the tokenizer cannot pad yet."""
     said = _by_costs(costs)
     if tokenizer is not None and tokenizer.pad_token is None:
         said.append(f"The tokenizer has no pad token: before padding, {_PAD_TOKEN[tokenizer.eos_token is not None]}.")
@@ -42,39 +43,122 @@ def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = No
 
 def _by_costs(costs: Sequence[Cost]) -> list[str]:
     ways = {cost.name: cost for cost in costs}
-    fixed, dynamic, grouped, budget, flattened = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, FLATTENED))
-    if dynamic.padding <= LITTLE_PADDING:
+    fixed, dynamic, grouped, budget, packed = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, PACKED))
+    choice = choose(costs)
+    if choice == DYNAMIC:
         said = [
             f"Pad to the longest row of each batch: only {dynamic.padding:.1%} of the tokens computed are padding, and "
             "no other way can save more than that.",
-            f"{PAD} does this.",
+            "quadrat.DataCollatorWithPadding does this.",
         ]
         if fixed.padding > LITTLE_PADDING:
             said.append(f"Padding all rows to one length would compute {fixed.factor:.1f} times their tokens.")
         return said
-    group = f"{grouping()} and {PAD}"
-    if grouped.padding <= ENOUGH_GROUPED:
+    if choice == BUDGET:
         return [
-            f"Group rows by length: padding falls from {dynamic.padding:.1%} to {grouped.padding:.1%}, and a pass "
-            f"computes {1 - grouped.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
+            f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
+            f"a pass computes {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "whatever the model.",
-            f"Use {group}.",
-            f"If the model's attention can be told where rows begin, the rest can be saved, too: {FLATTEN}.",
+            f"If all batches must have the same number of rows, group rows by length: {grouped.padding:.1%} padding.",
+            "If the model's attention can be told where rows begin, packs without padding save the rest: "
+            "quadrat.PackedDataset.",
         ]
     return [
-        f"Flatten the batches: rows grouped by length still leave {grouped.padding:.1%} padding, and a flattened pass "
-        f"computes {1 - flattened.computed / grouped.computed:.0%} fewer tokens.",
-        f"Use {FLATTEN}.",
-        f"For a model without such attention: {group}, {grouped.padding:.1%} padding where shuffled batches have "
-        f"{dynamic.padding:.1%}, and a token budget {budget.padding:.1%}.",
+        f"Pack rows without padding: a token budget still leaves {budget.padding:.1%} padding, and a pass of packs "
+        f"computes {1 - packed.computed / budget.computed:.0%} fewer tokens.",
+        "The model's attention must be told where rows begin: load it with "
+        'attn_implementation="flash_attention_2", for example.',
+        f"For a model without such attention: quadrat.TokenBudgetBatchSampler, {budget.padding:.1%} padding where "
+        f"shuffled batches have {dynamic.padding:.1%}.",
+    ]
+
+
+def code(
+    costs: Sequence[Cost],
+    *,
+    batch_size: int,
+    max_length: int,
+    max_tokens: int,
+    pad_to_multiple_of: int | None = None,
+    longest: int = 0,
+) -> dict[str, list[str]]:
+    """The lines of Python that do what `advise` says, for a DataLoader and for a Trainer.
+
+    They use `dataset`, whose rows of at most `longest` tokens are in the column "input_ids", `tokenizer` and `model`.
+    """
+    choice = choose(costs)
+    rounding = "" if pad_to_multiple_of is None else f"pad_to_multiple_of={pad_to_multiple_of}"
+    pad = f"collator = quadrat.DataCollatorWithPadding({', '.join(filter(None, ['tokenizer', rounding]))})"
+    if choice == DYNAMIC:
+        return {
+            "A DataLoader": [
+                pad,
+                f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)",
+            ],
+            "Trainer": [pad, *_trainer(batch_size, "dataset")],
+        }
+    multiple_of = pad_to_multiple_of or 1
+    budget = [f"max_tokens={max_tokens}"]
+    budget += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
+    budget += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
+    sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)}"
+    by_budget = [
+        f"{sampler})",
+        pad,
+        "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
+        "# before each epoch: sampler.set_epoch(epoch)",
+    ]
+    if choice == BUDGET:
+        args, *trainer = _trainer(1, "batches", epochs=True)
+        return {
+            "A DataLoader": by_budget,
+            "Trainer": [
+                args,
+                f"{sampler},",
+                "    world_size=args.world_size, rank=None)",
+                pad,
+                "batches = quadrat.BatchedDataset(dataset, sampler)",
+                *trainer,
+            ],
+            f"Trainer, {batch_size} rows in each batch": [
+                pad,
+                "quadrat.patch_transformers()  # reads lengths and sorts rows at once, also millions",
+                *_trainer(batch_size, "dataset", option=grouping()),
+            ],
+        }
+    dynamic = next(cost for cost in costs if cost.name == DYNAMIC)
+    packs = max(1, round(dynamic.tokens / dynamic.batches / max_length))  # with about the tokens of a batch
+    flatten = ", ".join(filter(None, ["return_flash_attn_kwargs=True", rounding]))
+    packed = [
+        f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
+        f"collator = quadrat.DataCollatorWithFlattening({flatten})",
+    ]
+    return {
+        "A DataLoader": [
+            *packed,
+            f"loader = DataLoader(packs, batch_size={packs}, collate_fn=collator)",
+            "# before each epoch: packs.set_epoch(epoch)",
+        ],
+        "Trainer": [*packed, *_trainer(packs, "packs", epochs=True)],
+        "A DataLoader, for a model without such attention": by_budget,
+    }
+
+
+def _trainer(batch_size: int, dataset: str, *, option: str = "", epochs: bool = False) -> list[str]:
+    """A Trainer of `dataset`; with `epochs`, the dataset has a `set_epoch`."""
+    arguments = f'args = TrainingArguments("output", per_device_train_batch_size={batch_size}'
+    trainer = f"trainer = Trainer(model, args, train_dataset={dataset}, data_collator=collator"
+    return [
+        *([f"{arguments},", f"    {option})"] if option else [f"{arguments})"]),
+        *([f"{trainer},", "    callbacks=[quadrat.SetEpochCallback()])"] if epochs else [f"{trainer})"]),
     ]
 
 
 def grouping() -> str:
-    """The setting of Trainer that groups rows by length, in the installed transformers, or else in the newest."""
+    """The argument of TrainingArguments that groups rows by length, in the installed transformers or the newest."""
     found = importlib.util.find_spec("transformers")
     if found is not None and found.origin is not None:
         source = Path(found.origin).with_name("training_args.py")  # read, because importing it takes seconds
         if source.exists() and "train_sampling_strategy" not in source.read_text(encoding="utf-8"):
-            return "TrainingArguments(group_by_length=True)"
-    return 'TrainingArguments(train_sampling_strategy="group_by_length")'
+            return "group_by_length=True"
+    return 'train_sampling_strategy="group_by_length"'

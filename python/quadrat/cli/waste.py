@@ -1,16 +1,20 @@
 """What padding costs: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
 
-Everything here is a function of lengths. `Batches` are an order of the rows and where in it batches start; `padded` and
+Everything here is a function of lengths. Batches are a `Ragged` of row numbers, one row per batch; `padded` and
 `flattened` say what they cost.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from quadrat import _core
+from quadrat.batching.packing import pack
+from quadrat.ragged import Ragged
+from quadrat.support.memory import address_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -22,14 +26,7 @@ DYNAMIC = "dynamic"
 GROUPED = "grouped by length"
 BUDGET = "token budget"
 FLATTENED = "padding-free"
-
-
-@dataclass(frozen=True)
-class Batches:
-    """The rows of each batch: batch `i` holds `order[starts[i]:starts[i + 1]]`, and the last one the rest."""
-
-    order: IntArray
-    starts: IntArray
+PACKED = "packed"
 
 
 @dataclass(frozen=True)
@@ -128,54 +125,45 @@ def round_up(lengths: IntArray, multiple_of: int) -> IntArray:
     return -(-lengths // multiple_of) * multiple_of
 
 
-def shuffled(order: IntArray, batch_size: int) -> Batches:
+def shuffled(order: IntArray, batch_size: int) -> Ragged:
     """Batches of `batch_size` rows in the given order, as `RandomSampler` gives them."""
-    return Batches(order, np.arange(0, len(order), batch_size))
+    return Ragged(order, np.append(np.arange(0, len(order), batch_size), len(order)))
 
 
-def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Batches:
+def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Ragged:
     """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws.
 
     Rows are sorted by falling length within megabatches of `order`, and the longest of all rows comes first.
     """
-    ordered, megabatches = _sorted_in_megabatches(lengths, order, batch_size)
-    longest = megabatches[np.argmax(lengths[ordered[megabatches]])]
-    ordered[[0, longest]] = ordered[[longest, 0]]
-    return Batches(ordered, np.arange(0, len(order), batch_size))
+    lengths, rows = np.ascontiguousarray(lengths), order.copy()
+    # Few rows make four megabatches, very few as many as there are batches.
+    megabatch = batch_size * max(1, min(len(rows) // (4 * batch_size), MEGABATCH))
+    failure = _core.group_by_length(address_of(lengths), len(lengths), megabatch, address_of(rows), len(rows))
+    assert failure is None
+    return shuffled(rows, batch_size)
 
 
-def token_budget(
-    lengths: IntArray, order: IntArray, batch_size: int, max_tokens: int, *, multiple_of: int = 1
-) -> Batches:
-    """Batches of as many rows as fit into `max_tokens` once padded; a row that is longer is a batch by itself.
+def token_budget(lengths: IntArray, max_tokens: int, *, multiple_of: int = 1, seed: int = 0) -> Ragged:
+    """The batches of `TokenBudgetBatchSampler`; a row above the budget is a batch by itself."""
+    from quadrat.batching.token_budget import TokenBudgetBatchSampler  # which imports torch
 
-    Rows are sorted within the megabatches of `length_grouped`, which follow from `batch_size`, and no batch has rows
-    of two megabatches.
-    """
-    ordered, megabatches = _sorted_in_megabatches(lengths, order, batch_size)
-    # Rows come by falling length, so that the first of a batch says how many there are.
-    rows = np.maximum(max_tokens // np.maximum(round_up(lengths[ordered], multiple_of), 1), 1).tolist()
-    starts = []
-    for start, end in itertools.pairwise([*megabatches.tolist(), len(order)]):
-        first = start
-        while first < end:
-            starts.append(first)
-            first += rows[first]
-    return Batches(ordered, np.array(starts, dtype=np.int64))
+    sampler = TokenBudgetBatchSampler(lengths, max_tokens, multiple_of=multiple_of, seed=seed, overlong="alone")
+    return sampler.batches()
 
 
-def padded(name: str, lengths: IntArray, batches: Batches, *, multiple_of: int = 1, to: int | None = None) -> Cost:
+def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1, to: int | None = None) -> Cost:
     """The cost of batches that are padded to their longest row, or `to` a length, rounded up to a multiple."""
-    ordered = lengths[batches.order]
-    rows = np.diff(batches.starts, append=len(ordered))
-    longest = np.maximum.reduceat(ordered, batches.starts) if to is None else np.full_like(rows, to)
+    rows = batches.lengths
+    longest = (
+        np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1]) if to is None else np.full_like(rows, to)
+    )
     longest = round_up(longest, multiple_of)
     return _cost(name, lengths, rows * longest, (rows * longest.astype(np.float64) ** 2).sum())
 
 
-def flattened(name: str, lengths: IntArray, batches: Batches, *, multiple_of: int = 1) -> Cost:
+def flattened(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Cost:
     """The cost of batches that are joined to one row each, rounded up to a multiple."""
-    totals = round_up(np.add.reduceat(lengths[batches.order], batches.starts), multiple_of)
+    totals = round_up(np.add.reduceat(lengths[batches.values], batches.offsets[:-1]), multiple_of)
     cost = _cost(name, lengths, totals, (lengths.astype(np.float64) ** 2).sum())
     return replace(cost, masked_scores=float((totals.astype(np.float64) ** 2).sum()))
 
@@ -188,34 +176,29 @@ def _cost(name: str, lengths: IntArray, sizes: IntArray, scores: float) -> Cost:
 def default_max_tokens(lengths: IntArray, batch_size: int, multiple_of: int = 1) -> int:
     """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
     mean = 64 * round(batch_size * float(lengths.mean()) / 64)
-    return max(mean, int(round_up(lengths.max(keepdims=True), multiple_of)[0]), 1)
+    return max(mean, int(round_up(lengths.max(keepdims=True), multiple_of)[0]), multiple_of)
 
 
 def every_way(
     lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
 ) -> list[Cost]:
-    """What one pass costs in each way of batching: `FIXED`, `DYNAMIC`, `GROUPED`, `BUDGET` and `FLATTENED`, in turn.
+    """What one pass costs in each way of batching: `FIXED`, `DYNAMIC`, `GROUPED`, `BUDGET`, `FLATTENED` and `PACKED`.
 
-    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`. All ways
-    begin with the same permutation, which NumPy draws from `seed`.
+    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`, which is at
+    least 1. `max_tokens` is at least `multiple_of`. `FIXED`, `DYNAMIC`, `GROUPED` and `FLATTENED` begin with the same
+    permutation, which NumPy draws from `seed`.
     """
     order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
     batches = shuffled(order, batch_size)
-    budget = token_budget(lengths, order, batch_size, max_tokens, multiple_of=multiple_of)
+    budget = token_budget(lengths, max_tokens, multiple_of=multiple_of, seed=seed)
     return [
         padded(FIXED, lengths, batches, multiple_of=multiple_of, to=max_length),
         padded(DYNAMIC, lengths, batches, multiple_of=multiple_of),
         padded(GROUPED, lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
         padded(BUDGET, lengths, budget, multiple_of=multiple_of),
         flattened(FLATTENED, lengths, batches, multiple_of=multiple_of),
+        flattened(PACKED, lengths, pack(lengths, max_length), multiple_of=multiple_of),
     ]
-
-
-def _sorted_in_megabatches(lengths: IntArray, order: IntArray, batch_size: int) -> tuple[IntArray, IntArray]:
-    """`order` sorted by falling length within its megabatches, equal lengths left in place; and where those start."""
-    # Few rows make four megabatches, very few as many as there are batches.
-    size = batch_size * max(1, min(len(order) // (4 * batch_size), MEGABATCH))
-    return order[np.lexsort((-lengths[order], np.arange(len(order)) // size))], np.arange(0, len(order), size)
 
 
 @dataclass(frozen=True)
@@ -236,6 +219,22 @@ class Report:
     costs: list[Cost]
     added_by_rounding: dict[str, int]  # tokens, by way of batching
     advice: list[str]
+    code: dict[str, list[str]]  # lines of Python, by what they are for
+
+    @property
+    def ways(self) -> dict[str, Cost]:
+        """The costs by way of batching."""
+        return {cost.name: cost for cost in self.costs}
+
+    @property
+    def fewest_packs(self) -> int:
+        """No packing has fewer."""
+        return max(1, -(-self.summary.kept // self.max_length))
+
+    @property
+    def fill(self) -> float:
+        """The share of the packs' room that has tokens in it."""
+        return self.summary.kept / (self.ways[PACKED].batches * self.max_length)
 
     @property
     def how_many(self) -> str:
@@ -245,5 +244,5 @@ class Report:
 
     def way(self, cost: Cost) -> str:
         """A way of batching and the number that it goes by."""
-        number = {FIXED: self.max_length, BUDGET: self.max_tokens}.get(cost.name)
+        number = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}.get(cost.name)
         return cost.name if number is None else f"{cost.name}, {number:,}"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from quadrat.cli.advice import advise
-from quadrat.cli.command import console, require, table
+from quadrat.cli.advice import advise, code
+from quadrat.cli.command import CommandError, console, require, table
 from quadrat.cli.source import (
     DataOptions,
     TokenColumn,
@@ -25,6 +25,8 @@ from quadrat.cli.waste import (
     DYNAMIC,
     FLATTENED,
     GROUPED,
+    PACKED,
+    Cost,
     Report,
     default_max_tokens,
     every_way,
@@ -83,14 +85,12 @@ def examine(options: Options) -> Report:
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
     max_tokens = options.max_tokens or default_max_tokens(truncated, options.batch_size, multiple_of)
-    ways = functools.partial(
-        every_way,
-        truncated,
-        batch_size=options.batch_size,
-        max_length=max_length,
-        max_tokens=max_tokens,
-        seed=options.seed,
-    )
+    if max_tokens < multiple_of:
+        raise CommandError(
+            f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch could be that narrow"
+        )
+    sizes = {"batch_size": options.batch_size, "max_length": max_length, "max_tokens": max_tokens}
+    ways = functools.partial(every_way, truncated, **sizes, seed=options.seed)
     costs = ways(multiple_of=multiple_of)
     unrounded = costs if multiple_of == 1 else ways(multiple_of=1)
     return Report(
@@ -98,9 +98,7 @@ def examine(options: Options) -> Report:
         rows_are="rows" if isinstance(source, TokenColumn) else "texts",
         counted_by=counted_by,
         lengths=lengths,
-        batch_size=options.batch_size,
-        max_length=max_length,
-        max_tokens=max_tokens,
+        **sizes,
         budget_is="as asked for" if options.max_tokens else "batch size times mean length (--max-tokens)",
         pad_to_multiple_of=options.pad_to_multiple_of,
         summary=summarise(lengths, max_length),
@@ -110,6 +108,7 @@ def examine(options: Options) -> Report:
             cost.name: cost.computed - plain.computed for cost, plain in zip(costs, unrounded, strict=True)
         },
         advice=advise(costs, tokenizer),
+        code=code(costs, **sizes, pad_to_multiple_of=options.pad_to_multiple_of, longest=int(truncated.max())),
     )
 
 
@@ -121,7 +120,9 @@ def as_json(report: Report) -> str:
         "histogram": [asdict(one) for one in report.bins],
         "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
         "added_by_rounding": report.added_by_rounding,
+        "packing": {"packs": report.ways[PACKED].batches, "fewest": report.fewest_packs, "fill": report.fill},
         "advice": report.advice,
+        "code": report.code,
     }
     return json.dumps(found, indent=2)
 
@@ -152,7 +153,7 @@ def show(report: Report) -> None:
     rounding = "" if multiple is None else f", padded to multiples of {multiple}"
     out.print(f"One pass in batches of {report.batch_size}{rounding}:")
     headings = ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention")
-    scores = report.costs[-1].scores
+    scores = report.ways[FLATTENED].scores
     out.print(
         table(
             ("way of batching", *headings),
@@ -175,19 +176,27 @@ def show(report: Report) -> None:
     out.print()
     for number, sentence in enumerate(report.advice):
         out.print(sentence, style="" if number else "bold")
+    for purpose, lines in report.code.items():
+        out.print()
+        out.print(f"{purpose}:")
+        for line in lines:
+            out.print(f"    {line}", soft_wrap=True)
+    out.print()
+    out.print(data_of_code(report))
 
 
 def notes(report: Report) -> list[str]:
     """What the table of costs leaves open."""
-    ways = {cost.name: cost for cost in report.costs}
-    scores, masked = ways[FLATTENED].scores, ways[FLATTENED].masked_scores
+    ways, scores = report.ways, report.ways[FLATTENED].scores
     said = [
-        f"Dynamic: shuffled, padded to the longest of the batch. Token budget: {report.budget_is}; "
-        "needs a batch sampler of your own.",
+        f"Dynamic: shuffled, padded to the longest of the batch. Token budget: {report.budget_is}.",
+        f"Packed: rows joined to packs of {report.max_length:,} tokens, {report.fill:.2%} full. "
+        f"{ways[PACKED].batches:,} packs; no packing has fewer than {report.fewest_packs:,}.",
         "Attention: pairs of positions compared, against attention that is told where rows begin."
         + (
-            f" With a mask instead (sdpa), padding-free batches compare {times(masked / scores)} times as many."
-            if scores and masked
+            f" With a mask instead (sdpa), padding-free batches compare {_masked(ways[FLATTENED])} times as many, "
+            f"packs, one in a batch, {_masked(ways[PACKED])} times."
+            if scores
             else ""
         ),
     ]
@@ -199,6 +208,20 @@ def notes(report: Report) -> list[str]:
             f"dynamic padding, {more[GROUPED]:.1%} to those of rows grouped by length."
         )
     return said
+
+
+def _masked(cost: Cost) -> str:
+    """How many times as many pairs a mask compares."""
+    return times((cost.masked_scores or 0) / cost.scores)
+
+
+def data_of_code(report: Report) -> str:
+    """What the lines of code take for granted."""
+    cut = f", truncated to {report.max_length:,}" if report.summary.truncated else ""
+    return (
+        f'`dataset` has tokens in the column "input_ids"{cut}; `tokenizer` and `model` are yours. '
+        "Each of quadrat's collators may be the collator."
+    )
 
 
 def truncation(report: Report) -> str:

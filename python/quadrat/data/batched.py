@@ -22,11 +22,18 @@ class BatchedDataset(GroupedDataset):
     stay in Arrow until they become tensors. Trainer shuffles the items, and accelerate deals them out to processes.
 
         sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
-        Trainer(train_dataset=quadrat.BatchedDataset(dataset, sampler), data_collator=collator, args=arguments)
+        Trainer(
+            train_dataset=quadrat.BatchedDataset(dataset, sampler),
+            data_collator=collator,
+            args=TrainingArguments(..., per_device_train_batch_size=1),
+            callbacks=[quadrat.SetEpochCallback()],
+        )
+
+    The callback tells the dataset the epoch. accelerate does so too, but neither with several processes nor in an epoch
+    that is resumed half-way: there, without the callback, batches are those of epoch 0, and some rows come twice.
 
     With several processes, give the sampler `world_size` (the number of processes) and `rank=None`: then each process
-    gets as many batches. accelerate tells datasets the epoch in one process only; in several, add
-    `callbacks=[quadrat.SetEpochCallback()]`, or the batches of all epochs are those of the first one, in other orders.
+    gets as many batches.
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.

@@ -15,6 +15,7 @@ from quadrat.input.items import Pack, Packs, Pieces, join
 from quadrat.input.rows import MAIN, Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import as_lengths
 from quadrat.support.memory import address_of
 
 _ROWS, _PACKS = 0, 1  # the streams of random orders
@@ -39,7 +40,7 @@ class PackedDataset(GroupedDataset):
     array, and with `seq_lengths`, the length of each row in it. quadrat's collators take a list of items:
 
     - `DataCollatorWithFlattening`, and those with `padding_free=True`, join all rows of all packs, and keep them apart
-      in `position_ids`, `cu_seq_lens_q` and `seq_idx`.
+      in `position_ids`, `cu_seq_lens_q` and `seq_idx`; rows without tokens leave no trace.
     - The others pad each pack like a row; `pad_values={"seq_lengths": 0}` pads the lengths too.
 
     With `shuffle`, which rows are packed together and the order of packs depend on `seed` and the epoch alone.
@@ -136,7 +137,7 @@ class PackedDataset(GroupedDataset):
         names = features.names if isinstance(features, Rows) else list(features[0])
         if self._column not in names:
             raise ValueError(f"rows have no column {self._column!r}: there are {list(names)}")
-        values, _ = join(features, names, Pieces(known, starts, sizes))
+        values, _ = join(features, names, Pieces(rows, known, starts, sizes))
         block = Packs(values, sizes, packs.offsets)
         return [Pack(block, at) for at in range(len(block))]
 
@@ -149,4 +150,4 @@ class PackedDataset(GroupedDataset):
 
 def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:
     """The lengths of all rows, a copy."""
-    return np.array(lengths(dataset, column) if given is None else given, np.int64)
+    return np.array(lengths(dataset, column) if given is None else as_lengths(given))

@@ -24,11 +24,13 @@ class Pieces(NamedTuple):
     """Stretches of rows, `[rows]` each, in tokens.
 
     Attributes:
-        lengths: how long each row is.
+        rows: the number of each row, for errors.
+        lengths: how long it is.
         starts: where in it to begin.
         sizes: how many tokens to take.
     """
 
+    rows: IntArray
     lengths: IntArray
     starts: IntArray
     sizes: IntArray
@@ -123,10 +125,11 @@ class Packs:
         return rows
 
     def documents(self) -> Rows:
-        """A row for each document."""
+        """A row for each document that has tokens."""
         bounds = np.concatenate(([0], self.sizes.cumsum()))  # the sizes may have been changed
         if (self.sizes < 0).any() or (bounds[self.offsets] != self._bounds[self.offsets]).any():
             raise ValueError("the seq_lengths of a pack were changed, and no longer sum to its tokens")
+        bounds = np.append(bounds[:-1][self.sizes > 0], bounds[-1])
         rows: Rows = rows_of_columns({name: Ragged(values, bounds) for name, values in self.values.items()})
         return rows
 
@@ -181,12 +184,13 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
     for index, name in enumerate(names):
         kinds.append(_require_rows(columns, index, name))
         if (row := columns.first_difference(0, index)) >= 0:
-            raise _uneven(features, row, names[0], name)
+            raise _uneven(features, row, names[0], name, row if pieces is None else pieces.rows[row])
     columns.lengths(0, address_of(sizes))
     if pieces is not None:
         if (wrong := np.flatnonzero(sizes != pieces.lengths)).size:
             row = int(wrong[0])
-            raise ValueError(f"a row has {sizes[row]} tokens in {names[0]!r}, and lengths say {pieces.lengths[row]}")
+            said = f"{sizes[row]} tokens in {names[0]!r}, and lengths say {pieces.lengths[row]}"
+            raise ValueError(f"row {pieces.rows[row]} has {said}")
         sizes = pieces.sizes
         columns = _cut(features, names, columns, pieces)
     for index, name in enumerate(names):
@@ -219,11 +223,11 @@ def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pi
     if (pieces.sizes == pieces.lengths).all():
         return columns
     if isinstance(features, Rows):
-        starts, sizes = map(np.ascontiguousarray, pieces[1:])
+        starts, sizes = map(np.ascontiguousarray, (pieces.starts, pieces.sizes))
         for index in range(len(names)):
             columns.cut(index, address_of(starts), address_of(sizes))
         return columns
-    spans = [slice(start, start + size) for start, size in zip(*pieces[1:], strict=True)]
+    spans = [slice(start, start + size) for start, size in zip(pieces.starts, pieces.sizes, strict=True)]
     found = [{name: row[name][span] for name in names} for row, span in zip(features, spans, strict=True)]
     collected = _core.collect(found, tuple(names), interop())
     assert collected is not None
@@ -234,11 +238,11 @@ def _value(features: Any, row: int, name: str) -> Any:
     return features.value(name, row) if isinstance(features, Rows) else features[row][name]
 
 
-def _uneven(features: Any, row: int, one: str, other: str) -> ValueError:
+def _uneven(features: Any, row: int, one: str, other: str, number: int) -> ValueError:
     sizes = [np.size(_value(features, row, name)) for name in (one, other)]
     return ValueError(
-        f"row {row} has {sizes[0]} tokens in {one!r} and {sizes[1]} in {other!r}: rows are joined where "
-        "all columns are equally long"
+        f"row {number} has {sizes[0]} tokens in {one!r} and {sizes[1]} in {other!r}: rows are joined where all columns "
+        "are equally long"
     )
 
 

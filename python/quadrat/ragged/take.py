@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense
-from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tangent, interop, is_tensor, kind_of, on_gpu
+from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tangent, is_tensor, kind_of, on_gpu
 
 
 def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
@@ -23,10 +23,10 @@ def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any
         return _take_in_torch(values, offsets, index)
     rows = _row_numbers(index, len(bounds) - 1)
     new_bounds, facts = offsets_of(bounds[rows + 1] - bounds[rows])
-    return _copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
+    return copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
 
 
-def _copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
+def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
     framework: Framework = "pt" if is_tensor(values) else "np"
     source = dense(values, "values")
@@ -36,11 +36,8 @@ def _copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], 
     kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
     inner = math.prod(source.shape[1:])
     starts = bounds * inner
-    memory = address_of(source), kind, len(source) * inner, address_of(starts), len(bounds) - 1
-    table = _core.Table(("rows",), [_core.memory_column(*memory, (source, starts))])
-    collected = _core.collect(_core.TableRows(table, rows.tolist()), ("rows",), interop())
-    assert collected is not None
-    failure = collected[1].flatten(0, address, kind, total * inner)
+    memory = address_of(source), len(source) * inner, kind, address_of(starts), len(starts)
+    failure = _core.copy_rows(*memory, address_of(rows), len(rows), address, total * inner)
     assert failure is None
     return out if carrier is None else out.view(source.dtype)
 

@@ -1,0 +1,58 @@
+"""One of two processes that train with a BatchedDataset: the rows of each batch, epoch by epoch, go into a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+import quadrat
+
+FOLDER = Path(sys.argv[1])
+LENGTHS = np.random.default_rng(0).integers(3, 30, 60).tolist()
+ROWS = [{"input_ids": [row + 3] * n, "label": row % 2} for row, n in enumerate(LENGTHS)]
+
+
+def collate(items: Any) -> Any:
+    """As a collate function of one's own."""
+    (rows,) = items
+    width = max(len(row["input_ids"]) for row in rows)
+    ids = [row["input_ids"] + [0] * (width - len(row["input_ids"])) for row in rows]
+    return {"input_ids": torch.tensor(ids), "labels": torch.tensor([row["label"] for row in rows])}
+
+
+class Recording(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__.setdefault("seen", []).append((inputs["input_ids"][:, 0] - 3).tolist())
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+sampler = quadrat.TokenBudgetBatchSampler(LENGTHS, 64, world_size=2, rank=None)
+trainer = Recording(
+    model=BertForSequenceClassification(
+        BertConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    ),
+    args=TrainingArguments(
+        str(FOLDER),
+        per_device_train_batch_size=1,
+        num_train_epochs=2,
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        ddp_backend="gloo",
+    ),
+    train_dataset=quadrat.BatchedDataset(ROWS, sampler),
+    data_collator=collate,
+    callbacks=[quadrat.SetEpochCallback()],
+)
+trainer.train()
+steps = len(sampler) // 2
+epochs = [trainer.seen[first : first + steps] for first in range(0, len(trainer.seen), steps)]
+torch.save(epochs, FOLDER / f"{os.environ['RANK']}.pt")
