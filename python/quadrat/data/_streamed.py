@@ -234,17 +234,17 @@ class StreamedDataset(_Base):
                 rows = [{name: row[name] for name in self.columns} for row in rows]
             except KeyError as error:
                 raise ValueError(f"no column {error}: there are {list(rows[0])}") from error
-        return self._units(rows, known), ends
+        return self._units(rows, known, first), ends
 
-    def _units(self, rows: list[Any], known: IntArray) -> Units:
-        """Rows of these lengths, or what is taken of those that are too long."""
+    def _units(self, rows: list[Any], known: IntArray, first: int) -> Units:
+        """Rows of these lengths, the first with this number, or what is taken of those that are too long."""
         if self._overlong not in ("truncate", "split"):
-            return Units(rows, Pieces(known, np.zeros_like(known), known))
+            return Units(rows, Pieces(np.arange(first, first + len(rows)), known, np.zeros_like(known), known))
         counts = np.maximum(-(-known // self._limit), 1) if self._overlong == "split" else np.ones_like(known)
         numbers = np.repeat(np.arange(len(rows)), counts)
         starts = (np.arange(len(numbers)) - np.repeat(counts.cumsum() - counts, counts)) * self._limit
         known = known[numbers]
-        pieces = Pieces(known, starts, np.minimum(known - starts, self._limit))
+        pieces = Pieces(numbers + first, known, starts, np.minimum(known - starts, self._limit))
         return Units([rows[number] for number in numbers.tolist()], pieces)
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:

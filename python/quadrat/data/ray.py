@@ -132,7 +132,7 @@ class PackBlocks:
         rows = packs.values
         known = known[rows]
         starts = piece_starts(packs, self.max_length) if self.overlong == "split" else np.zeros_like(rows)
-        pieces = Pieces(known, starts, np.minimum(known - starts, self.max_length))
+        pieces = Pieces(rows, known, starts, np.minimum(known - starts, self.max_length))
         arrow = table_of_arrow(table)
         try:
             values, _ = join(Rows(arrow, rows.tolist()), table.column_names, pieces)

@@ -243,10 +243,7 @@ class PackedStream(StreamedDataset):
             return []
         chosen = units.chosen(groups.values.tolist())
         names = list(chosen.rows[0])
-        try:
-            values, _ = join(chosen.rows, names, chosen.pieces)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} (counted in the order of packs)") from None
+        values, _ = join(chosen.rows, names, chosen.pieces)
         block = Packs(values, chosen.pieces.sizes, groups.offsets)
         return [Pack(block, at) for at in range(len(block))]
 
