@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from quadrat.data.arrow import ArrowDataset
     from quadrat.data.batched import BatchedDataset
     from quadrat.data.packed import PackedDataset
+    from quadrat.data.streams import BatchedStream, PackedStream
     from quadrat.deferred.batch import DeferredBatch
     from quadrat.evaluation.containers import EvalLoopContainer, without_padding
     from quadrat.evaluation.gatherer import DistributedTensorGatherer
@@ -48,6 +49,7 @@ __all__ = [
     "ArrowDataset",
     "BatchRebalanceSampler",
     "BatchedDataset",
+    "BatchedStream",
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
     "DataCollatorForPermutationLanguageModeling",
@@ -63,6 +65,7 @@ __all__ = [
     "EvalLoopContainer",
     "LengthGroupedSampler",
     "PackedDataset",
+    "PackedStream",
     "Ragged",
     "SetEpochCallback",
     "TokenBudgetBatchSampler",

@@ -1,4 +1,4 @@
-"""`quadrat.data.ray.CollateFn` on what Ray Data gives it: the reference's batch of the same rows given as lists."""
+"""`quadrat.data.ray` on what Ray Data gives it: the reference's batch of the same rows given as lists, and packs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ray.data._internal.tensor_extensions.arrow import (  # noqa: E402 - the typ
 )
 from ray.data.collate_fn import NumpyBatchCollateFn  # noqa: E402
 
-from quadrat.data.ray import CollateFn, without_tensor_types  # noqa: E402
+from quadrat.data.ray import CollateFn, PackBlocks, without_tensor_types  # noqa: E402
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it warns of settings that it makes itself
@@ -194,6 +194,84 @@ def test_several_threads_of_ray(cluster, name):
     expected = [reference(features[at : at + 4])["input_ids"].tolist() for at in range(0, len(features), 4)]
     got = [batch["input_ids"].tolist() for batch in batches]
     assert sorted(got) == sorted(expected)  # Ray does not promise their order
+
+
+@pytest.mark.parametrize("overlong", ["truncate", "split"])
+def test_packed_blocks_of_ray(cluster, overlong):
+    """Each token once, documents kept apart by the collator."""
+    rows = [{**row, "input_ids": [100 + n] * len(row["input_ids"])} for n, row in enumerate(rows_of([*range(1, 21)]))]
+    packs = cluster.from_items(rows, override_num_blocks=2).map_batches(
+        PackBlocks(16, overlong=overlong, columns=NAMES[:2]), batch_format="pyarrow", batch_size=10
+    )
+    collate = CollateFn(quadrat.DataCollatorWithFlattening(), ["input_ids", "seq_lengths"])
+    tokens, documents, widths = [], [], []
+    for batch in packs.iter_torch_batches(batch_size=1, collate_fn=collate):
+        ids, starts = batch["input_ids"][0], (batch["position_ids"][0] == 0).nonzero().flatten().tolist()
+        tokens += ids.tolist()
+        documents += [set(part.tolist()) for part in ids.tensor_split(starts[1:])]
+        widths.append(len(ids))
+    limit = 16 if overlong == "truncate" else 20
+    assert sorted(tokens) == sorted(token for row in rows for token in row["input_ids"][:limit])
+    assert max(widths) == 16
+    assert all(len(document) == 1 for document in documents)
+    assert len(documents) == (20 if overlong == "truncate" else 24)
+
+
+def table_of_types() -> pa.Table:
+    types = {"input_ids": pa.list_(pa.int32()), "kind": pa.large_list(pa.uint8()), "weight": pa.list_(pa.float32(), 3)}
+    rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    return pa.table({name: pa.array(rows, kind) for name, kind in types.items()})
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, 3), slice(0, 0)])
+def test_packed_blocks_keep_types(part):
+    table = table_of_types().slice(part.start or 0, part.stop and part.stop - part.start)
+    packed = PackBlocks(6)(table)
+    flat = table["input_ids"].combine_chunks().flatten().to_pylist()
+    assert packed.schema.types == [
+        pa.list_(pa.int32()), pa.large_list(pa.uint8()), pa.list_(pa.float32()), pa.list_(pa.int64()),
+    ]  # fmt: skip
+    for name in table.column_names:
+        assert packed[name].combine_chunks().flatten().to_pylist() == flat
+    assert [sum(sizes) for sizes in packed["seq_lengths"].to_pylist()] == list(map(len, packed["kind"].to_pylist()))
+
+
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=40),
+    limit=st.integers(1, 25),
+    strategy=st.sampled_from(["best_fit", "first_fit", "in_order"]),
+)
+def test_packed_blocks_are_the_packs_of_pack(lengths, limit, strategy):
+    rows = [{"input_ids": [n] * length} for n, length in enumerate(lengths)]
+    table = pa.Table.from_pylist(rows, pa.schema({"input_ids": pa.list_(pa.int64())}))
+    got = PackBlocks(limit, strategy=strategy, overlong="truncate")(table).to_pydict()
+    packs = quadrat.pack(lengths, limit, strategy, overlong="truncate").to_lists()
+    assert got["input_ids"] == [[token for n in pack for token in rows[n]["input_ids"][:limit]] for pack in packs]
+    assert got["seq_lengths"] == [[min(lengths[n], limit) for n in pack] for pack in packs]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"input_ids": [[3], [1, 2], None]}, "row 2 of column 'input_ids' is null"),
+        ({"input_ids": [[3], [1, 2], [1, None, 2]]}, "'input_ids': row 2, position 1"),
+        ({"input_ids": [[1, 2]], "text": ["a"]}, r"'text' does not hold rows of numbers.*columns=\[\.\.\.\]"),
+        ({"input_ids": [[3], [1, 2]], "other": [[3], [1]]}, "row 1 has 2 tokens in 'input_ids' and 1 in 'other'"),
+        ({"input_ids": [[1, 2, 3, 4, 5]]}, "row 0 has 5 tokens"),
+        ({"tokens": [[1, 2]]}, "no column 'input_ids'"),
+    ],
+)
+def test_blocks_that_cannot_be_packed(table, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        PackBlocks(4)(pa.table(table))
+
+
+def test_wrong_arguments_of_packed_blocks():
+    for options in ({"strategy": "worst"}, {"overlong": "alone"}, {"columns": ["labels"]}, {"max_length": 0}):
+        with pytest.raises(ValueError, match=r"must be|lack"):
+            PackBlocks(**{"max_length": 4, **options})
+    with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
+        PackBlocks(4, columns="input_ids")
 
 
 def test_numpy_batches_of_ray(cluster):

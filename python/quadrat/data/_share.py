@@ -1,0 +1,119 @@
+"""The rows of a stream that one worker process of one rank reads."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+_INSIDE = ("ex_iterable", "ex_iterables")  # where a `datasets.IterableDataset` holds what it is made of
+_BUFFER = "BufferShuffledExamplesIterable"
+
+
+class Place(NamedTuple):
+    """Which process reads: a worker of a DataLoader, of one rank."""
+
+    worker: int
+    workers: int
+    rank: int
+    ranks: int
+
+    @property
+    def share(self) -> int:
+        """The number of the share of rows, below `shares`."""
+        return self.rank * self.workers + self.worker
+
+    @property
+    def shares(self) -> int:
+        """How many shares there are."""
+        return self.workers * self.ranks
+
+    def row(self, number: int) -> str:
+        """What an error message calls a row that was read here."""
+        return f"row {number}" + (f" of share {self.share} of {self.shares}" if self.shares > 1 else "")
+
+
+class Share:
+    """Reads the rows of one share, each once, from a position on.
+
+    Args:
+        dataset: what the stream was given.
+        place: who reads.
+        epoch: the dataset's, if it has epochs.
+        shards_itself: whether the dataset gives each process rows of its own.
+        position: what `position()` returned, or more.
+    """
+
+    def __init__(
+        self, dataset: Any, place: Place, epoch: int, shards_itself: bool, position: Mapping[str, Any]
+    ) -> None:
+        self.read, state = position["rows"], position["source"]
+        self._begin: dict[str, Any] | None = {"rows": self.read, "source": state}
+        first, step = self.read, 1
+        self._source: Any = None
+        if _is_stream_of_datasets(dataset):
+            from datasets.distributed import split_dataset_by_node
+
+            # An object of its own, with epoch and state; in a worker, it takes that worker's shards.
+            dataset = split_dataset_by_node(dataset, place.rank, place.ranks)
+            dataset.set_epoch(epoch)
+            if state is not None:
+                dataset.load_state_dict(copy.deepcopy(state))
+                first = 0
+            if not _has_buffer(dataset._ex_iterable):
+                self._source = dataset
+        else:
+            if hasattr(dataset, "set_epoch"):
+                dataset.set_epoch(epoch)
+            if not shards_itself:
+                first, step = place.share + self.read * place.shares, place.shares
+        rows = dataset() if _makes_rows(dataset) else dataset
+        self._rows: Iterator[Any] = itertools.islice(iter(rows), first, None, step)
+
+    def take(self, count: int) -> list[Any]:
+        """So many rows, or all that are left."""
+        rows = list(itertools.islice(self._rows, count))
+        self._begin = None
+        self.read += len(rows)
+        return rows
+
+    def position(self) -> dict[str, Any]:
+        """Where the next row is: how many rows are read, and the state of a `datasets.IterableDataset`."""
+        if self._begin is not None:  # the dataset has no state yet
+            return self._begin
+        return {"rows": self.read, "source": None if self._source is None else self._source.state_dict()}
+
+
+def here(rank: int, ranks: int) -> Place:
+    """This process."""
+    info = sys.modules["torch.utils.data"].get_worker_info() if "torch.utils.data" in sys.modules else None
+    return Place(0, 1, rank, ranks) if info is None else Place(info.id, info.num_workers, rank, ranks)
+
+
+def require_rows(dataset: Any) -> None:
+    """Raises TypeError unless rows can be read from a dataset again and again."""
+    if isinstance(dataset, Mapping):
+        raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
+    if isinstance(dataset, Iterator):
+        raise TypeError(f"a {type(dataset).__name__} gives its rows once: give the function that makes it")
+    if not (_makes_rows(dataset) or hasattr(dataset, "__iter__") or hasattr(dataset, "__getitem__")):
+        raise TypeError(f"a {type(dataset).__name__} has no rows: give an iterable of mappings")
+
+
+def _makes_rows(dataset: Any) -> bool:
+    """Whether a dataset is a function that returns an iterator."""
+    return callable(dataset) and not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+
+
+def _is_stream_of_datasets(dataset: Any) -> bool:
+    datasets = sys.modules.get("datasets")
+    return datasets is not None and isinstance(dataset, datasets.IterableDataset)
+
+
+def _has_buffer(source: Any) -> bool:
+    """Whether rows are shuffled in a buffer, which the dataset's state says nothing of."""
+    inside = [getattr(source, name, []) for name in _INSIDE]
+    parts = [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
+    return type(source).__name__ == _BUFFER or any(map(_has_buffer, parts))

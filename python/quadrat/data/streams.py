@@ -1,0 +1,256 @@
+"""`BatchedStream` and `PackedStream`: iterable datasets of whole batches, and of packs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.batching.packing import Strategy, pack
+from quadrat.batching.token_budget import TokenBudgetBatchSampler
+from quadrat.data._streamed import IntArray, StreamedDataset, Units
+from quadrat.input.items import Batch, Pack, Packs, join
+from quadrat.input.rows import MAIN
+from quadrat.ops._philox import number_below
+from quadrat.ragged import Ragged
+from quadrat.support.memory import address_of
+
+_ROWS, _PACKS = 0, 1  # the streams of random orders
+
+
+class BatchedStream(StreamedDataset):
+    """An iterable dataset whose items are whole batches of a stream's rows, each of which costs at most `max_tokens`.
+
+    It is to a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` is to a dataset with rows by number. A
+    window of rows is held in memory and put into batches, as the sampler does it. The emptiest batch of a window is not
+    given out: its rows go into the next window. They wait once, and each row is in exactly one batch of an epoch.
+
+    Items are lists of rows, and quadrat's collators make the batch of one item:
+
+        DataLoader(stream, batch_size=None, collate_fn=collator)
+        Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
+
+    Several worker processes or ranks each read rows of their own, and the batches depend on how many there are. A
+    `datasets.IterableDataset` shards itself (`split_dataset_by_node`): give it as many shards as workers and ranks, or
+    some workers have nothing to do. Of other datasets each process reads all rows, and keeps each n-th.
+
+    Ranks may have different numbers of batches, because their rows differ. DistributedDataParallel waits for all ranks:
+    use its `join` context, stop after a number of steps that all ranks have, or use `TokenBudgetBatchSampler` on a
+    dataset with rows by number. With accelerate and Trainer, leave `world_size=1` and set `dispatch_batches=False`
+    (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): then each rank reads the whole stream, takes
+    batches in turn, and has as many as the others; the last step repeats some if it lacks batches.
+
+    Resuming is exact, and as fast as the dataset's own `state_dict` if it is a `datasets.IterableDataset` without a
+    shuffle buffer. Else the rows are read again up to there.
+
+    Args:
+        dataset: a `datasets.IterableDataset`, a torch `IterableDataset`, any iterable of mappings that can be read
+            again, or a function that returns an iterator.
+        max_tokens: see `TokenBudgetBatchSampler`, as for `padded`, `max_batch_size`, `multiple_of` and `overlong`.
+        window: how many rows are read at a time. A window ought to hold several batches: then rows of about the same
+            length are there to go together.
+        shuffle: whether rows of about the same length, and the batches of a window, come in random order. Rows do not
+            leave their window: order them at random in the dataset too.
+        seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
+        column: the column whose lengths count.
+        columns: the columns to keep, `column` among them; by default all.
+        world_size, rank: how many ranks share the rows, and which one this is.
+        shards_itself: whether the iterator of a dataset that is not of `datasets` gives each process rows of its own.
+
+    Attributes:
+        dataset, columns, world_size, rank: as given.
+        epoch: the current epoch; see `set_epoch`.
+
+    Raises:
+        TypeError: when a dataset has no rows, or gives them once (a generator, in place of its function); when it is
+            read, if a row is no mapping, or is null or no list in `column`.
+        ValueError: for an argument out of range; when it is read, for a missing column, or a row above the budget.
+
+    Example:
+        >>> import quadrat
+        >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
+        >>> stream = quadrat.BatchedStream(rows, max_tokens=16, shuffle=False)
+        >>> [[len(row["input_ids"]) for row in batch] for batch in stream]
+        [[8, 6], [5, 3, 2]]
+    """
+
+    _OVERLONG = ("error", "alone")
+
+    def __init__(
+        self,
+        dataset: Any,
+        max_tokens: int,
+        *,
+        padded: bool = True,
+        max_batch_size: int | None = None,
+        multiple_of: int = 1,
+        window: int = 2048,
+        shuffle: bool = True,
+        seed: int = 0,
+        column: str = MAIN,
+        columns: Sequence[str] | None = None,
+        overlong: Literal["error", "alone"] = "error",
+        world_size: int = 1,
+        rank: int = 0,
+        shards_itself: bool = False,
+    ) -> None:
+        self._budget: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "padded": bool(padded),
+            "max_batch_size": max_batch_size,
+            "multiple_of": multiple_of,
+        }
+        TokenBudgetBatchSampler([0], **self._budget)  # raises for numbers out of range
+        super().__init__(
+            dataset,
+            limit=max_tokens // multiple_of * multiple_of,
+            overlong=overlong,
+            window=window,
+            shuffle=shuffle,
+            seed=seed,
+            column=column,
+            columns=columns,
+            world_size=world_size,
+            rank=rank,
+            shards_itself=shards_itself,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), **self._budget}
+
+    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
+        groups = TokenBudgetBatchSampler(
+            sizes,
+            **self._budget,
+            window=len(sizes),
+            shuffle=self._shuffle,
+            seed=seed,
+            overlong="alone",  # those that are an error are found when they are read
+        ).batches()
+        return groups, int(self._shares_of_budget(sizes[groups.values], groups).argmin())
+
+    def _items(self, units: Units, groups: Ragged) -> Iterator[Batch]:
+        return (Batch([units.rows[number] for number in numbers]) for numbers in groups.to_lists())
+
+    def _shares_of_budget(self, sizes: IntArray, groups: Ragged) -> Any:
+        """How much of the budget each batch uses up, 1 for all of it."""
+        tokens, most, multiple = (self._budget[name] for name in ("max_tokens", "max_batch_size", "multiple_of"))
+        first = groups.offsets[:-1]
+        rows = np.diff(groups.offsets)
+        widths = (np.maximum if self._budget["padded"] else np.add).reduceat(sizes, first)
+        widths = -(-widths // multiple) * multiple
+        costs = widths * rows if self._budget["padded"] else widths
+        return costs / tokens if most is None else np.maximum(costs / tokens, rows / most)
+
+
+class PackedStream(StreamedDataset):
+    """An iterable dataset of packs: rows of a stream, joined to at most `max_length` tokens.
+
+    It is to a stream what `PackedDataset` is to a dataset with rows by number, and its items are the same. A window of
+    rows is held in memory and packed. The emptiest pack of a window is not given out: its rows go into the next window.
+    They wait once, and each row is in exactly one pack of an epoch, or each of its pieces with `overlong="split"`.
+    With the usual window and lognormal lengths, of which 4 to 9 fill a pack, packs are filled to 99.8 to 99.9 %, and
+    those of a whole dataset to 99.9 to 99.97 %.
+
+        DataLoader(stream, batch_size=8, collate_fn=quadrat.DataCollatorWithFlattening())
+
+    Worker processes, ranks and resuming are as in `BatchedStream`.
+
+    Args:
+        dataset: see `BatchedStream`.
+        max_length: the tokens that a pack may hold.
+        strategy: where a row goes, see `quadrat.pack`. "in_order" leaves rows in their order: the last pack of a window
+            is the one that goes on in the next.
+        window: how many rows are read at a time. More fill packs better.
+        shuffle: whether rows of one length change places, and the packs of a window come in random order.
+        seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
+        column: the column whose lengths count.
+        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
+        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
+            pieces.
+        world_size, rank, shards_itself: see `BatchedStream`.
+
+    Attributes:
+        dataset, columns, world_size, rank: as given.
+        epoch: the current epoch; see `set_epoch`.
+
+    Raises:
+        TypeError: see `BatchedStream`; when it is read, if a column does not hold rows of numbers.
+        ValueError: see `BatchedStream`; when it is read, if a row's columns differ in length.
+
+    Example:
+        >>> import quadrat
+        >>> rows = [{"input_ids": [length] * length} for length in (5, 3, 8, 2, 6)]
+        >>> stream = quadrat.PackedStream(rows, max_length=8, shuffle=False)
+        >>> [(pack["input_ids"].tolist(), pack["seq_lengths"].tolist()) for pack in stream]
+        [([8, 8, 8, 8, 8, 8, 8, 8], [8]), ([6, 6, 6, 6, 6, 6, 2, 2], [6, 2]), ([5, 5, 5, 5, 5, 3, 3, 3], [5, 3])]
+    """
+
+    _OVERLONG = ("error", "truncate", "split")
+
+    def __init__(
+        self,
+        dataset: Any,
+        max_length: int,
+        *,
+        strategy: Strategy = "best_fit",
+        window: int = 2048,
+        shuffle: bool = True,
+        seed: int = 0,
+        column: str = MAIN,
+        columns: Sequence[str] | None = None,
+        overlong: Literal["error", "truncate", "split"] = "error",
+        world_size: int = 1,
+        rank: int = 0,
+        shards_itself: bool = False,
+    ) -> None:
+        limit = number_below(max_length, "max_length", 1 << 63, 1)
+        pack([0], limit, strategy)  # raises for an unknown strategy
+        self._strategy = strategy
+        super().__init__(
+            dataset,
+            limit=limit,
+            overlong=overlong,
+            window=window,
+            shuffle=shuffle,
+            seed=seed,
+            column=column,
+            columns=columns,
+            world_size=world_size,
+            rank=rank,
+            shards_itself=shards_itself,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "strategy": self._strategy}
+
+    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
+        in_order = self._strategy == "in_order"
+        rows = _order(len(sizes), seed, _ROWS) if self._shuffle and not in_order else np.arange(len(sizes))
+        packs = pack(sizes[rows], self._limit, self._strategy)
+        packs = Ragged(rows[packs.values], packs.offsets)
+        fullness = np.add.reduceat(sizes[packs.values], packs.offsets[:-1])
+        emptiest = len(packs) - 1 if in_order else int(fullness.argmin())
+        if not self._shuffle:
+            return packs, emptiest
+        order = _order(len(packs), seed, _PACKS)
+        return packs[order], int((order == emptiest).argmax())
+
+    def _items(self, units: Units, groups: Ragged) -> list[Pack]:
+        if not len(groups):
+            return []
+        chosen = units.chosen(groups.values.tolist())
+        names = list(chosen.rows[0])
+        values, _ = join(chosen.rows, names, chosen.pieces)
+        block = Packs(values, chosen.pieces.sizes, groups.offsets)
+        return [Pack(block, at) for at in range(len(block))]
+
+
+def _order(count: int, seed: int, stream: int) -> IntArray:
+    """The numbers below count in a random order."""
+    order = np.empty(count, np.int64)
+    if not _core.philox_order(seed, 0, stream, address_of(order), count):
+        raise ValueError(f"{count} rows are too many to shuffle")
+    return order

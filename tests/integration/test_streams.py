@@ -1,0 +1,393 @@
+"""`BatchedStream` and `PackedStream`: each row once, within the budget, and exactly where a state left off."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from accelerate.data_loader import IterableDatasetShard
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from transformers import BertForSequenceClassification
+
+import quadrat
+from support.strategies import make_tokenizer
+from support.streams import (
+    DATASETS,
+    KINDS,
+    LENGTHS,
+    LIMIT,
+    Torch,
+    documents,
+    everything,
+    rows_of,
+    said,
+    stream_of,
+)
+from support.trainer import Losses, arguments, tiny, trained
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """Sets what a process takes itself for."""
+
+    def sets(number, count):
+        info = SimpleNamespace(id=number, num_workers=count, seed=0)
+        monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: info)
+
+    return sets
+
+
+@given(
+    lengths=st.lists(st.integers(0, 12), max_size=60),
+    window=st.integers(1, 70),
+    max_tokens=st.integers(12, 60),
+    padded=st.booleans(),
+    max_batch_size=st.none() | st.integers(1, 7),
+    multiple_of=st.sampled_from([1, 4, 6]),
+    shuffle=st.booleans(),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_batches_keep_the_budget_and_rows_come_once(lengths, window, max_tokens, padded, max_batch_size, **options):
+    limits = {"padded": padded, "max_batch_size": max_batch_size, **options}
+    stream = quadrat.BatchedStream(rows_of(lengths), max_tokens, window=window, **limits)
+    batches = [said(batch) for batch in stream]
+    assert documents(batches) == everything(lengths)
+    multiple = options["multiple_of"]
+    for batch in batches:
+        sizes = list(map(len, batch))
+        width = -(-(max(sizes) if padded else sum(sizes)) // multiple) * multiple
+        assert width * (len(sizes) if padded else 1) <= max_tokens
+        assert len(sizes) <= (max_batch_size or len(sizes))
+    assert batches == [said(batch) for batch in stream], "each iteration begins anew"
+
+
+@given(
+    lengths=st.lists(st.integers(0, 30), max_size=60),
+    window=st.integers(1, 70),
+    limit=st.integers(1, 40),
+    strategy=st.sampled_from(["best_fit", "first_fit", "in_order"]),
+    overlong=st.sampled_from(["truncate", "split"]),
+    shuffle=st.booleans(),
+)
+def test_packs_hold_what_they_may_and_rows_come_once(lengths, window, limit, overlong, **options):
+    rows = rows_of(lengths)
+    packs = list(quadrat.PackedStream(rows, limit, window=window, overlong=overlong, **options))
+    assert all(len(pack["input_ids"]) == pack["seq_lengths"].sum() <= limit for pack in packs)
+    assert all((pack["input_ids"] == pack["number"]).all() for pack in packs)
+    if overlong == "truncate":
+        expected = [row["input_ids"][:limit] for row in rows]
+    else:
+        starts = [range(0, max(length, 1), limit) for length in lengths]
+        expected = [row["input_ids"][at : at + limit] for row, ats in zip(rows, starts, strict=True) for at in ats]
+    assert documents(map(said, packs)) == sorted(expected)
+
+
+def test_pieces_are_of_all_tokens():
+    rows = [{"input_ids": [*range(length)]} for length in (25, 3, 10)]
+    packs = [said(pack) for pack in quadrat.PackedStream(rows, 10, overlong="split", window=2, shuffle=False)]
+    assert documents(packs) == sorted([[*range(10)], [*range(10, 20)], [*range(20, 25)], [0, 1, 2], [*range(10)]])
+
+
+@given(lengths=st.lists(st.integers(0, 12), min_size=1, max_size=80), window=st.integers(26, 40))
+def test_in_order_is_the_order_of_all_rows(lengths, window):
+    """No pack is cut at the end of a window, if a window has more than one."""
+    lengths = [length + 1 for length in lengths]
+    packs = quadrat.PackedStream(rows_of(lengths), 13, strategy="in_order", window=window, shuffle=False)
+    expected = quadrat.pack(lengths, 13, "in_order").to_lists()
+    assert [[document[0] for document in said(pack)] for pack in packs] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DATASETS)
+def test_resumes_at_every_point(kind, name):
+    dataset = DATASETS[name](rows_of(LENGTHS))
+    columns = {"columns": ["input_ids"]} if kind == "batches" else {}
+    stream = stream_of(kind, dataset, **columns)
+    stream.set_epoch(2)
+    items, states = [], [stream.state_dict()]
+    for item in stream:
+        items.append(said(item))
+        states.append(pickle.loads(pickle.dumps(stream.state_dict())))
+    assert documents(items) == everything()
+    assert states[-1]["window"] >= 3
+    for at, state in enumerate(states):
+        again = stream_of(kind, DATASETS[name](rows_of(LENGTHS)), **columns)
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        rest = []
+        for item in again:
+            rest.append(said(item))
+            assert {**again.state_dict(), "source": 0} == {**states[at + len(rest)], "source": 0}
+        assert rest == items[at:]
+        assert again.epoch == 2
+        if at % 4 == 0:  # and from a state of a resumed iteration
+            again.load_state_dict(state)
+            for _ in zip(range(5), again, strict=False):
+                pass
+            third = stream_of(kind, DATASETS[name](rows_of(LENGTHS)), **columns)
+            third.load_state_dict(again.state_dict())
+            assert [said(item) for item in third] == items[at + 5 :]
+    again.load_state_dict(state)
+    assert list(again) == []
+    assert [said(item) for item in again] == items, "the next iteration is of the whole epoch"
+
+
+@given(
+    lengths=st.lists(st.integers(0, 12), max_size=40),
+    window=st.integers(1, 12),
+    kind=st.sampled_from(KINDS),
+    data=st.data(),
+)
+def test_resumes_with_any_rows(lengths, window, kind, data):
+    """Windows so short that all of their rows wait, as well."""
+    stream = stream_of(kind, rows_of(lengths), window=window)
+    items = [said(item) for item in stream]
+    taken = data.draw(st.integers(min(1, len(items)), len(items)))
+    for _ in zip(range(taken), stream, strict=False):
+        pass
+    again = stream_of(kind, rows_of(lengths), window=window)
+    again.load_state_dict(stream.state_dict())
+    assert [said(item) for item in again] == items[taken:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("function", "mapped")])
+def test_workers_and_ranks_share_the_rows(kind, workers, name):
+    found, single = [], workers == 2 and name == "1 shard"
+    for rank in range(2):
+        dataset = DATASETS[name](rows_of(LENGTHS))
+        stream = stream_of(kind, dataset, world_size=2, rank=rank)
+        found.append(list(DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=said)))
+    assert documents(itertools.chain(*found)) == everything()
+    assert all(found), "each rank has some"
+    assert not single or len(found[0]) < len(LENGTHS)
+
+
+def test_a_dataset_that_shards_itself():
+    stream = stream_of("batches", Torch(rows_of(LENGTHS), shards_itself=True), shards_itself=True)
+    batches = list(DataLoader(stream, batch_size=None, num_workers=2, collate_fn=said))
+    assert documents(batches) == everything()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["list", "torch", "4 shards", "buffer"])
+def test_workers_resume(kind, name, worker):
+    """What a StatefulDataLoader does: each worker process has a state."""
+    found = []
+    for number in range(2):
+        worker(number, 2)
+        stream = stream_of(kind, DATASETS[name](rows_of(LENGTHS)))
+        items = [said(item) for item in stream]
+        for taken in range(1, len(items), 3):
+            for _ in zip(range(taken), stream, strict=False):
+                pass
+            state = stream.state_dict()
+            again = stream_of(kind, DATASETS[name](rows_of(LENGTHS)))
+            again.load_state_dict(state)
+            assert [said(item) for item in again] == items[taken:]
+            stream = stream_of(kind, DATASETS[name](rows_of(LENGTHS)))
+        found.append(items)
+        if not items:  # some versions of datasets leave one shard where rows are shuffled
+            continue
+        worker(number, 3)
+        again.load_state_dict(state)
+        with pytest.raises(ValueError, match=f"of worker {number} of 2, and this is {number} of 3"):
+            iter(again)
+    assert documents(itertools.chain(*found)) == everything()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["list", "torch", "4 shards", "buffer"])
+def test_epochs_differ_and_reach_persistent_workers(kind, name):
+    stream = stream_of(kind, DATASETS[name](rows_of(LENGTHS)))
+    loader = DataLoader(stream, batch_size=None, num_workers=2, persistent_workers=True, collate_fn=said)
+    epochs = []
+    for epoch in (0, 1, 0):
+        stream.set_epoch(epoch)
+        epochs.append(list(loader))
+        assert documents(epochs[-1]) == everything()
+    assert epochs[0] == epochs[2] != epochs[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seeds(kind):
+    by_seed = [[said(item) for item in stream_of(kind, rows_of(LENGTHS), seed=seed)] for seed in (0, 1, 0)]
+    assert by_seed[0] == by_seed[2] != by_seed[1]
+
+
+def test_the_dataset_of_the_user_stays_as_it_is():
+    dataset = DATASETS["4 shards"](rows_of(LENGTHS))
+    dataset.set_epoch(5)
+    before = dataset.state_dict()
+    stream = stream_of("batches", dataset)
+    stream.set_epoch(2)
+    next(iter(stream))
+    assert (dataset.epoch, dataset.state_dict()) == (5, before)
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_collators_take_batches(batch_size):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    rows = [{"input_ids": [5] * length} for length in LENGTHS if length]
+    stream = quadrat.BatchedStream(rows, 100, window=32)
+    batches = list(DataLoader(stream, batch_size=batch_size, collate_fn=collator))
+    assert sum(int(batch["attention_mask"].sum()) for batch in batches) == sum(LENGTHS)
+    assert all(batch["input_ids"].numel() <= 100 for batch in batches)
+
+
+def test_collators_keep_packed_rows_apart():
+    stream = quadrat.PackedStream(rows_of(LENGTHS), LIMIT, columns=["input_ids"], window=32)
+    loader = DataLoader(stream, batch_size=4, collate_fn=quadrat.DataCollatorWithFlattening())
+    starts = sum(int((batch["position_ids"] == 0).sum()) for batch in loader)
+    assert starts == sum(length > 0 for length in LENGTHS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_processes_of_accelerate_take_turns(kind):
+    """Each process reads the whole stream (dispatch_batches=False), and all have as many batches."""
+    stream = stream_of(kind, rows_of(LENGTHS))
+    shards = [IterableDatasetShard(stream, 1, num_processes=2, process_index=process) for process in range(2)]
+    found = [[said(item) for item in shard] for shard in shards]
+    items = [said(item) for item in stream]
+    assert len(found[0]) == len(found[1])
+    assert [item for step in zip(*found, strict=True) for item in step][: len(items)] == items
+
+
+def test_in_trainer(tmp_path):
+    """Over the end of the first epoch, and resumed in the middle of it."""
+    random = np.random.default_rng(0)
+    rows = [
+        {"input_ids": random.integers(3, 400, length).tolist(), "label": length % 3}
+        for length in random.integers(4, 20, 48).tolist()
+    ]
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    options = {"max_steps": 15, "per_device_train_batch_size": 1, "save_strategy": "steps", "save_steps": 6}
+    given = arguments(tmp_path, **options)
+    stream = quadrat.BatchedStream(rows, 64, window=24)
+    assert 6 < len(list(stream)) < 15
+    whole = trained(BertForSequenceClassification, stream, given, data_collator=collator)
+    stream = quadrat.BatchedStream(rows, 64, window=24)
+    resumed = Losses(
+        model=tiny(BertForSequenceClassification), args=given, train_dataset=stream, data_collator=collator
+    )
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    assert resumed.losses == whole.losses[6:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_iteration_begins_when_it_is_asked_for(kind):
+    """A StatefulDataLoader asks for the state before the first item of a later iteration."""
+    stream, again = stream_of(kind, rows_of(LENGTHS)), stream_of(kind, rows_of(LENGTHS))
+    items = [said(item) for item in stream]
+    iterator = iter(stream)
+    again.load_state_dict(stream.state_dict())
+    assert [said(item) for item in again] == items == [said(item) for item in iterator]
+    again.load_state_dict(stream.state_dict())
+    assert list(again) == []
+
+
+def test_states_of_others_are_refused():
+    stream = stream_of("batches", rows_of(LENGTHS))
+    for _ in zip(range(9), stream, strict=False):
+        pass
+    state = stream.state_dict()
+    assert state["window"] > 0
+    for options in ({"window": 23}, {"seed": 1}, {"shuffle": False}, {"padded": False}, {"world_size": 2}):
+        with pytest.raises(ValueError, match=f"the state is of another stream: .*{next(iter(options))}"):
+            stream_of("batches", rows_of(LENGTHS), **options).load_state_dict(state)
+    with pytest.raises(ValueError, match="stream is 'PackedStream' here, 'BatchedStream' there"):
+        stream_of("packs", rows_of(LENGTHS)).load_state_dict({**state, "strategy": "best_fit"})
+    with pytest.raises(KeyError, match="kept"):
+        stream.load_state_dict({name: value for name, value in state.items() if name != "kept"})
+    other = stream_of("batches", rows_of(LENGTHS[::-1]))
+    other.load_state_dict(state)
+    with pytest.raises(ValueError, match="the state is of another dataset: the rows had other lengths"):
+        list(other)
+
+
+def test_another_epoch_begins_with_its_first_item():
+    stream = stream_of("packs", rows_of(LENGTHS))
+    next(iter(stream))
+    state = stream.state_dict()
+    stream.set_epoch(1)
+    assert (stream.state_dict()["given"], state["given"]) == (0, 1)
+    stream.load_state_dict(state)
+    assert stream.epoch == 0
+    stream.set_epoch(1)
+    assert documents(map(said, stream)) == everything()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("dataset", "error", "message"),
+    [
+        (iter([]), TypeError, "gives its rows once: give the function that makes it"),
+        ({"train": []}, TypeError, r"no rows of its own: give one of \['train'\]"),
+        (3, TypeError, "a int has no rows: give an iterable of mappings"),
+        ([[1, 2]], TypeError, "row 0 is a list, not a mapping"),
+        ([{"input_ids": [1], "number": [1]}] * 40 + [{"input_ids": None}], TypeError, r"row 16 .* is null .*row 24"),
+        ([{"tokens": [1]}], ValueError, "no column 'input_ids': row 0 has"),
+        ([{"input_ids": [1], "number": [1]}] * 40 + [{"input_ids": [1] * 99}], ValueError, "row 40 has 99 tokens.*='"),
+    ],
+)
+def test_wrong_datasets(kind, dataset, error, message):
+    with pytest.raises(error, match=message):
+        list(stream_of(kind, dataset))
+
+
+def test_wrong_arguments():
+    rows = rows_of([3, 4])
+    wrong = [
+        ({"max_tokens": 0}, "max_tokens must be"),
+        ({"multiple_of": 32}, "multiple_of=32 is above max_tokens=16"),
+        ({"window": 0}, "window must be"),
+        ({"world_size": 2, "rank": 2}, "rank must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"overlong": "split"}, "overlong must be one of 'error', 'alone', not 'split'"),
+        ({"columns": ["label"]}, r"columns=\['label'\] lack 'input_ids'"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            quadrat.BatchedStream(rows, **{"max_tokens": 16, **options})
+    with pytest.raises(ValueError, match="strategy must be one of"):
+        quadrat.PackedStream(rows, 16, strategy="worst")
+    with pytest.raises(ValueError, match="overlong must be one of 'error', 'truncate', 'split'"):
+        quadrat.PackedStream(rows, 16, overlong="alone")
+    with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
+        quadrat.PackedStream(rows, 16, columns="input_ids")
+    with pytest.raises(ValueError, match="no column 'label'"):
+        list(quadrat.BatchedStream(rows, 16, columns=["input_ids", "label"]))
+
+
+def test_a_row_above_the_budget_alone():
+    stream = quadrat.BatchedStream(rows_of([3, 40, 2]), 16, overlong="alone", shuffle=False)
+    assert [[len(row) for row in said(batch)] for batch in stream] == [[40], [3, 2]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_without_rows(kind):
+    assert list(stream_of(kind, [])) == []
+
+
+def test_packs_are_full():
+    """The figures of the docstring, with fewer rows."""
+    lengths = np.minimum(np.random.default_rng(0).lognormal(5, 0.8, 20_000).astype(int) + 1, 1024)
+    rows = [{"input_ids": np.zeros(length, np.int32)} for length in lengths]
+    packs = list(quadrat.PackedStream(rows, 1024))
+    assert lengths.sum() / (len(packs) * 1024) > 0.998
+
+
+@pytest.mark.parametrize("name", ["BatchedStream", "PackedStream"])
+def test_examples(name):
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(getattr(quadrat, name), name, globs={}):
+        assert runner.run(example).attempted
+        assert runner.summarize(verbose=False).failed == 0
