@@ -128,16 +128,35 @@ bool FlatColumn::row(const Place& place, Row* out) const {
         *out = row_at(type_.kind, array.data, array.first + place.at, 1);
         return true;
     }
-    if (type_.layout != Layout::list || !is_plain(*type_.item)) {
+    return list_row(type_, array, place.at, out);
+}
+
+bool FlatColumn::rows(const Place& place, std::int64_t count, std::vector<Row>* out) const {
+    if (type_.layout != Layout::list || is_null(*place.array, place.at)) {
         return false;
     }
-    const Bounds found = bounds(type_, array, place.at, array.items->length);
+    const FlatArray& lists = *place.array->items;
+    const Bounds found = bounds(type_, *place.array, place.at, lists.length);
+    bool all = count <= found.end - found.begin;
+    for (std::int64_t i = 0; all && i < count; ++i) {
+        Row row;
+        all = !is_null(lists, found.begin + i) && list_row(*type_.item, lists, found.begin + i, &row);
+        out->push_back(row);
+    }
+    return all;
+}
+
+bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out) {
+    if (type.layout != Layout::list || !is_plain(*type.item)) {
+        return false;
+    }
+    const Bounds found = bounds(type, array, at, array.items->length);
     const FlatArray& items = *array.items;
     const std::int64_t first = items.first + found.begin, length = found.end - found.begin;
     if (items.validity != nullptr && !all_set(items.validity, first, length)) {
         return false;
     }
-    *out = row_at(type_.item->kind, items.data, first, length);
+    *out = row_at(type.item->kind, items.data, first, length);
     // What the processor's own prefetcher needs to see before it goes on by itself.
     constexpr std::int64_t ahead = 256;
     prefetch_lines(out->data, std::min(ahead, length * out->stride));

@@ -61,6 +61,9 @@ public:
     // The numbers at a place: one for a column of numbers, else a row of them; false when they are no plain numbers.
     // Throws ValueError when the memory contradicts itself.
     bool row(const Place& place, Row* out) const;
+    // The first `count` rows of numbers at a place in a column of lists of them; false when there are fewer, or they
+    // are no plain numbers. Throws ValueError as `row` does.
+    bool rows(const Place& place, std::int64_t count, std::vector<Row>* out) const;
     // Whether each element is a single number.
     bool is_numbers() const { return type_.layout == FlatType::Layout::number; }
     // An element as Python knows it: an int, float, bool, str, bytes, a list of these, None; null where the type has no
@@ -68,6 +71,8 @@ public:
     py::object value(const Place& place) const { return value(type_, *place.array, place.at); }
 
 private:
+    // A list of plain numbers, as a row of them.
+    static bool list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out);
     static py::object value(const FlatType& type, const FlatArray& array, std::int64_t at);
 
     FlatType type_;

@@ -198,14 +198,23 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
         nested.push_back(plain.is_none() || !name.equal(plain));
         columns->columns.emplace_back(nested.back() ? count * choices : count);
     }
-    const auto hold = [&](std::size_t c, py::object value) {
+    std::vector<std::size_t> places;  // of the columns whose values are still to be held
+    py::list held;
+    for (std::size_t c = 0; c < names.size(); ++c) {
+        if (table == nullptr || !nested[c] || !table->collect_choices(names[c], choices, &columns->columns[c])) {
+            places.push_back(c);
+            held.append(names[c]);
+        }
+    }
+    const auto hold = [&](std::size_t at, py::object value) {
+        const std::size_t c = places[at];
         if (nested[c]) {
             return hold_choices(value.ptr(), choices, &columns->columns[c]);
         }
         columns->columns[c].hold(std::move(value));
         return true;
     };
-    return table != nullptr ? table->gather(names, hold) : Walk(features, interop).gather(names, hold);
+    return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
 }
 
 }  // namespace quadrat

@@ -152,6 +152,29 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
     }
 }
 
+bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
+                            Column* out) const {
+    const Source& source = sources_[column];
+    if (!source.flat || source.look.form != 0) {
+        return false;
+    }
+    std::vector<Row> found;
+    found.reserve(rows.size() * static_cast<std::size_t>(choices));
+    for (const std::int64_t row : rows) {
+        try {
+            if (!source.flat->rows(source.flat->place(row), choices, &found)) {
+                return false;
+            }
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], row, error);
+        }
+    }
+    for (const Row& row : found) {
+        out->add_as_python(row, form_list);
+    }
+    return true;
+}
+
 TableRows::TableRows(std::shared_ptr<const Table> table, const py::object& keys,
                      const std::shared_ptr<const FlatColumn>& mapping)
     : table_(std::move(table)) {
@@ -231,6 +254,11 @@ bool TableRows::collect(const py::handle& name, Columns* columns) const {
     columns->columns.emplace_back(size());
     table_->collect(static_cast<std::size_t>(column), rows_, &columns->columns.back());
     return true;
+}
+
+bool TableRows::collect_choices(const py::handle& name, std::int64_t choices, Column* out) const {
+    const std::int64_t column = table_->find(name);
+    return column >= 0 && table_->collect_choices(static_cast<std::size_t>(column), rows_, choices, out);
 }
 
 bool TableRows::gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const {

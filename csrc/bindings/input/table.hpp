@@ -32,6 +32,9 @@ public:
     // The number of the column, or -1.
     std::int64_t find(const py::handle& name) const;
     py::object value(std::size_t column, std::int64_t row) const;
+    // See TableRows::collect_choices.
+    bool collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
+                         Column* out) const;
     // Adds the values at `rows`, as if they came in lists; those that Python objects stand for are held.
     void collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const;
 
@@ -74,6 +77,9 @@ public:
     bool collect(const py::object& names, py::tuple* keys, Columns* columns) const;
     // One column; false where there is none of this name.
     bool collect(const py::handle& name, Columns* columns) const;
+    // The first `choices` rows that each value of a column is a list of, where they are rows of numbers; else false,
+    // and nothing is added.
+    bool collect_choices(const py::handle& name, std::int64_t choices, Column* out) const;
     // The values as Python objects, row by row, as Walk::gather gives them.
     bool gather(const py::tuple& names, const std::function<bool(std::size_t, py::object)>& take) const;
 
