@@ -8,10 +8,14 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import transformers
 
 import quadrat
 from cases import Case, Feature, corpus, encode, pick, tokenizer
+from quadrat.data.stored import original_getitems as fetched_by_datasets
+
+quadrat.patch_datasets()  # the reference's features come from the original all the same
 
 
 @functools.cache
@@ -35,32 +39,19 @@ def shuffled(*, special: bool = False) -> tuple[datasets.Dataset, list[int]]:
     return dataset(special=special).select(order), [int(place[index]) for index in pick()]
 
 
-def fetched(
-    name: str, description: str, collator: str, target: float, *, arrow: bool = True, special: bool = False
-) -> Case:
+def fetched(name: str, description: str, collator: str, target: float, *, special: bool = False) -> Case:
     """Fetching by `__getitems__`, as a DataLoader does, and collating."""
-    # Looking rows up behind an indices mapping takes datasets as long again.
-    plain, keys = shuffled(special=special) if arrow else (dataset(special=special), pick())
+    plain, keys = shuffled(special=special)
     reference, ours = getattr(transformers, collator)(tokenizer()), getattr(quadrat, collator)(tokenizer())
-    source = quadrat.ArrowDataset(plain) if arrow else plain
+    source = quadrat.ArrowDataset(plain)
 
     def fetch_reference(_: list[Feature]) -> Any:
-        return reference(plain.__getitems__(keys))
+        return reference(fetched_by_datasets(plain, keys))
 
     def fetch_quadrat(_: list[Feature]) -> Any:
         return ours(source.__getitems__(keys))
 
-    return Case(name, description, fetch_reference, fetch_quadrat, plain.__getitems__(keys), target)
-
-
-def fetch_pad_python() -> Case:
-    return fetched(
-        "fetch_pad_python",
-        "fetch and pad, the same datasets.Dataset for both",
-        "DataCollatorWithPadding",
-        20,
-        arrow=False,
-    )
+    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(plain, keys), target)
 
 
 def fetch_pad() -> Case:
@@ -71,10 +62,67 @@ def fetch_mlm() -> Case:
     return fetched("fetch_mlm", "fetch and mask, ArrowDataset", "DataCollatorForLanguageModeling", 80, special=True)
 
 
+def unchanged(name: str, description: str, collator: str, rows: datasets.Dataset, **options: Any) -> Case:
+    """The same `datasets.Dataset` for both, with `patch_datasets` for quadrat."""
+    given = () if collator == "DataCollatorWithFlattening" else (tokenizer(),)
+    reference, ours = (getattr(module, collator)(*given, **options) for module in (transformers, quadrat))
+    keys = pick()
+
+    def fetch_reference(_: list[Feature]) -> Any:
+        return reference(fetched_by_datasets(rows, keys))
+
+    def fetch_quadrat(_: list[Feature]) -> Any:
+        return ours(rows.__getitems__(keys))
+
+    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(rows, keys), None)
+
+
+@functools.cache
+def labelled() -> datasets.Dataset:
+    """With a label for each token."""
+    labels = [[token % 7 for token in ids] for ids in dataset().data.column("input_ids").to_pylist()]
+    return datasets.Dataset(dataset().data.append_column("labels", pa.array(labels, pa.list_(pa.int64()))))
+
+
+def usual_pad() -> Case:
+    return unchanged("usual_pad", "fetch and pad", "DataCollatorWithPadding", dataset())
+
+
+def usual_mlm() -> Case:
+    rows = dataset(special=True)
+    return unchanged("usual_mlm", "fetch and mask", "DataCollatorForLanguageModeling", rows)
+
+
+def usual_clm() -> Case:
+    return unchanged("usual_clm", "fetch, causal", "DataCollatorForLanguageModeling", dataset(), mlm=False)
+
+
+def usual_tokens() -> Case:
+    collator = "DataCollatorForTokenClassification"
+    return unchanged("usual_tokens", "fetch, labels of tokens", collator, labelled())
+
+
+def usual_seq2seq() -> Case:
+    return unchanged("usual_seq2seq", "fetch, sequence to sequence", "DataCollatorForSeq2Seq", labelled())
+
+
+def usual_choices() -> Case:
+    ids = dataset().data.column("input_ids").to_pylist()
+    choices = [[ids[(row + choice) % len(ids)] for choice in range(4)] for row in range(len(ids))]
+    masks = [[[1] * len(one) for one in row] for row in choices]
+    rows = datasets.Dataset.from_dict({"input_ids": choices, "attention_mask": masks, "label": [0] * len(ids)})
+    return unchanged("usual_choices", "fetch, four choices a row", "DataCollatorForMultipleChoice", rows)
+
+
+def usual_flatten() -> Case:
+    rows = dataset().select_columns(["input_ids"])
+    return unchanged("usual_flatten", "fetch, padding-free", "DataCollatorWithFlattening", rows)
+
+
 def handed_over(name: str, description: str, make: Callable[[dict[str, list[Any]]], Any]) -> Case:
     """Columns given to quadrat's collator; the reference gets the same rows as a list of dicts."""
     plain, keys = shuffled()
-    rows = plain.__getitems__(keys)
+    rows = fetched_by_datasets(plain, keys)
     features = make({column: [row[column] for row in rows] for column in rows[0]})
     ours = quadrat.DataCollatorWithPadding(tokenizer())
     return Case(
@@ -96,4 +144,5 @@ def pad_dict() -> Case:
 
 
 def builders() -> list[Callable[[], Case]]:
-    return [fetch_pad_python, fetch_pad, fetch_mlm, pad_table, pad_dict]
+    usual = [usual_pad, usual_mlm, usual_clm, usual_tokens, usual_seq2seq, usual_choices, usual_flatten]
+    return [*usual, fetch_pad, fetch_mlm, pad_table, pad_dict]
