@@ -35,7 +35,7 @@ test-5: $(VENV)/.installed
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
 test-4: .venv-4/.installed
-	$(ENV) HYPOTHESIS_PROFILE=half $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
+	$(ENV) HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),half) $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
 
 # One version after the other, however those before went; then a table of all.
 matrix:
