@@ -160,7 +160,7 @@ def has_documents(features: Any) -> bool:
     """Whether features, in one form, are rows that were packed."""
     if type(features) is list and features and type(features[0]) is dict:  # the usual form, at once
         return SEQ_LENGTHS in features[0]
-    if isinstance(features, Rows) and not features.handed_out:
+    if type(features) is Rows and not features.handed_out:
         return features.has(SEQ_LENGTHS)
     first = features[0] if type(features) in SEQUENCES and features else None
     return isinstance(first, Mapping) and SEQ_LENGTHS in first
