@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from quadrat.integration.callback import SetEpochCallback
     from quadrat.integration.patch import patch_transformers
     from quadrat.integration.patch_datasets import patch_datasets
+    from quadrat.integration.patch_tokenizers import patch_tokenizers
     from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
     from quadrat.ops.mask_tokens import mask_tokens
     from quadrat.ops.pad import pad
     from quadrat.ops.unpad import unpad
+    from quadrat.planning.conversion import convert_to_tensors
+    from quadrat.planning.tokenizer_pad import tokenizer_pad
     from quadrat.ragged import Ragged
 
 __all__ = [
@@ -72,6 +75,7 @@ __all__ = [
     "__version__",
     "attention_mask",
     "concat_padded",
+    "convert_to_tensors",
     "default_data_collator",
     "flatten",
     "from_transformers",
@@ -81,8 +85,10 @@ __all__ = [
     "pack_dataset",
     "pad",
     "patch_datasets",
+    "patch_tokenizers",
     "patch_transformers",
     "show_config",
+    "tokenizer_pad",
     "unpad",
     "without_padding",
 ]

@@ -31,6 +31,7 @@ HOMES = {
     "TokenBudgetBatchSampler": "quadrat.batching.token_budget",
     "attention_mask": "quadrat.ops.mask",
     "concat_padded": "quadrat.ops.concat",
+    "convert_to_tensors": "quadrat.planning.conversion",
     "default_data_collator": "quadrat.collators.default",
     "flatten": "quadrat.ops.flatten",
     "from_transformers": "quadrat.integration.adopt",
@@ -40,8 +41,10 @@ HOMES = {
     "pack_dataset": "quadrat.batching.pack_dataset",
     "pad": "quadrat.ops.pad",
     "patch_datasets": "quadrat.integration.patch_datasets",
+    "patch_tokenizers": "quadrat.integration.patch_tokenizers",
     "patch_transformers": "quadrat.integration.patch",
     "show_config": "quadrat.config",
+    "tokenizer_pad": "quadrat.planning.tokenizer_pad",
     "unpad": "quadrat.ops.unpad",
     "without_padding": "quadrat.evaluation.containers",
 }

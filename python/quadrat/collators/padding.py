@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import Collator
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import originals
+from quadrat.planning.by_lists import faster_reference
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.padded import pad_features
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
@@ -43,7 +44,8 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return self._collate(features, self.return_tensors)
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        return super().__call__  # type: ignore[no-any-return]
+        reference: Callable[[Any], Any] = super(DataCollatorWithPadding, faster_reference(self, framework)).__call__
+        return reference
 
     def _normalise(self, features: Any) -> Any:
         try:

@@ -11,6 +11,7 @@ from quadrat.collators._base import Collator
 from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
+from quadrat.planning.by_lists import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
 from quadrat.planning.padded import pad_features
 from quadrat.planning.padded_plan import LabelColumn
@@ -49,7 +50,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        call = super().__call__
+        call = super(DataCollatorForSeq2Seq, faster_reference(self, framework)).__call__
         return lambda rows: call(rows, framework)
 
     def _plan(self, features: Any, framework: Framework) -> Any:

@@ -11,6 +11,7 @@ from quadrat.input.columns import PAD
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
+from quadrat.planning.by_lists import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten
 from quadrat.planning.padded import pad_features, require_tokenizer
@@ -71,7 +72,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return self._collate(features, "np")
 
     def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+        reference: Any = super(DataCollatorForTokenClassification, faster_reference(self, framework))
+        call: Callable[[Any], Any] = reference.torch_call if framework == "pt" else reference.numpy_call
+        return call
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         if self.padding_free:

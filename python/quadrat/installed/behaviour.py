@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, models
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import TensorType
 
 from quadrat.installed import originals
@@ -90,7 +89,7 @@ def pad_warns_of_fast_tokenizers() -> bool:
     class ProbeFast:
         deprecation_warnings = Warnings()
 
-    return _sees(PreTrainedTokenizerBase.pad, ProbeFast(), [])
+    return _sees(originals.PAD, ProbeFast(), [])
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from transformers.data.data_collator import (
     DefaultDataCollator,
     default_data_collator,
 )
+from transformers.tokenization_utils_base import BatchEncoding, PreTrainedTokenizerBase
 
 # What every version that works has.
 __all__ = [
@@ -58,5 +59,8 @@ OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler", "DistributedLengthGro
 PATCHED: dict[str, Any] = ORIGINALS | {
     name: getattr(trainer_pt_utils, name) for name in OF_TRAINER if hasattr(trainer_pt_utils, name)
 }
+# What `patch_tokenizers` swaps.
+PAD = PreTrainedTokenizerBase.pad
+CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
 HOMES = {name: original.__module__ for name, original in PATCHED.items()}
 globals().update(PATCHED)

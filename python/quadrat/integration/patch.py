@@ -13,10 +13,11 @@ from transformers.utils.import_utils import _LazyModule
 from quadrat._names import load
 from quadrat.installed import originals
 from quadrat.installed.originals import HOMES, PATCHED
+from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Switch
 
 
-def patch_transformers(*, datasets: bool = True) -> Patch:
+def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Patch:
     """Put quadrat's collators, samplers and `EvalLoopContainer` in the places of transformers' own, for this process.
 
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -27,12 +28,13 @@ def patch_transformers(*, datasets: bool = True) -> Patch:
 
     Args:
         datasets: whether to patch `datasets` as well, if it is installed, see `patch_datasets`.
+        tokenizers: whether to patch `pad` and the conversion to tensors of tokenizers as well, see `patch_tokenizers`.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
         Where several are in force, transformers is as it was once the last of them has been undone.
     """
-    switches = [TRANSFORMERS]
+    switches = [TRANSFORMERS, *((TOKENIZERS,) if tokenizers else ())]
     if datasets and importlib.util.find_spec("datasets") is not None:
         from quadrat.integration.patch_datasets import DATASETS
 

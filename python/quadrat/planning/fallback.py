@@ -89,7 +89,7 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, rea
     Logs the reason at debug level, once per collator and kind of reason; None: it has been logged.
     """
     if reason is not None:
-        _log_once(collator, reason)
+        log_once(collator, reason)
     if type(features) is not list:
         features = plain(features)
     try:
@@ -127,7 +127,8 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def _log_once(collator: Any, reason: str) -> None:
+def log_once(collator: Any, reason: str) -> None:
+    """Say at debug level why a batch falls back, once per collator and kind of reason."""
     name = type(collator).__name__
     said = collator.__dict__.setdefault("_quadrat_fell_back", set())
     kind = name, _kind_of(reason)

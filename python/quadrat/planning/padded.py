@@ -58,13 +58,9 @@ def pad_features(
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    if collected is None and (collected := collect(features)) is None:
-        raise FallBack("features are not a list of plain mappings with the same keys")
-    names, columns = collected
+    names, columns = _collected(features) if collected is None else collected
     column, label_value = (None, None) if label is None else label
-    left = tokenizer.padding_side == "left"
-    if not left and tokenizer.padding_side != "right":
-        raise FallBack("unknown padding_side")
+    left = _pads_left(tokenizer, options)
     inputs = tokenizer.model_input_names
     main = inputs[0]
     if main not in names:
@@ -75,7 +71,7 @@ def pad_features(
     asked = PaddedOptions(
         main,
         pads,
-        "attention_mask" in inputs,
+        "attention_mask" in inputs if options.return_attention_mask is None else options.return_attention_mask,
         column,
         () if pad_values is None else tuple((name, type(value)) for name, value in pad_values.items()),
         renames,
@@ -127,6 +123,10 @@ def pad_features(
         raise FallBack(plan.refusal)
     if failed:
         _raise_for(plan.steps, batch, pad_values, asked.omits)
+    if options.verbose and _asks(options):
+        _strategies(
+            tokenizer, options, verbose=True
+        )  # warns as the reference does; one that makes the batch warns itself
     return {**batch, **held} if held else batch
 
 
@@ -141,7 +141,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     """Raises FallBack for a tokenizer that pads in its own way."""
     cls = type(tokenizer)
     if (
-        getattr(cls, "pad", None) is not plan_cache.PAD
+        not plan_cache.is_pad(getattr(cls, "pad", None))
         or cls._pad is not plan_cache.PAD_ONE
         or cls._get_padding_truncation_strategies is not plan_cache.STRATEGIES
     ):
@@ -150,16 +150,30 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise FallBack(f"{cls.__name__} pads in its own way")
 
 
+def _collected(features: Any) -> tuple[tuple[str, ...], _core.Columns]:
+    collected = collect(features)
+    if collected is None:
+        raise FallBack("features are not a list of plain mappings with the same keys")
+    if not all(isinstance(name, str) for name in collected[0]):
+        raise FallBack("a BatchEncoding does not give values by keys that are no strings")
+    return collected
+
+
+def _pads_left(tokenizer: Any, options: PadOptions) -> bool:
+    side = tokenizer.padding_side if options.padding_side is None else options.padding_side
+    if side not in ("left", "right"):
+        raise FallBack("unknown padding_side")
+    return bool(side == "left")
+
+
 def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
     """Whether the reference pads, and to which length in tokens."""
-    padding, max_length, multiple = options
-    rounded_up(0, multiple)  # raises before the tokenizer is asked, which may warn
+    multiple = options.pad_to_multiple_of
+    rounded_up(0, multiple)  # raises where the reference may fail even without padding
     width: Any = longest
-    if max_length is not None or not (padding is True or padding == "longest"):
-        with or_fall_back("the padding options are refused"):  # warns, and fails, just as the reference does
-            strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(
-                padding=padding, max_length=max_length, verbose=True
-            )
+    if _asks(options):
+        with or_fall_back("the padding options are refused"):
+            strategy, _, limit, _ = _strategies(tokenizer, options, verbose=False)
         if type(limit) is not int and limit is not None:
             raise FallBack("max_length is no int")
         if strategy == "do_not_pad":
@@ -169,6 +183,17 @@ def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int
     if width < longest:
         raise FallBack("max_length is below the longest row")
     return True, width
+
+
+def _asks(options: PadOptions) -> bool:
+    """Whether the tokenizer is asked what the options mean."""
+    return options.max_length is not None or not (options.padding is True or options.padding == "longest")
+
+
+def _strategies(tokenizer: Any, options: PadOptions, *, verbose: bool) -> Any:
+    return tokenizer._get_padding_truncation_strategies(
+        padding=options.padding, max_length=options.max_length, verbose=verbose
+    )
 
 
 def _values(

@@ -15,12 +15,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
+from quadrat.installed import originals
 from quadrat.planning.fallback import AlwaysFallBack, FallBack
 from quadrat.planning.plan import Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
 
 # Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
-PAD = PreTrainedTokenizerBase.pad
+PAD = originals.PAD
 PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
@@ -57,6 +58,7 @@ class Remembering:
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ()
     deferred = False  # where it is no field
+    _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
 
     def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
         """What makes known batches: called with the collator and features, see `remember`."""
@@ -93,6 +95,14 @@ class PadOptions(NamedTuple):
     padding: Any = True
     max_length: Any = None
     pad_to_multiple_of: Any = None
+    padding_side: Any = None  # None: the tokenizer's own
+    return_attention_mask: Any = None  # None: whether the tokenizer's model_input_names list it
+    verbose: Any = True
+
+
+def is_pad(method: Any) -> bool:
+    """Whether a method is `PreTrainedTokenizerBase.pad`, or what `patch_tokenizers` puts in its place."""
+    return method is PAD or getattr(method, "_quadrat_replaces", None) is PAD
 
 
 def falls_back_plainly(collator: Any) -> bool:
@@ -208,8 +218,8 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
         return None
     return (
         *own,
-        (TYPE, tokenizer, None, cls),
-        (ATTRIBUTE, cls, "pad", PAD),
+        *(((TYPE, tokenizer, None, cls),) if collator._keeps_tokenizer else ()),
+        (ATTRIBUTE, cls, "pad", cls.pad),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),
         (ATTRIBUTE, cls, "_get_padding_truncation_strategies", STRATEGIES),
         *((ABSENT, state, name, None) for name in METHODS),
@@ -223,7 +233,7 @@ def _has_plain_pad_token(tokenizer: Any) -> bool:
     """Whether pad token and type id are found where the facts are, and the token is in the vocabulary to stay."""
     cls = type(tokenizer)
     return (
-        cls.pad is PAD
+        is_pad(cls.pad)
         and cls._pad is PAD_ONE
         and cls.__getattr__ is _GETATTR
         and cls.pad_token_type_id is _TYPE_ID

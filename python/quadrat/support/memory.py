@@ -157,6 +157,11 @@ def require_plain_tensors() -> None:
         require_cpu_default()
 
 
+def _not_shared() -> bool:
+    """In place of `_in_worker`, for tensors that are made in plain memory everywhere."""
+    return False
+
+
 def _in_worker() -> bool:
     """Whether this process is a worker of a `torch.utils.data.DataLoader`."""
     data = sys.modules.get("torch.utils.data")
@@ -184,7 +189,7 @@ _interops = _Interops()
 
 
 @functools.cache
-def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
+def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool = True) -> _core.Interop:
     torch = sys.modules["torch"] if torch_loaded else None
     tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
@@ -197,7 +202,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool) -> _core.Interop:
             exchange,
             describe_tensor,
             _make_tensor,
-            _in_worker,
+            _in_worker if shares else _not_shared,
             make_shared,
             tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
             way_to_read,
@@ -223,6 +228,12 @@ def interop() -> _core.Interop:
     """The types to recognise among rows, of the libraries loaded so far."""
     modules = sys.modules  # None stands there for a module that is shut out
     return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
+
+
+def interop_for_items() -> _core.Interop:
+    """The same; tensors that are made with it are in plain memory in a DataLoader's workers, too."""
+    modules = sys.modules
+    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares=False)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -1,0 +1,73 @@
+"""`patch_tokenizers`: padding and conversion of transformers' tokenizers, in compiled code."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from transformers import BatchEncoding
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from quadrat.installed import originals
+from quadrat.integration.switch import Patch, Switch
+from quadrat.planning.conversion import convert_to_tensors
+from quadrat.planning.plan_cache import PadOptions
+from quadrat.planning.tokenizer_pad import TokenizerPad, pad_or_fall_back
+
+
+def patch_tokenizers() -> Patch:
+    """Put quadrat's `tokenizer_pad` and `convert_to_tensors` into transformers' tokenizers, for this process.
+
+    Afterwards `tokenizer.pad(...)` and `tokenizer(texts, padding=True, return_tensors="pt")` give what they gave
+    before, for every tokenizer, made before or after; errors are the reference's own. Classes that override `pad`, and
+    subclasses of `BatchEncoding` that override `convert_to_tensors`, stay as they are.
+
+    Returns:
+        The patch: `with quadrat.patch_tokenizers(): ...` undoes it at the end of the block, `.undo()` at any time.
+        Where several are in force, the tokenizers are as they were once the last of them has been undone.
+    """
+    return Patch("patch_tokenizers", TOKENIZERS)
+
+
+def _reference(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: TokenizerPad | None) -> Any:
+    del method
+    return originals.PAD(tokenizer, encoded_inputs, **asked)
+
+
+@functools.wraps(originals.PAD)
+def _pad(  # noqa: PLR0917 - as in transformers
+    self: Any,
+    encoded_inputs: Any,
+    padding: Any = True,
+    max_length: Any = None,
+    pad_to_multiple_of: Any = None,
+    padding_side: Any = None,
+    return_attention_mask: Any = None,
+    return_tensors: Any = None,
+    verbose: Any = True,
+) -> Any:
+    options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
+    return pad_or_fall_back(self, encoded_inputs, options, return_tensors, _reference)
+
+
+_pad._quadrat_replaces = originals.PAD  # type: ignore[attr-defined]
+
+
+@functools.wraps(originals.CONVERT_TO_TENSORS)
+def _convert_to_tensors(self: Any, tensor_type: Any = None, prepend_batch_axis: Any = False) -> Any:
+    return convert_to_tensors(self, tensor_type, prepend_batch_axis)
+
+
+def _swap() -> None:
+    PreTrainedTokenizerBase.pad = _pad
+    BatchEncoding.convert_to_tensors = _convert_to_tensors
+
+
+def _restore() -> None:
+    if PreTrainedTokenizerBase.pad is _pad:
+        PreTrainedTokenizerBase.pad = originals.PAD
+    if BatchEncoding.convert_to_tensors is _convert_to_tensors:
+        BatchEncoding.convert_to_tensors = originals.CONVERT_TO_TENSORS
+
+
+TOKENIZERS = Switch(_swap, _restore)

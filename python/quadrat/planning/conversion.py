@@ -1,0 +1,143 @@
+"""`convert_to_tensors`: what `BatchEncoding.convert_to_tensors` does, without its walk over every nested list."""
+
+from __future__ import annotations
+
+import functools
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers import BatchEncoding
+from transformers.utils import TensorType
+
+from quadrat import _core
+from quadrat.input.columns import (
+    ARRAY,
+    KEPT_KINDS,
+    NUMBER,
+    NUMBERS,
+    PYTHON_ROWS,
+    STACK,
+    ColumnShape,
+    column_shapes,
+    inferred_kind,
+)
+from quadrat.installed import originals
+from quadrat.planning.fallback import FallBack
+from quadrat.planning.plan import Layout, Step, check_device
+from quadrat.support.memory import Framework, default_float_kind, interop_for_items
+
+_SEQUENCES = (list, tuple)
+
+
+def convert_to_tensors(encoding: Any, tensor_type: Any = None, prepend_batch_axis: bool = False) -> Any:
+    """Convert the values of a `BatchEncoding` to tensors, in place, as its method of this name does.
+
+    Args:
+        encoding: keys keep their order, and values that are tensors already stay what they are.
+        tensor_type: "pt", "np" or a `TensorType`; None changes nothing.
+        prepend_batch_axis: whether each value becomes a batch of one.
+
+    Returns:
+        The encoding. Lists of numbers, and lists of equally long lists of them, are converted in compiled code.
+
+    Raises:
+        ValueError: what the reference raises, for a value that makes no tensor. Those before it are converted then.
+        ImportError: for a framework that is not installed.
+    """
+    if tensor_type is None:
+        return encoding
+    framework = _framework(tensor_type)
+    data = encoding.data if type(encoding) is BatchEncoding else None
+    # The reference does not get by another key at what an encoding holds.
+    if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
+    values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
+    made = _converted(values, framework)
+    if not made:
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
+    for name, value in list(data.items()):
+        if name in made:
+            data[name] = made[name]
+        elif prepend_batch_axis or not _is_tensor(value, framework):
+            one = BatchEncoding({name: value})
+            data[name] = originals.CONVERT_TO_TENSORS(one, tensor_type, prepend_batch_axis)[name]
+    return encoding
+
+
+def _framework(tensor_type: Any) -> Framework | None:
+    if type(tensor_type) not in (str, TensorType):
+        return None
+    return "pt" if tensor_type == "pt" else "np" if tensor_type == "np" else None
+
+
+def _is_tensor(value: Any, framework: Framework) -> bool:
+    return isinstance(value, torch.Tensor if framework == "pt" else np.ndarray)
+
+
+class _Source(NamedTuple):
+    """A value as rows, and the dimensions around them."""
+
+    rows: Any
+    around: tuple[int, ...]
+
+
+def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
+    """The tensors of the values that are known to become what the reference makes of them."""
+    try:
+        check_device(framework)
+    except FallBack:
+        return {}
+    sources = {name: source for name, value in values.items() if (source := _source_of(value)) is not None}
+    names, interop = list(sources), interop_for_items()
+    columns = _core.Columns()
+    for source in sources.values():
+        columns.add_values(source.rows, interop)
+    if not names:
+        return {}
+    steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
+    made: Any = {}
+    while steps:
+        made = columns.run(tuple(steps), {}, interop, framework == "pt", *Layout())
+        if type(made) is not tuple:
+            break
+        del steps[made[0]]  # what its rows hold is known to the reference alone
+        made = {}
+    for name, source in sources.items():
+        if source.around and name in made:
+            made[name] = made[name].reshape(*source.around, *made[name].shape[1:])
+    return made  # type: ignore[no-any-return]
+
+
+def _source_of(value: Any) -> _Source | None:
+    """A list, or lists of equally long lists, down to the last dimension but one; None for all else."""
+    if type(value) not in _SEQUENCES or not value or (type(value) is tuple and type(value[0]) is np.ndarray):
+        return None
+    shape = [len(value)]
+    while type(value[0]) in _SEQUENCES and value[0] and type(value[0][0]) in _SEQUENCES:
+        width = len(value[0])
+        if any(type(part) not in _SEQUENCES or len(part) != width for part in value):
+            return None
+        shape.append(width)
+        value = list(chain.from_iterable(value))
+    return _Source(value, tuple(shape) if len(shape) > 1 else ())
+
+
+@functools.lru_cache(maxsize=1024)
+def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[Step, ...]:
+    """One step for each column that is known."""
+    found = [_step(shape, float_kind) for shape in column_shapes(signature)]
+    return tuple((name, index, *step) for index, (name, step) in enumerate(zip(names, found, strict=True)) if step)
+
+
+def _step(shape: ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
+    """Action and kind for a column; None where the reference had better decide."""
+    if shape.forms == ARRAY and shape.equal and shape.kinds in KEPT_KINDS:
+        return STACK, shape.kinds.bit_length() - 1
+    kind = inferred_kind(shape.kinds, float_kind)
+    if kind is None:
+        return None
+    if shape.forms == NUMBER:
+        return NUMBERS, kind
+    return (STACK, kind) if shape.equal and not shape.forms & ~PYTHON_ROWS else None

@@ -1,0 +1,261 @@
+"""`tokenizer_pad`: what `PreTrainedTokenizerBase.pad` gives, for all that it takes."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from transformers import BatchEncoding
+from transformers.utils import PaddingStrategy, TensorType
+from transformers.utils.generic import to_py_obj
+
+from quadrat import _core
+from quadrat.input.rows import Rows
+from quadrat.installed import originals
+from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
+from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_luke
+from quadrat.planning.fallback import FallBack, log_once, raise_clearer
+from quadrat.planning.padded import pad_features
+from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
+from quadrat.support.memory import Framework, is_tensor
+
+_MOST_TOKENIZERS = 32
+_MOST_OPTIONS = 32
+
+
+def tokenizer_pad(  # noqa: PLR0917 - as in transformers
+    tokenizer: Any,
+    encoded_inputs: Any,
+    padding: Any = True,
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
+    padding_side: str | None = None,
+    return_attention_mask: bool | None = None,
+    return_tensors: Any = None,
+    verbose: bool = True,
+) -> Any:
+    """Pad encoded inputs as `tokenizer.pad` does.
+
+    Arguments, result, warnings and what is changed in `encoded_inputs` are those of the installed transformers. Batches
+    that become tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of
+    columns, whose rows are lists, 1-D arrays or 1-D tensors. A single example, and what comes out as lists, is left to
+    the tokenizer's own method, as is all that quadrat cannot prove, such as tokenizers that pad in their own way.
+
+    Args:
+        tokenizer: of transformers.
+        encoded_inputs: a list of mappings, a mapping of columns, one example; also the rows of an `ArrowDataset`.
+        padding: True or "longest", "max_length", False or "do_not_pad".
+        max_length: the width, in tokens, for "max_length".
+        pad_to_multiple_of: round the width up to a multiple of this.
+        padding_side: "right" or "left"; by default the tokenizer's.
+        return_attention_mask: whether to make or pad the attention mask; by default what the tokenizer's model takes.
+        return_tensors: "pt", "np" or a `TensorType`; by default that of the rows.
+        verbose: whether to warn.
+
+    Returns:
+        A `BatchEncoding`; for each column that is padded `[rows, width]`.
+
+    Raises:
+        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+    """
+    options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
+    own = getattr(type(tokenizer), "pad", None)
+    if "pad" not in getattr(tokenizer, "__dict__", ("pad",)):
+        if is_pad(own):
+            return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors, _pad_or_explain)
+        if is_of_luke(own):
+            return by_lists(own, tokenizer, encoded_inputs, options._asdict() | {"return_tensors": return_tensors})
+    asked = {name: value for name, value in options._asdict().items() if value is not PadOptions._field_defaults[name]}
+    if return_tensors is not None:
+        asked["return_tensors"] = return_tensors
+    return tokenizer.pad(encoded_inputs, **asked)
+
+
+def pad_or_fall_back(
+    tokenizer: Any, encoded_inputs: Any, options: PadOptions, return_tensors: Any, reference: Callable[..., Any]
+) -> Any:
+    """The batch, in compiled code if it is known or can be proven; else what `reference` makes of the same arguments.
+
+    reference: called with the tokenizer, the inputs, the keywords of `pad` and the `TokenizerPad`, if any.
+    """
+    asked = options._asdict() | {"return_tensors": return_tensors}
+    inputs = _inputs_of(tokenizer, encoded_inputs, return_tensors)
+    if inputs is None or not _is_plain(options) or _advises(tokenizer):
+        return reference(tokenizer, encoded_inputs, asked, None)
+    method = _remembered(tokenizer, options, inputs.framework)
+    batch = method(inputs.features)
+    if batch is None:
+        return reference(tokenizer, encoded_inputs, asked, method)
+    if inputs.becomes_python:
+        for name, value in encoded_inputs.items():
+            encoded_inputs[name] = to_py_obj(value)
+    return batch
+
+
+def _pad_or_explain(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: TokenizerPad | None) -> Any:
+    """The reference's batch, or its error with what quadrat can add to it."""
+    try:
+        return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
+    except Exception as error:
+        rows = type(encoded_inputs) in (list, tuple, Rows) and len(encoded_inputs) > 0
+        if method is None or not rows or not isinstance(encoded_inputs[0], Mapping):
+            raise
+        raise_clearer(error, encoded_inputs, method)
+
+
+class TokenizerPad(Remembering):
+    """`pad` of a tokenizer with its options, and what is known of earlier batches; the tokenizer is not kept alive.
+
+    Plans hold for one tokenizer and its class, by which the cache is keyed.
+    """
+
+    pad_values = None
+    _keeps_tokenizer: ClassVar[bool] = False
+
+    def __init__(self, tokenizer: weakref.ref[Any], options: PadOptions, framework: Framework) -> None:
+        self._tokenizer, self._options, self.return_tensors = tokenizer, options, framework
+        self.padding, self.max_length, self.pad_to_multiple_of = options[:3]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer."""
+        return self._tokenizer()
+
+    def __call__(self, features: Any) -> Any:
+        """The batch; None where the reference is to make it."""
+        run = self.__dict__.get("_quadrat_pt" if self.return_tensors == "pt" else "_quadrat_np")
+        if run is not None and (batch := run(self, features)) is not None:
+            return None if batch is NotImplemented else batch
+        try:
+            return as_encoding(pad_features(self, features, self.return_tensors, self._options))
+        except FallBack as reason:
+            log_once(self, str(reason))
+        return None
+
+
+class _Known(NamedTuple):
+    """What is remembered for one tokenizer."""
+
+    tokenizer: weakref.ref[Any]
+    methods: dict[Any, TokenizerPad]  # by class, options and framework
+
+
+_known: dict[int, _Known] = {}  # by the identity of the tokenizer
+
+
+def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> TokenizerPad:
+    known = _known.get(id(tokenizer))
+    if known is None or known.tokenizer() is not tokenizer:
+        while len(_known) >= _MOST_TOKENIZERS and (oldest := next(iter(list(_known)), None)) is not None:
+            _known.pop(oldest, None)
+        known = _known[id(tokenizer)] = _Known(weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {})
+    key = type(tokenizer), options, framework
+    method = known.methods.get(key)
+    if method is None:
+        if len(known.methods) >= _MOST_OPTIONS:
+            known.methods.clear()
+        method = known.methods[key] = TokenizerPad(known.tokenizer, options, framework)
+    return method
+
+
+def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
+    known = _known.get(identity)
+    if known is not None and known.tokenizer is tokenizer:
+        del _known[identity]
+
+
+_NONE = type(None)
+
+
+def _is_plain(options: PadOptions) -> bool:
+    """Whether options are of the usual types, so that equal ones mean the same."""
+    return (
+        type(options.padding) in (bool, str, PaddingStrategy)
+        and type(options.max_length) in (int, _NONE)
+        and type(options.pad_to_multiple_of) in (int, _NONE)
+        and type(options.padding_side) in (str, _NONE)
+        and type(options.return_attention_mask) in (bool, _NONE)
+        and type(options.verbose) is bool
+    )
+
+
+def _advises(tokenizer: Any) -> bool:
+    """Whether the reference is about to say, for once, that a fast tokenizer has better than `pad`."""
+    return (
+        pad_warns_of_fast_tokenizers()
+        and tokenizer.__class__.__name__.endswith("Fast")
+        and not tokenizer.deprecation_warnings.get("Asking-to-pad-a-fast-tokenizer", False)
+    )
+
+
+class _Inputs(NamedTuple):
+    """Encoded inputs as the plans take them."""
+
+    features: Any  # a list of mappings, or Rows
+    framework: Framework
+    becomes_python: bool = False  # the reference replaces the columns that it was given by Python objects
+
+
+def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> _Inputs | None:
+    """The rows of encoded inputs that may become tensors; None for one example, for lists and for what is unknown."""
+    try:
+        main = tokenizer.model_input_names[0]
+    except Exception:  # the reference fails in its own way
+        return None
+    data = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
+    if type(data) is not dict:
+        if type(data) not in (*PYTHON_ROWS, Rows) or len(data) == 0:
+            return None
+        framework = _framework(return_tensors, lambda: first_value(data, main))
+        return None if framework is None else _Inputs(data, framework)
+    return _inputs_of_columns(data, main, return_tensors)
+
+
+def _inputs_of_columns(data: dict[str, Any], main: str, return_tensors: Any) -> _Inputs | None:
+    rows: Any = data.get(main)
+    in_memory = is_tensor(rows) or type(rows) is np.ndarray
+    if (in_memory and (rows.ndim != 2 or len(rows) == 0)) or not (in_memory or (type(rows) in PYTHON_ROWS and rows)):
+        return None
+    first = rows[0]
+    python = type(first) in PYTHON_ROWS
+    framework = _framework(return_tensors, lambda: first)
+    if framework is None or not (python or is_tensor(first) or type(first) is np.ndarray):
+        return None
+    try:
+        features = _rows_of(data, arrays=not python)
+    except Exception:  # tensors of another layout, say
+        return None
+    return None if features is None else _Inputs(features, framework, becomes_python=not python)
+
+
+def _framework(return_tensors: Any, first_row: Callable[[], Any]) -> Framework | None:
+    """The framework of a batch, by the option or by its first row; None for lists and further ones."""
+    if return_tensors is None:
+        row = first_row()
+        return "pt" if is_tensor(row) else "np" if type(row) is np.ndarray else None
+    if type(return_tensors) not in (str, TensorType):
+        return None
+    return "pt" if return_tensors == "pt" else "np" if return_tensors == "np" else None
+
+
+def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
+    """Columns as `Rows`, with the rows that the reference would read; None where one does not consist of rows.
+
+    arrays: whether the reference makes Python objects of the columns first.
+    """
+    made: list[Any] = []
+    for value in columns.values():
+        if type(value) in PYTHON_ROWS:
+            made.append(value)
+        elif type(value) is np.ndarray and value.ndim > 0:
+            made.append(value.tolist() if arrays and value.ndim == 1 else list(value))
+        elif is_tensor(value) and value.ndim > 0 and not value.is_nested:
+            made.append(list(value.unbind()))
+        else:
+            return None
+    if len({len(column) for column in made}) != 1:
+        return None
+    return Rows(_core.Table(tuple(columns), made))

@@ -1,0 +1,295 @@
+"""tokenizer_pad == tokenizer.pad of the installed transformers, in every form it takes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import logging
+import pickle
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers.utils import PaddingStrategy, TensorType
+
+import quadrat
+from quadrat.planning import tokenizer_pad as module
+from support.compare import assert_same_outcome, default_dtype, frozen, outcome
+from support.strategies import PadsInItsOwnWay, features, make_tokenizer, tokenizers
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "padding": st.sampled_from(
+            [True] * 3 + ["longest", "max_length", False, "do_not_pad", "wrong", *PaddingStrategy, 1, None]
+        ),
+        "max_length": st.sampled_from([None, None, 4, 9, 9.0]),
+        "pad_to_multiple_of": st.sampled_from([None] * 3 + [1, 4, 8, True, 0]),
+        "padding_side": st.sampled_from([None, "right", "left", "left", "middle"]),
+        "return_attention_mask": st.sampled_from([None, None, True, False, 1]),
+        "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 2 + [None] * 2 + ["wrong", *TensorType]),
+        "verbose": st.booleans(),
+    },
+)
+
+
+def advised(**options: Any) -> Any:
+    """A tokenizer that has said, where it does, that there is something faster for fast ones than `pad`."""
+    tokenizer = make_tokenizer(**options)
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    return tokenizer
+
+
+def _columns(rows: Any) -> Any:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _stacked(rows: Any) -> Any:
+    """Columns as arrays and tensors of two dimensions, where they are that."""
+    columns = _columns(rows)
+    for name, values in columns.items():
+        if all(type(value) is type(values[0]) for value in values):
+            try:
+                columns[name] = np.stack(values) if isinstance(values[0], np.ndarray) else torch.stack(values)
+            except (TypeError, ValueError, RuntimeError):
+                continue
+    return columns
+
+
+FORMS = {
+    "list": list,
+    "tuple": tuple,
+    "columns": _columns,
+    "encoding": lambda rows: BatchEncoding(_columns(rows)),
+    "stacked": _stacked,
+    "one": lambda rows: dict(rows[0]),
+    "one encoding": lambda rows: BatchEncoding(dict(rows[0])),
+    "several": lambda rows: [BatchEncoding(dict(row)) for row in rows],
+}
+
+
+@st.composite
+def encoded(draw: Any) -> Any:
+    equal = draw(st.integers(0, 3)) == 0
+    rows = draw(features(equal=equal, labels=draw(st.sampled_from([None, "labels"]))))
+    form = FORMS[draw(st.sampled_from(["list"] * 4 + ["columns"] * 3 + ["stacked"] * equal * 4 + sorted(FORMS)))]
+    try:
+        return form(rows)
+    except Exception:  # rows that are no mappings, or lack a column
+        return rows
+
+
+def observed(call: Any, inputs: Any) -> tuple[Any, Any]:
+    """The outcome of a call, and what else it did: warnings, and what became of its inputs."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = "returned", call(inputs)
+        except Exception as error:
+            found = "raised", error
+    warned = [(one.category, str(one.message)) for one in caught if "non-writable" not in str(one.message)]
+    return found, (warned, frozen(inputs))
+
+
+def said(error: Exception) -> str:
+    return str(error.args[0]) if len(error.args) == 1 else str(error)
+
+
+def assert_same(tokenizer: Any, inputs: Any, options: dict[str, Any], *, pad: Any = None, calls: int = 2) -> None:
+    pad = quadrat.tokenizer_pad if pad is None else pad
+    for _ in range(calls):
+        state = getattr(tokenizer, "deprecation_warnings", {})
+        before = dict(state)
+        expected, besides = observed(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs))
+        after = dict(state)
+        state.clear(), state.update(before)
+        got, ours = observed(lambda given: pad(tokenizer, given, **options), copy.deepcopy(inputs))
+        assert_same_outcome(expected, got)
+        assert ours == besides
+        assert state == after
+        if expected[0] == "raised":
+            assert said(got[1]).startswith(said(expected[1]))
+
+
+@given(tokenizers(), encoded(), OPTIONS)
+def test_every_form(tokenizer, inputs, options):
+    assert_same(tokenizer, inputs, options, calls=3)
+
+
+TOKENS = [
+    {"input_ids": [3, 4, 5], "token_type_ids": [0, 0, 1], "label": 1},
+    {"input_ids": [6], "token_type_ids": [1], "label": 0},
+]
+
+
+def _as(rows: Any, make: Any) -> Any:
+    return [{name: make(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows]
+
+
+@pytest.mark.parametrize("framework", ["pt", "np", TensorType.PYTORCH, TensorType.NUMPY, None])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
+def test_usual_rows(form, make, framework):
+    inputs = FORMS[form](_as(TOKENS, make))
+    for side in ("right", "left", None):
+        assert_same(make_tokenizer(), inputs, {"return_tensors": framework, "padding_side": side}, calls=3)
+
+
+@pytest.mark.parametrize("inputs", [[], (), {}, {"input_ids": []}, {"input_ids": None}, None, "text", [[1, 2]], [1], 5])
+@pytest.mark.parametrize("mask", [None, True])
+def test_no_rows(inputs, mask):
+    assert_same(make_tokenizer(), inputs, {"return_tensors": "pt", "return_attention_mask": mask})
+
+
+def test_a_mask_of_more_dimensions_is_taken_out_as_the_reference_does():
+    masks = [torch.ones(1, 2, 2, dtype=torch.int64)] * 2
+    assert_same(make_tokenizer(), {"input_ids": [[3, 4], [5, 6]], "attention_mask": masks}, {"return_tensors": "pt"})
+
+
+@pytest.mark.parametrize("framework", ["pt", "np", None])
+def test_tensors_that_the_kernels_do_not_read(framework):
+    dense = torch.tensor([[3, 4], [5, 0]])
+    jagged = torch.nested.nested_tensor([torch.tensor([3, 4]), torch.tensor([5])], layout=torch.jagged)
+    for rows in (dense.to_sparse(), dense.float().requires_grad_(), jagged, dense.T, dense.to("meta"), dense[0]):
+        for inputs in ({"input_ids": rows}, {"input_ids": dense, "token_type_ids": rows}):
+            options = {"return_tensors": framework}
+            expected = outcome(functools.partial(advised().pad, **options), dict(inputs))
+            got = outcome(functools.partial(quadrat.tokenizer_pad, advised(), **options), dict(inputs))
+            assert_same_outcome(expected, got)
+
+
+def test_columns_of_different_lengths_are_refused():
+    columns = {"input_ids": [[3], [4, 5]], "token_type_ids": [[0]]}
+    assert_same(make_tokenizer(), columns, {"return_tensors": "pt"})
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint16, np.float16, np.float32, np.bool_])
+def test_columns_of_numbers_beside_arrays_become_python_numbers(dtype):
+    labels = np.array([1, 0]).astype(dtype)
+    for rows in (np.array([[3, 4], [5, 6]]), [[3, 4], [5]], [np.array([3, 4]), np.array([5])]):
+        for column in (labels, list(labels), torch.tensor([1, 0]), [torch.tensor(1), torch.tensor(0)]):
+            for framework in ("np", "pt", None):
+                assert_same(make_tokenizer(), {"input_ids": rows, "label": column}, {"return_tensors": framework})
+
+
+def test_known_batches_do_not_ask_the_reference(monkeypatch):
+    tokenizer, calls = advised(), []
+    first = quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    monkeypatch.setattr(module, "pad_features", lambda *_, **__: calls.append(1))
+    monkeypatch.setattr(module.originals, "PAD", lambda *_, **__: calls.append(1))
+    again = quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    columns = quadrat.tokenizer_pad(tokenizer, _columns(TOKENS), return_tensors="pt")
+    arrays = quadrat.tokenizer_pad(tokenizer, _as(TOKENS, list), return_tensors=TensorType.PYTORCH)
+    assert not calls
+    for batch in (again, columns, arrays):
+        assert_same_outcome(("returned", first), ("returned", batch))
+
+
+def test_what_changes_about_a_tokenizer_is_seen():
+    tokenizer, options = advised(), {"return_tensors": "pt"}
+    assert_same(tokenizer, TOKENS, options)
+    tokenizer.padding_side = "left"
+    assert_same(tokenizer, TOKENS, options)
+    tokenizer.pad_token = "w9"
+    assert_same(tokenizer, TOKENS, options)
+    tokenizer.model_input_names = ["input_ids"]
+    assert_same(tokenizer, TOKENS, options)
+    tokenizer.model_input_names.append("attention_mask")
+    assert_same(tokenizer, TOKENS, options)
+    with default_dtype(torch.float64):
+        assert_same(tokenizer, [{**row, "label": 0.5} for row in TOKENS], options)
+    tokenizer.__class__ = PadsInItsOwnWay
+    assert_same(tokenizer, TOKENS, options)
+    assert "extra_mask" in quadrat.tokenizer_pad(tokenizer, TOKENS, **options)
+
+
+def test_a_method_of_the_tokenizer_itself_is_called():
+    class Own(PreTrainedTokenizerFast):
+        def pad(self, *args: Any, **kwargs: Any) -> Any:
+            return "class", super().pad(*args, **kwargs)
+
+    own = advised(cls=Own)
+    assert quadrat.tokenizer_pad(own, TOKENS)[0] == "class"
+    with quadrat.patch_tokenizers():
+        kind, batch = own.pad(TOKENS, return_tensors="pt")
+    assert kind == "class"
+    assert batch["input_ids"].tolist() == [[3, 4, 5], [6, 0, 0]]
+    tokenizer = advised()
+    tokenizer.pad = lambda *_: "instance"
+    assert quadrat.tokenizer_pad(tokenizer, TOKENS) == "instance"
+
+
+def test_a_tokenizer_is_not_kept_alive():
+    tokenizer = advised()
+    quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    known, seen = id(tokenizer), weakref.ref(tokenizer)
+    assert known in module._known
+    del tokenizer
+    gc.collect()
+    assert seen() is None
+    assert known not in module._known
+
+
+def test_what_is_remembered_is_bounded():
+    tokenizer = advised()
+    for multiple in range(1, 100):
+        assert_same(tokenizer, TOKENS, {"return_tensors": "np", "pad_to_multiple_of": multiple}, calls=1)
+    assert len(module._known[id(tokenizer)].methods) <= module._MOST_OPTIONS
+    many = [advised() for _ in range(module._MOST_TOKENIZERS + 3)]
+    for one in many:
+        quadrat.tokenizer_pad(one, TOKENS, return_tensors="np")
+    assert len(module._known) <= module._MOST_TOKENIZERS
+
+
+def test_the_tokenizer_is_left_as_it_was():
+    tokenizer = make_tokenizer()
+    before = set(vars(tokenizer))
+    pickled = pickle.dumps(tokenizer)
+    quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    assert set(vars(tokenizer)) == before
+    state = getattr(tokenizer, "deprecation_warnings", {})
+    state.pop("Asking-to-pad-a-fast-tokenizer", None)
+    assert pickle.dumps(tokenizer) == pickled
+
+
+def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
+    logger = logging.getLogger("transformers")
+    propagates, logger.propagate = logger.propagate, True
+    try:
+        said = []
+        for pad in (PreTrainedTokenizerBase.pad, quadrat.tokenizer_pad):
+            tokenizer = make_tokenizer()
+            caplog.clear()
+            for _ in range(3):
+                pad(tokenizer, TOKENS, return_tensors="pt")
+            said.append([record.getMessage() for record in caplog.records])
+        assert said[0] == said[1]
+    finally:
+        logger.propagate = propagates
+
+
+def test_errors_are_said_more_clearly():
+    rows = [{"input_ids": [3, 4], "other": [1]}, {"input_ids": [5], "other": [1, 2]}]
+    with pytest.raises(ValueError, match=r"(?s)Unable to create tensor.*quadrat: column 'other'"):
+        quadrat.tokenizer_pad(advised(), rows, return_tensors="pt")
+
+
+def test_rows_of_an_arrow_table_are_read_in_place():
+    pyarrow = pytest.importorskip("pyarrow")
+    from quadrat.input.rows import rows_of_arrow
+
+    table = pyarrow.Table.from_pylist(TOKENS)
+    expected = advised().pad(TOKENS, return_tensors="pt")
+    rows = rows_of_arrow(table)
+    got = quadrat.tokenizer_pad(advised(), rows, return_tensors="pt")
+    assert not rows.handed_out
+    assert_same_outcome(("returned", expected), ("returned", got))
+    lists = quadrat.tokenizer_pad(advised(), rows_of_arrow(table))
+    assert_same_outcome(("returned", advised().pad(TOKENS)), ("returned", lists))
