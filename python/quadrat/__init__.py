@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from quadrat._core import __version__
-from quadrat._names import HOMES, load
+from quadrat._names import HOMES, MODULES, load
 
 if TYPE_CHECKING:
     from quadrat.batching.lengths import lengths
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from quadrat.integration.patch import patch_transformers
     from quadrat.integration.patch_datasets import patch_datasets
     from quadrat.integration.patch_tokenizers import patch_tokenizers
+    from quadrat.integration.patch_trl import patch_trl
     from quadrat.ops.concat import concat_padded
     from quadrat.ops.flatten import flatten
     from quadrat.ops.mask import attention_mask
@@ -87,6 +88,7 @@ __all__ = [
     "patch_datasets",
     "patch_tokenizers",
     "patch_transformers",
+    "patch_trl",
     "show_config",
     "tokenizer_pad",
     "unpad",
@@ -95,7 +97,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in HOMES and name not in MODULES:
         raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
     from quadrat.support.extras import needs
 

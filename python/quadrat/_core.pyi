@@ -147,6 +147,9 @@ class Columns:
     def pad(
         self, index: int, out: int, kind: int, width: int, left: bool, value: object
     ) -> tuple[int, int, int] | None: ...
+    def pad_stacked(
+        self, prompts: bool, interop: Interop, limit: int, multiple_of: int, value: object
+    ) -> tuple[Any, ...] | None: ...
     def flatten(self, index: int, out: int, kind: int, out_size: int) -> tuple[int, int, int] | None: ...
     def attention_mask(
         self, index: int, out: int, kind: int, width: int, left: bool
@@ -386,7 +389,7 @@ class Table:
         names: tuple[str, ...],
         columns: Sequence[FlatColumn | list[Any] | tuple[Any, ...] | None],
         fallback: Callable[[str, int], Any] | None = None,
-        looks: Sequence[tuple[int, int]] = (),
+        looks: Sequence[tuple[int, int]] = [],
     ) -> None: ...
     def __len__(self) -> int: ...
     @property

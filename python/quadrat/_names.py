@@ -43,13 +43,19 @@ HOMES = {
     "patch_datasets": "quadrat.integration.patch_datasets",
     "patch_tokenizers": "quadrat.integration.patch_tokenizers",
     "patch_transformers": "quadrat.integration.patch",
+    "patch_trl": "quadrat.integration.patch_trl",
     "show_config": "quadrat.config",
     "tokenizer_pad": "quadrat.planning.tokenizer_pad",
     "unpad": "quadrat.ops.unpad",
     "without_padding": "quadrat.evaluation.containers",
 }
 
+# Modules that are loaded like names, and are no part of `from quadrat import *`: not everybody has what they need.
+MODULES = frozenset({"trl"})
+
 
 def load(name: str) -> Any:
-    """The function or class of this name. Raises KeyError for a name that is not public."""
+    """The function or class of this name, or module. Raises KeyError for a name that is not public."""
+    if name in MODULES:
+        return importlib.import_module(f"quadrat.{name}")
     return getattr(importlib.import_module(HOMES[name]), name)

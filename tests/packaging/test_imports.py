@@ -78,6 +78,10 @@ NEEDS = {
     "ray": {
         "import quadrat.data.ray": 'quadrat.data.ray needs Ray Data 2.47 or later: pip install "quadrat[ray]"',
     },
+    "trl": {
+        "quadrat.trl": "quadrat.trl needs trl: pip install trl",
+        "quadrat.patch_trl()": "quadrat.patch_trl needs trl: pip install trl",
+    },
     "jax": {
         "quadrat.default_data_collator([{'a': 1}], 'jax')": "return_tensors='jax' needs jax: pip install jax",
     },

@@ -27,6 +27,7 @@ LAYERS = [
     ("installed",),
     ("planning",),
     ("collators", "evaluation", "batching.samplers"),
+    ("trl",),
     ("data", "integration"),
     ("config",),
     ("quadrat",),

@@ -167,6 +167,32 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
     return status;
 }
 
+Status Columns::pad_joined(std::size_t first, std::size_t second, void* out, Kind kind, std::int64_t width,
+                           const py::handle& value) const {
+    const std::vector<std::int64_t>&one = at(first).lengths, &two = at(second).lengths;
+    const auto count = static_cast<std::int64_t>(one.size());
+    if (one.size() != two.size() || width < 0 ||
+        (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count)) {
+        return {Code::bad_argument};
+    }
+    std::vector<std::int64_t> start(one.size()), middle(one.size()), lengths(one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+        lengths[i] = one[i] + two[i];
+        if (lengths[i] > width) {
+            return {Code::row_too_long, static_cast<std::int64_t>(i)};
+        }
+        start[i] = static_cast<std::int64_t>(i) * width;
+        middle[i] = start[i] + one[i];
+    }
+    std::uint64_t fill = 0;
+    if (!decode_number(value.ptr(), kind, &fill)) {
+        return {Code::out_of_range};
+    }
+    Status status = place(first, {start.data(), count}, out, kind, count * width);
+    status = status ? place(second, {middle.data(), count}, out, kind, count * width) : status;
+    return status ? fill_gaps({lengths.data(), count}, width, Side::right, kind, &fill, out) : status;
+}
+
 Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
     const std::vector<std::int64_t> offsets = at(index).offsets();
     return place(index, {offsets.data(), count(index)}, out, kind, out_size);

@@ -136,6 +136,9 @@ public:
 
     // The writers write to memory of the caller.
     Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
+    // The rows of `first`, each with that of `second` after it, padded on the right.
+    Status pad_joined(std::size_t first, std::size_t second, void* out, Kind kind, std::int64_t width,
+                      const py::handle& value) const;
     Status flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const;
     // Row i goes to out[start[i]].
     Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quadrat.data.stored import StoredRows
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.arrow", "datasets"):
     import datasets
+
+    from quadrat.data.stored import StoredRows
 
 
 class ArrowDataset(datasets.Dataset):  # type: ignore[misc]

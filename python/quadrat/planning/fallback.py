@@ -100,7 +100,8 @@ def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, rea
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     """Raise `error` again: same type, the reference's message, then column, row, lengths and what to do."""
-    more = diagnose(features, collator) if type(error) in _REBUILDABLE and _may_be_read(features) else None
+    explains = getattr(collator, "_quadrat_explains", True) and type(error) in _REBUILDABLE
+    more = diagnose(features, collator) if explains and _may_be_read(features) else None
     if more is None:
         raise error
     separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped

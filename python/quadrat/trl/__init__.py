@@ -1,0 +1,32 @@
+"""TRL's collators and `pad`, by quadrat's kernels: drop-in, bit-identical to the installed TRL.
+
+Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
+`quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,
+`quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. The last two are
+None in place of a module where the installed TRL has no such class. `quadrat.patch_trl` has TRL use them all.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from quadrat.support.extras import needs
+
+with needs("quadrat.trl"):
+    import trl  # noqa: F401 - before all that imports parts of it
+
+from quadrat.trl import dpo, reward, sft
+from quadrat.trl.padding import pad
+
+kto: ModuleType | None
+tpo: ModuleType | None
+try:
+    from quadrat.trl import kto
+except ImportError:
+    kto = None
+try:
+    from quadrat.trl import tpo
+except ImportError:
+    tpo = None
+
+__all__ = ["dpo", "kto", "pad", "reward", "sft", "tpo"]

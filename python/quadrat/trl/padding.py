@@ -1,0 +1,137 @@
+"""`pad`: tensors to one shape, as `trl.trainer.utils.pad` does it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from trl.trainer.utils import pad as _original
+
+from quadrat import _core
+from quadrat.input.columns import TENSOR
+from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.support.memory import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    KINDS,
+    NotOnCpu,
+    address_of,
+    compiling,
+    empty,
+    interop,
+    is_stored,
+    kind_of,
+    require_plain_tensors,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Original: Any = _original
+
+_EXACT_IN_FLOAT32 = range(-(2**24), 2**24 + 1)
+_BEYOND_FLOAT32 = 2.0**127
+
+
+def pad(
+    tensors: Sequence[torch.Tensor],
+    padding_value: int | float = 0,
+    padding_side: str = "right",
+    pad_to_multiple_of: int | None = None,
+) -> torch.Tensor:
+    """Pad tensors to one shape and stack them, as TRL's `pad` does.
+
+    CPU tensors of one dtype that differ in their first dimension only are padded by a kernel. All others are left to
+    TRL.
+
+    Args:
+        tensors: of the same number of dimensions, one at least. Every dimension is padded to the longest.
+        padding_value: what fills the gaps.
+        padding_side: "right" or "left", of the first dimension. The others are padded at their ends.
+        pad_to_multiple_of: round the first dimension up to a multiple of this.
+
+    Returns:
+        `[tensors, longest, ...]`, of the dtype and on the device of the first tensor.
+
+    Raises:
+        ValueError: for another `padding_side`.
+        IndexError, TypeError, ValueError, RuntimeError: what TRL raises for tensors that have no common shape.
+    """
+    padded: torch.Tensor | None = _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
+    if padded is None:
+        padded = Original(tensors, padding_value, padding_side, pad_to_multiple_of)
+    return padded
+
+
+def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
+    """The tensors padded by a kernel; None where TRL is to do it."""
+    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or compiling():
+        return None
+    columns = _core.Columns()
+    columns.add_values(tensors, interop())
+    forms, _, kinds, _, longest, _ = columns.describe(0)
+    trailing: tuple[int, ...] = ()
+    if forms != TENSOR:
+        if (values := _joined(tensors)) is None:
+            return None
+        trailing, kinds = tuple(values.shape[1:]), 1 << kind_of(values.dtype)
+        columns, longest = _rows_of(values, [len(tensor) for tensor in tensors])
+    kind = kinds.bit_length() - 1
+    if kinds.bit_count() != 1 or not _fills(value, kind):
+        return None
+    try:
+        require_plain_tensors()
+        width = rounded_up(longest, multiple)
+    except (NotOnCpu, FallBack):
+        return None
+    out, address = empty("pt", (len(tensors), width, *trailing), kind)
+    fill = bool(value) if kind == BOOL else value
+    failure = columns.pad(0, address, kind, width * math.prod(trailing), side == "left", fill)
+    return out if failure is None else None
+
+
+def _joined(tensors: Any) -> Any:
+    """Tensors of more dimensions, which differ in the first alone, one after the other; None for all others."""
+    import torch
+
+    if any(type(tensor) is not torch.Tensor for tensor in tensors):
+        return None
+    if len({(tensor.shape[1:], tensor.dtype, tensor.device) for tensor in tensors}) > 1 or tensors[0].dim() < 2:
+        return None
+    try:
+        values = torch.cat(tensors)
+        kind_of(values.dtype)
+    except (RuntimeError, TypeError):  # what TRL says of them, or a dtype the kernels do not know
+        return None
+    return values if values.is_cpu and is_stored(values) and values.numel() else None
+
+
+def _rows_of(values: Any, sizes: list[int]) -> tuple[_core.Columns, int]:
+    """Values as rows of tokens, and the longest row's tokens."""
+    offsets = np.cumsum([0, *sizes])
+    inner = values.numel() // len(values)
+    columns = _core.Columns()
+    memory = address_of(values), kind_of(values.dtype), len(values), address_of(offsets)
+    columns.add_ragged(*memory, len(sizes), inner)
+    return columns, max(sizes)
+
+
+def _fills(value: Any, kind: int) -> bool:
+    """Whether a kernel fills gaps with the number that torch makes of `value`; torch makes it where there are none."""
+    if type(value) is float:
+        return kind == FLOAT64 or (kind == FLOAT32 and (not math.isfinite(value) or abs(value) < _BEYOND_FLOAT32))
+    if type(value) is not int:
+        return False
+    if kind in (FLOAT32, FLOAT64):
+        return value in _EXACT_IN_FLOAT32
+    return value in _ints_of(kind)
+
+
+@functools.cache
+def _ints_of(kind: int) -> range:
+    of = np.iinfo("int64" if kind == BOOL else KINDS[kind])
+    return range(int(of.min), int(of.max) + 1)

@@ -1,0 +1,235 @@
+"""`DataCollatorForLanguageModeling` of TRL's `SFTTrainer`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as _Original
+
+from quadrat import _core
+from quadrat.deferred.batch import deferred_batch
+from quadrat.input.columns import (
+    BOUNDS,
+    HOLD,
+    JOIN,
+    LONGEST,
+    MASK,
+    PAD,
+    PAD_OWN,
+    POSITIONS,
+    SEQUENCES,
+    SHIFT,
+    column_shapes,
+)
+from quadrat.input.items import SEQ_LENGTHS, has_documents
+from quadrat.input.rows import MAIN, Rows, first_of
+from quadrat.planning.fallback import FallBack, first_feature, rounded_up
+from quadrat.planning.plan import Layout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.support.memory import INT32, INT64, Framework, address_of
+from quadrat.trl._rows import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
+
+Original: Any = _Original
+
+_IGNORED = -100
+
+
+@dataclass
+class DataCollatorForLanguageModeling(TrlCollator, Original):
+    """Pads rows and labels, or joins them; a drop-in for the class in `trl.trainer.sft_trainer`.
+
+    Arguments and results are those of TRL's class: a dict of `input_ids` and `labels`, then `position_ids` if asked
+    for, then `attention_mask`, all `[rows, width]` int64. With `padding_free` `input_ids`, `labels` and `position_ids`,
+    `[1, total]` int64, and, where the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k`, one int32 tensor,
+    `max_length_q` and `max_length_k`, ints, and `seq_idx`, `[1, total]` int32. Rows that were packed, with a column
+    `seq_lengths`, are taken for their documents.
+
+    Args:
+        padding_is_one_sequence: opt-in, with `padding_free` and `pad_to_multiple_of`: the tokens that round the total
+            up are one more sequence, with positions from 0 on. TRL makes each of them a sequence of its own.
+        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+    """
+
+    padding_is_one_sequence: bool = False
+    deferred: bool = False
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
+        *("pad_token_id", "padding_free", "pad_to_multiple_of", "padding_is_one_sequence", "deferred"),
+        *(name for name in ("return_position_ids",) if name in Original.__dataclass_fields__),
+    )
+
+    def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
+        first = first_feature(features)
+        require_token(self.pad_token_id)
+        check_device(framework)
+        names: tuple[str, ...] = (MAIN, "labels") if "labels" in first else (MAIN,)
+        columns = read(features, names)
+        _require_plain_start(features)
+        self._require_newest(first, columns)
+        sizes = lengths(columns)[0]
+        positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
+        packed = SEQ_LENGTHS in first and (self.padding_free or positions)
+        documents = _documents(read(features, (SEQ_LENGTHS,)), sizes) if packed else sizes
+        if packed and self.padding_free:
+            if len(names) > 1 and columns.first_difference(0, 1) >= 0:
+                raise FallBack("column 'labels' differs in length from the tokens")
+            memory = [joined(columns, index) for index in range(len(names))]
+            columns = ragged(bounds_of(documents), *memory)
+        elif positions:
+            memory, bounds = [position_ids(documents)], bounds_of(sizes)
+            columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes), 1)
+            names = (*names, "position_ids")
+        batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed and not positions)
+        return self._finished(batch) if self.padding_free else batch
+
+    def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, remembers: bool) -> Any:
+        """The batch of these columns, by a plan. Raises FallBack."""
+        flattens = bool(self.padding_free)
+        width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
+        rounded_up(0, self.pad_to_multiple_of)
+        key = key_of(names, columns, framework, flattens, (0, width))
+        plan = sft_plan(key)
+        if plan.refusal is not None:
+            raise FallBack(plan.refusal)
+        values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
+        multiple, defers = self.pad_to_multiple_of or 1, self.deferred and not flattens
+        layout = Layout(width, multiple, False, _IGNORED)
+        batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
+        if isinstance(batch, tuple):
+            raise FallBack("a column holds numbers the kernels do not know")
+        if remembers:
+            remember(
+                self,
+                key,
+                plan,
+                values,
+                own_facts(self),
+                falls_back=False,
+                main=None if flattens else MAIN,
+                multiple_of=multiple,
+                separator=_IGNORED,
+                names=names,
+                absent=None if "labels" in names else "labels",
+                deferred=deferred_batch if defers else None,
+            )
+        return batch
+
+    def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
+        run = recipe.runner()
+
+        def checked(collator: Any, features: Any) -> Any:
+            flattens = collator.padding_free
+            if flattens and has_documents(features):
+                return None
+            batch = run(collator, features)
+            if batch is None or not _has_plain_start(features):
+                return None
+            return collator._finished(batch) if flattens else batch
+
+        return checked
+
+    def _require_newest(self, first: Any, columns: _core.Columns) -> None:
+        """Raises FallBack for what only older classes do: cut rows, and make labels of masks."""
+        limit = getattr(self, "max_length", None)
+        if limit is not None and not self.padding_free:
+            longest = max(columns.longest(index) for index in range(len(columns)))
+            if type(limit) is not int or longest > limit:
+                raise FallBack("rows are longer than max_length")
+        if not _REMEMBERS and ("completion_mask" in first or "assistant_masks" in first):
+            raise FallBack("labels are made of masks")
+
+    def _finished(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
+        bounds = batch["cu_seq_lens_q"]
+        if self.pad_to_multiple_of is not None:
+            total = batch[MAIN].shape[1]
+            rows, end = len(bounds) - 1, int(bounds[-1])
+            if rest := total - end:
+                one = self.padding_is_one_sequence
+                batch["position_ids"][0, end:] = torch.arange(rest) if one else 0
+                batch["seq_idx"][0, end:] = rows if one else torch.arange(rows, rows + rest)
+                more = torch.tensor([total]) if one else torch.arange(end + 1, total + 1)
+                bounds = torch.cat([bounds, more.to(torch.int32)])
+                longest = max(batch["max_length_q"], rest if one else 1)
+                batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
+        batch["cu_seq_lens_k"] = bounds
+        return {name: batch[name] for name in names} if (names := _outputs()) is not None else batch
+
+
+# Older classes have more options, which batches depend on.
+_REMEMBERS = "completion_only_loss" not in Original.__dataclass_fields__
+
+
+@functools.cache
+def _outputs() -> tuple[str, ...] | None:
+    """The outputs of the installed class where rows are joined; None: all."""
+    batch = Original(pad_token_id=0, padding_free=True)([{MAIN: [1, 2]}])
+    return None if "seq_idx" in batch else tuple(batch)
+
+
+@planned
+def sft_plan(key: PlanKey) -> Plan:
+    """The outputs, in order. The option in the key is whether rows are joined."""
+    shapes = column_shapes(key.signature)
+    label = key.names.index("labels") if "labels" in key.names else 0
+    if not key.options:
+        steps: list[Step] = [(MAIN, 0, PAD, INT64), ("labels", label, PAD_OWN, INT64)]
+        if "position_ids" in key.names:
+            steps.append(("position_ids", key.names.index("position_ids"), PAD, INT64))
+        return Plan((*steps, ("attention_mask", 0, MASK, INT64)))
+    if not shapes[0].full:
+        raise FallBack("a row is empty")  # it is no sequence
+    if not shapes[label].aligned:
+        raise FallBack("column 'labels' differs in length from the tokens")
+    return Plan(
+        (
+            (MAIN, 0, JOIN, INT64),
+            ("labels", label, SHIFT, INT64),
+            ("position_ids", 0, POSITIONS, INT64),
+            ("cu_seq_lens_q", 0, BOUNDS, INT32),
+            ("cu_seq_lens_k", 0, HOLD, 0),
+            ("max_length_q", 0, LONGEST, INT64),
+            ("max_length_k", 0, LONGEST, INT64),
+            ("seq_idx", 0, SEQUENCES, INT32),
+        )
+    )
+
+
+def position_ids(sizes: IntArray) -> Flat:
+    """Where in its row each token stands, row after row."""
+    out = Flat.empty(int(sizes.sum()))
+    failure = _core.position_ids(address_of(sizes), len(sizes), 0, out.address, out.size)
+    assert failure is None
+    return out
+
+
+def _documents(columns: _core.Columns, sizes: IntArray) -> IntArray:
+    """The lengths of the documents in packed rows of these sizes. Raises FallBack where they are others."""
+    documents = np.asarray(joined(columns, 0).memory)
+    ends = bounds_of(lengths(columns)[0])[1:]
+    if (documents < 1).any() or (bounds_of(documents)[ends] != sizes.cumsum()).any():
+        raise FallBack("seq_lengths do not sum to the tokens of the rows")
+    return documents
+
+
+def _has_plain_start(features: Any) -> bool:
+    """Whether the first row has tokens and labels, and all rows have the columns that it has.
+
+    Without tokens torch takes the first row for floats, and all others too.
+    """
+    first = first_of(features)
+    if SEQ_LENGTHS in first and not (isinstance(features, Rows) or all(SEQ_LENGTHS in row for row in features)):
+        return False
+    if "labels" in first:
+        return bool(len(first[MAIN]) and len(first["labels"]))
+    return bool(len(first[MAIN])) and (isinstance(features, Rows) or not any("labels" in row for row in features))
+
+
+def _require_plain_start(features: Any) -> None:
+    if not _has_plain_start(features):
+        raise FallBack("the first row is empty, or others have labels and it has none")

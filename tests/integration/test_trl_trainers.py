@@ -1,0 +1,172 @@
+"""`patch_trl`: trainers of TRL lose the same, step by step, with it and without; and what it puts where."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import warnings
+from typing import Any
+
+import datasets
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    PreTrainedTokenizerFast,
+    set_seed,
+)
+
+import quadrat
+
+trl = pytest.importorskip("trl", reason="TRL, whose trainers are patched, is not installed")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+    from trl import data_utils
+    from trl.trainer import dpo_trainer, kto_trainer, reward_trainer, sft_trainer, utils
+
+    import quadrat.trl as ours
+
+WORDS = [f"w{number}" for number in range(30)]
+VOCABULARY = {word: number for number, word in enumerate(["<unk>", "<pad>", "<eos>", *WORDS])}
+
+# What these versions of TRL and transformers say of each other.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The `KTO.*` is now located:FutureWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = Tokenizer(models.WordLevel(VOCABULARY, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unk>", pad_token="<pad>", eos_token="<eos>", model_max_length=64
+    )
+
+
+def tiny(cls: Any, **options: Any) -> Any:
+    set_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return cls(LlamaConfig(vocab_size=40, num_key_value_heads=2, pad_token_id=1, **sizes, **options))
+
+
+def rows(*names: str) -> datasets.Dataset:
+    draw = random.Random(0)
+    made: dict[str, list[Any]] = {
+        name: [" ".join(draw.choices(WORDS, k=draw.randrange(2, 12))) for _ in range(16)] for name in names
+    }
+    return datasets.Dataset.from_dict({**made, **({"label": [True, False] * 8} if "completion" in names else {})})
+
+
+RUNS = {
+    "padded": ("SFT", {}),
+    "packed": ("SFT", {"packing": True, "max_length": 16}),
+    "wrapped": ("SFT", {"packing": True, "max_length": 16, "packing_strategy": "wrapped"}),
+    "padding-free": ("SFT", {"padding_free": True, "max_length": None}),
+    "completions": ("SFT", {"pad_to_multiple_of": 8}),
+    "DPO": ("DPO", {"max_length": 9}),
+    "reward": ("Reward", {}),
+    "KTO": ("KTO", {}),
+}
+COLUMNS = {"SFT": ("text",), "DPO": ("prompt", "chosen", "rejected"), "KTO": ("prompt", "completion")}
+
+
+def trained(run: str, folder: Any) -> tuple[list[float], Any]:
+    """The losses of a run, and its collator."""
+    name, options = RUNS[run]
+    columns = ("prompt", "completion") if run == "completions" else COLUMNS.get(name, ("chosen", "rejected"))
+    data = rows(*columns)
+    data = data.remove_columns("label") if run == "completions" else data
+    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "bf16": False}
+    steps = {"max_steps": 3, "per_device_train_batch_size": 4, "logging_steps": 1, "dataloader_pin_memory": False}
+    cls = LlamaForSequenceClassification if name == "Reward" else LlamaForCausalLM
+    more = {"ref_model": tiny(cls)} if name in ("DPO", "KTO") else {}
+    trainer = getattr(trl, f"{name}Trainer")(
+        model=tiny(cls, **({"num_labels": 1} if name == "Reward" else {})),
+        args=getattr(trl, f"{name}Config")(str(folder), **quiet, **steps, **options),
+        train_dataset=data,
+        processing_class=tokenizer(),
+        **more,
+    )
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry], trainer.data_collator
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_same_losses(run, tmp_path):
+    expected, before = trained(run, tmp_path)
+    with quadrat.patch_trl():
+        got, inside = trained(run, tmp_path)
+    assert got == expected
+    assert len(got) == 3
+    assert type(before).__module__.startswith("trl.")
+    if run != "KTO" or ours.kto is not None:
+        assert type(inside).__module__.startswith("quadrat.trl.")
+
+
+NAMES = [
+    (sft_trainer, "DataCollatorForLanguageModeling", ours.sft),
+    (dpo_trainer, "DataCollatorForPreference", ours.dpo),
+    (reward_trainer, "DataCollatorForPreference", ours.reward),
+    *([] if ours.kto is None else [(kto_trainer, "DataCollatorForUnpairedPreference", ours.kto)]),
+]
+
+
+def holders() -> dict[tuple[str, str], Any]:
+    """What the modules of TRL have under the names that are patched."""
+    names = {"pad", "pack_dataset", *(name for _, name, _ in NAMES), "DataCollatorForTriplePreference"}
+    return {
+        (name, key): value
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "trl"
+        for key, value in list(vars(module).items())
+        if key in names
+    }
+
+
+def test_the_names_lead_to_quadrat_until_it_is_undone():
+    before = holders()
+    with quadrat.patch_trl() as patch:
+        for module, name, twin in NAMES:
+            assert getattr(module, name) is getattr(twin, name)
+            assert issubclass(getattr(module, name), twin.Original)
+        assert trl.pack_dataset is data_utils.pack_dataset is sft_trainer.pack_dataset is quadrat.pack_dataset
+        assert utils.pad is sft_trainer.pad is ours.pad
+        assert {value for (_, name), value in holders().items() if name == "pad"} == {ours.pad}
+        with quadrat.patch_trl():
+            pass
+        assert utils.pad is ours.pad
+        patch.undo()
+    assert {place: value for place, value in holders().items() if place in before} == before
+    assert trl.pack_dataset is before["trl.data_utils", "pack_dataset"]
+    with pytest.raises(RuntimeError, match=r"call quadrat.patch_trl\(\) for a new one"):
+        patch.__enter__()
+
+
+def test_modules_that_are_loaded_meanwhile():
+    name = "trl.trainer.rloo_trainer"
+    sys.modules.pop(name, None)
+    with warnings.catch_warnings(), quadrat.patch_trl():
+        warnings.simplefilter("ignore")
+        module = __import__(name, fromlist=["pad"])
+        assert module.pad is ours.pad
+    assert module.pad is utils.pad is ours.padding.Original
+
+
+def test_originals_pickle_while_patched():
+    for _, _, twin in NAMES:
+        original = twin.Original(pad_token_id=0)
+        with quadrat.patch_trl():
+            assert type(pickle.loads(pickle.dumps(original))) is twin.Original
+        assert type(pickle.loads(pickle.dumps(original))) is twin.Original
