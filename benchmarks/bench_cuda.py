@@ -20,8 +20,7 @@ import torch
 from rich.console import Console
 
 import quadrat
-from cuda_report import markdown, plot, rounded
-from quadrat import _cuda
+from cuda_report import machine, markdown, plot, rounded
 from quadrat.ops import _device
 from quadrat.ops._philox import PhiloxOptions
 from quadrat.support.gpu import PadColumn, launch, pad_columns
@@ -370,18 +369,6 @@ def masked() -> list[dict[str, Any]]:
 
 
 SUITES: dict[str, Callable[[], list[dict[str, Any]]]] = {"bandwidth": bandwidth, "compare": compare, "masked": masked}
-
-
-def machine() -> dict[str, Any]:
-    properties = torch.cuda.get_device_properties(0)
-    return {
-        "gpu": properties.name,
-        "multiprocessors": properties.multi_processor_count,
-        "memory_gib": round(properties.total_memory / 2**30, 1),
-        "torch": torch.__version__,
-        "cuda": _cuda.description(),
-        "quadrat": quadrat.__version__,
-    }
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What bench_cuda.py measured, as Markdown and as a picture."""
+"""What bench_cuda.py measured, as Markdown and as a picture, and the GPU that it ran on."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,10 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import torch
+
+import quadrat
+from quadrat import _cuda
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 INK, SOFT, BAR, MARK = "#222222", "#7a7a7a", "#3f74b5", "#c2410c"
@@ -73,3 +77,15 @@ def plot(rows: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
     figure.supxlabel(f"{facts['gpu']}, torch {facts['torch']}; the line is at {WANTED:.0%}", fontsize=7, color=SOFT)
     figure.savefig(path, dpi=160)
     plt.close(figure)
+
+
+def machine() -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "gpu": properties.name,
+        "multiprocessors": properties.multi_processor_count,
+        "memory_gib": round(properties.total_memory / 2**30, 1),
+        "torch": torch.__version__,
+        "cuda": _cuda.description(),
+        "quadrat": quadrat.__version__,
+    }
