@@ -285,6 +285,7 @@ void register_table(py::module_& m) {
         .def(py::init([](py::tuple names, const py::list& columns, py::object fallback,
                          const std::vector<std::tuple<std::uint32_t, Kind>>& looks) {
                  std::vector<Table::Look> found;
+                 found.reserve(looks.size());
                  for (const auto& [form, kind] : looks) {
                      found.push_back({form, kind});
                  }
