@@ -12,6 +12,7 @@ from quadrat import _core
 from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, first_mapping, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
+from quadrat.support.mappings import is_plain
 from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
@@ -163,7 +164,9 @@ def has_documents(features: Any) -> bool:
     if type(features) is Rows and not features.handed_out:
         return features.has(SEQ_LENGTHS)
     first = features[0] if type(features) in SEQUENCES and features else None
-    return isinstance(first, Mapping) and SEQ_LENGTHS in first
+    if first is None or type(first) is Pack:
+        return first is not None
+    return is_plain(first) and SEQ_LENGTHS in first  # other mappings may insert what they are asked for
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
