@@ -260,6 +260,7 @@ def test_known_batches_stay_known_while_patched(monkeypatch):
     tokenizer, rows = make_tokenizer(), [{"input_ids": [3, 4]}, {"input_ids": [5]}]
     with quadrat.patch_tokenizers():
         expected = tokenizer.pad(rows, return_tensors="pt")
-        monkeypatch.setattr(originals, "PAD", None)
-        got = tokenizer.pad(rows, return_tensors="pt")
+        with monkeypatch.context() as without:  # and back before the patch is undone
+            without.setattr(originals, "PAD", None)
+            got = tokenizer.pad(rows, return_tensors="pt")
     assert frozen(got) == frozen(expected)

@@ -22,6 +22,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 import quadrat
 from quadrat.data.stored import original_getitems
 from quadrat.input.rows import Rows
+from quadrat.installed.behaviour import flattening_takes_arrays
 from quadrat.integration import patch_datasets
 from support.compare import assert_same_batch, assert_same_outcome, assert_same_value, outcome
 from support.samples import TWINS, make
@@ -161,7 +162,9 @@ def test_every_collator(name, chosen):
     dataset = datasets.Dataset.from_dict(rows).with_format(chosen)
     keys = list(range(len(dataset)))
     batches = []
-    for package in (transformers, quadrat):
+    # Flattening is that of the newest transformers, which takes arrays.
+    older = name == "DataCollatorWithFlattening" and chosen in ("numpy", "torch") and not flattening_takes_arrays()
+    for package in (quadrat,) if older else (transformers, quadrat):
         torch.manual_seed(0)
         np.random.seed(0)
         batches.append(outcome(make(package, name), dataset.__getitems__(keys)))
@@ -384,6 +387,8 @@ def test_choices_are_read_where_they_lie(data):
 def test_choices_make_no_dicts():
     choices = {"input_ids": [[[5, 6], [7]], [[8], [9, 10, 11]]], "label": [0, 1]}
     with quadrat.patch_datasets():
+        collator = make(quadrat, "DataCollatorForMultipleChoice")
+        collator(datasets.Dataset.from_dict(choices)[:])  # 4.57 warns about padding with a fast tokenizer, once
         rows = datasets.Dataset.from_dict(choices).__getitems__([1, 0])
-        assert make(quadrat, "DataCollatorForMultipleChoice")(rows)["input_ids"].shape == (2, 2, 3)
+        assert collator(rows)["input_ids"].shape == (2, 2, 3)
         assert not rows.handed_out
