@@ -81,6 +81,10 @@ class StoredRows:
 
     def _open(self, dataset: datasets.Dataset) -> None:
         arrow = dataset._data.table
+        chosen = dataset._format_columns
+        some = chosen is not None and not set(arrow.column_names) <= set(chosen)
+        if self._formatted and dataset._output_all_columns and some:
+            return  # columns that are not chosen come last, and as Python's lists
         if dataset._format_columns is not None and not dataset._output_all_columns:
             arrow = arrow.select([name for name in arrow.column_names if name in dataset._format_columns])
         looks = [self._look_of(field) for field in arrow.schema]
