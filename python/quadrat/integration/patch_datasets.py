@@ -68,7 +68,8 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 def _getitem(self: Any, key: Any) -> Any:
     """A row, several rows, or a column, as `datasets` gives them."""
-    if type(key) is int and key >= 0 and _reads_as_datasets(self) and (stored := _of(self)).is_plain:
+    usual = type(key) is int and key >= 0 and self._format_type is None and _reads_as_datasets(self)
+    if usual and (stored := _of(self)).is_plain:
         try:
             return stored.row(key)
         except IndexError:
