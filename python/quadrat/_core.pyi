@@ -56,6 +56,7 @@ WAY_OPAQUE: int
 WAY_DICT: int
 WAY_WRAPPER: int
 SOURCE_TORCH: int
+SOURCE_TORCH_DOUBLE: int
 SOURCE_NUMPY: int
 SOURCE_NUMPY_LEGACY: int
 SOURCE_PYTHON: int
@@ -177,6 +178,9 @@ class Recipe:
         deferred: Callable[..., Any] | None = None,
         falls_back: bool = False,
         always: bool = False,
+        width: int = -1,
+        notice: Callable[[Any], Any] | None = None,
+        bare: bool = False,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def extended(

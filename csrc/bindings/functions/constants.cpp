@@ -129,6 +129,7 @@ void register_constants(py::module_& m) {
                          {"FACT_OWN_ABSENT", Guard::Fact::own_absent}});
     add<Way>(m, {{"WAY_OPAQUE", Way::opaque}, {"WAY_DICT", Way::dict}, {"WAY_WRAPPER", Way::wrapper}});
     add<Source>(m, {{"SOURCE_TORCH", Source::torch},
+                    {"SOURCE_TORCH_DOUBLE", Source::torch_double},
                     {"SOURCE_NUMPY", Source::numpy},
                     {"SOURCE_NUMPY_LEGACY", Source::numpy_legacy},
                     {"SOURCE_PYTHON", Source::python}});

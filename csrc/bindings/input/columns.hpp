@@ -110,6 +110,8 @@ public:
     // To be called before anything of the user's may run, and before the GIL is given up.
     void disturb() const { undisturbed_.reset(); }
 
+    // Holds one value per row of a list or tuple, as a column more; false for anything else.
+    bool hold_values(const py::object& values);
     // One value per row, each a list, tuple, array, tensor or number.
     void add_values(const py::object& values, const Interop& interop);
     // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no

@@ -111,6 +111,13 @@ LockedBits::~LockedBits() {
     }
 }
 
+rng::KnownBits LockedBits::known() const {
+    const std::string name = Py_TYPE(owner_.ptr())->tp_name;
+    return name == "numpy.random._mt19937.MT19937" ? rng::KnownBits::mt19937
+           : name == "numpy.random._pcg64.PCG64"   ? rng::KnownBits::pcg64
+                                                   : rng::KnownBits::none;
+}
+
 void register_generator(py::module_& m) {
     // What each source draws, for the comparison with the library itself: trials of probability p for `count` tokens
     // (then the same again at every token), integers below `high`, one such integer, a permutation of `count`.

@@ -14,6 +14,7 @@ namespace quadrat {
 // What draws.
 enum class Source : std::uint8_t {
     torch,         // torch.Generator of the CPU
+    torch_double,  // the same, where probabilities are float64
     numpy,         // numpy.random.Generator
     numpy_legacy,  // numpy.random.RandomState
     python,        // random.Random
@@ -47,6 +48,7 @@ public:
     ~LockedBits();
 
     const rng::BitGenerator& bits() const { return *bits_; }
+    rng::KnownBits known() const;
 
 private:
     py::object owner_, lock_;
@@ -56,9 +58,9 @@ private:
 // Runs draw(Draws&), which returns a Status or anything that says true when its draws are kept. every_word: see Draws.
 template <typename Draw>
 auto with_draws(Source source, const py::object& generator, bool every_word, Draw draw) {
-    if (source == Source::torch) {
+    if (source == Source::torch || source == Source::torch_double) {
         Engine engine = Engine::of_torch(generator);
-        rng::TorchDraws draws(engine.words());
+        rng::TorchDraws draws(engine.words(), source == Source::torch_double);
         auto result = draw(static_cast<rng::Draws&>(draws));
         if (static_cast<bool>(result)) {
             engine.keep();
@@ -66,8 +68,8 @@ auto with_draws(Source source, const py::object& generator, bool every_word, Dra
         return result;
     }
     const LockedBits locked(generator);
-    rng::NumpyDraws draws(locked.bits(), source == Source::numpy_legacy, every_word);
-    return draw(static_cast<rng::Draws&>(draws));
+    const auto draws = rng::numpy_draws(locked.bits(), locked.known(), source == Source::numpy_legacy, every_word);
+    return draw(*draws);
 }
 
 }  // namespace quadrat

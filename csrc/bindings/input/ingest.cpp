@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "../../kernels/check_offsets.hpp"
+#include "../../kernels/prefetch.hpp"
 #include "../errors.hpp"
 #include "columns.hpp"
 #include "table.hpp"
@@ -67,19 +68,27 @@ py::object first_keys(const py::object& features, const Interop& interop) {
 
 }  // namespace
 
-void Columns::add_values(const py::object& values, const Interop& interop) {
+bool Columns::hold_values(const py::object& values) {
     if (!is_sequence(values)) {
-        throw py::type_error("rows must be a list or tuple");
+        return false;
     }
     const Py_ssize_t count = PySequence_Size(values.ptr());
-    Columns one;
-    Column& column = one.columns.emplace_back(count);
+    Column& column = columns.emplace_back(count);
     for (Py_ssize_t i = 0; i < count; ++i) {
         py::object row = item_of(values.ptr(), i);
         if (!row) {
             throw py::value_error("the list of rows changed while it was read");
         }
+        prefetch(row.ptr());
         column.hold(std::move(row));
+    }
+    return true;
+}
+
+void Columns::add_values(const py::object& values, const Interop& interop) {
+    Columns one;
+    if (!one.hold_values(values)) {
+        throw py::type_error("rows must be a list or tuple");
     }
     take_over(&one, interop);
 }

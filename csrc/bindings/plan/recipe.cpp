@@ -117,7 +117,11 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
         if (measured == nullptr || measured->main != decision.main) {
             measured = &decision;
             if (!source_.main.is_none()) {
-                *width = round_up(columns.at(decision.main).max_length, layout_.multiple_of);
+                const std::int64_t longest = columns.at(decision.main).max_length;
+                *width = source_.width < 0 ? round_up(longest, layout_.multiple_of) : source_.width;
+                if (*width < longest) {
+                    return nullptr;
+                }
             }
             signature = columns.signature(decision.main, *width);
         }
@@ -158,7 +162,11 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     }
     py::tuple names;
     Columns columns;
-    if (!collect_columns(features, source_.names, *interop_, &names, &columns)) {
+    if (source_.bare) {
+        names = source_.names;
+    }
+    if (!(source_.bare ? columns.hold_values(features)
+                       : collect_columns(features, source_.names, *interop_, &names, &columns))) {
         return py::none();
     }
     columns.look(*interop_);
@@ -182,6 +190,9 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
                               : execute(columns, decision->plan, layout, *interop_, result_.framework, &batch, &failed);
     if (status) {
         decision->retries.succeeded();
+        if (!result_.notice.is_none()) {
+            result_.notice(subject);
+        }
         return defers ? batch : wrapped(std::move(batch));
     }
     if (!result_.falls_back) {
@@ -212,19 +223,21 @@ py::object Recipe::runner() const {
 void register_recipe(py::module_& m) {
     // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
     py::class_<Recipe>(m, "Recipe")
-        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
-                         py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
-                         py::object separator, std::int64_t start, py::object names, py::object absent,
-                         py::object deferred, bool falls_back, bool always) {
-                 return Recipe(
-                     facts, std::move(interop), {std::move(names), std::move(absent), std::move(main)},
-                     checked({1, multiple_of, left, std::move(separator), start}),
-                     {torch, std::move(wrapper), std::move(attributes), std::move(deferred), falls_back, always});
-             }),
-             "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
-             "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
-             "start"_a = 0, "names"_a = py::none(), "absent"_a = py::none(), "deferred"_a = py::none(),
-             "falls_back"_a = false, "always"_a = false)
+        .def(
+            py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
+                        py::dict attributes, py::object main, std::int64_t multiple_of, Side left, py::object separator,
+                        std::int64_t start, py::object names, py::object absent, py::object deferred, bool falls_back,
+                        bool always, std::int64_t width, py::object notice, bool bare) {
+                return Recipe(facts, std::move(interop),
+                              {std::move(names), bare, std::move(absent), std::move(main), width},
+                              checked({1, multiple_of, left, std::move(separator), start}),
+                              {torch, std::move(wrapper), std::move(attributes), std::move(deferred), std::move(notice),
+                               falls_back, always});
+            }),
+            "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
+            "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
+            "start"_a = 0, "names"_a = py::none(), "absent"_a = py::none(), "deferred"_a = py::none(),
+            "falls_back"_a = false, "always"_a = false, "width"_a = -1, "notice"_a = py::none(), "bare"_a = false)
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &Recipe::runner);

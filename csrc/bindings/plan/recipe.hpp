@@ -41,9 +41,11 @@ class Recipe {
 public:
     // What a batch is read from.
     struct Source {
-        py::object names;   // the columns that are read; None: all that the first feature has
-        py::object absent;  // a column that the first feature must not have, or None
-        py::object main;    // the column to pad by, to its longest row; None where nothing is padded
+        py::object names;    // the columns that are read; None: all that the first feature has
+        bool bare;           // whether features are the rows of the one column that is read, without mappings
+        py::object absent;   // a column that the first feature must not have, or None
+        py::object main;     // the column to pad by; None where nothing is padded
+        std::int64_t width;  // to which it is padded; -1: to its longest row
     };
     // What becomes of it.
     struct Result {
@@ -51,6 +53,7 @@ public:
         py::object wrapper;   // the type of a batch, made without a call of its constructor; None: dict
         py::dict attributes;  // that a batch has besides `data`
         py::object deferred;  // what makes a deferred batch, or None
+        py::object notice;    // called with the collator when a batch is made, as the reference warns; or None
         bool falls_back;      // whether batches that are known to fall back are left to the reference at once
         bool always;          // whether all do that come as a list or tuple, whatever they hold
     };

@@ -4,23 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "../span.hpp"
 #include "mt19937.hpp"
+#include "numpy_bits.hpp"
 
 namespace quadrat::rng {
 
 // torch draws integers below this from one word of 32 bits each, others from two.
 inline constexpr std::int64_t one_word_integers = std::int64_t{1} << 28;
-
-// A bit generator of NumPy as its capsule "BitGenerator" shows it: part of NumPy's stable ABI.
-struct BitGenerator {
-    void* state;
-    std::uint64_t (*next_uint64)(void* state);
-    std::uint32_t (*next_uint32)(void* state);
-    double (*next_double)(void* state);
-    std::uint64_t (*next_raw)(void* state);
-};
 
 // What every generator draws.
 class IntegerDraws {
@@ -51,11 +44,12 @@ public:
     virtual bool draws_every_word() const = 0;
 };
 
-// torch's CPU generator. Probabilities are of the default dtype, which must be float32: a trial takes the low 24 bits
-// of one word, an integer below `high` < 2^28 is one word modulo `high`.
+// torch's CPU generator. A trial compares the low 24 bits of one word with a probability of float32 or less; the low 53
+// bits of two words, the higher one first, with one of float64. An integer below `high` < 2^28 is one word modulo
+// `high`.
 class TorchDraws final : public Draws {
 public:
-    explicit TorchDraws(Mt19937& engine) : engine_(engine) {}
+    TorchDraws(Mt19937& engine, bool float64) : engine_(engine), float64_(float64) {}
 
     std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override;
     void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) override;
@@ -67,28 +61,14 @@ public:
 
 private:
     Mt19937& engine_;
+    bool float64_;
 };
 
-// A NumPy generator over any bit generator: `Generator` (integers by Lemire's method; a trial of probability 0 draws
-// nothing) or the older `RandomState` (integers by masked rejection; every trial draws).
-class NumpyDraws final : public Draws {
-public:
-    NumpyDraws(const BitGenerator& bits, bool legacy, bool every_word)
-        : bits_(bits), legacy_(legacy), every_word_(every_word) {}
+// Whose state is laid out as known.
+enum class KnownBits : std::uint8_t { none, mt19937, pcg64 };
 
-    std::int64_t trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) override;
-    void trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) override;
-    void integers_at(std::int64_t high, std::int64_t count, Span<const std::int64_t> positions,
-                     std::int64_t* out) override;
-    bool draws_every_word() const override { return every_word_; }
-    std::int64_t below(std::int64_t n) override;
-    void permutation(std::int64_t n, std::int64_t* out) override;
-
-private:
-    const BitGenerator& bits_;
-    bool legacy_;
-    bool every_word_;
-};
+// A NumPy generator over a bit generator: `Generator`, or the older `RandomState`, which draws in other ways.
+std::unique_ptr<Draws> numpy_draws(const BitGenerator& bits, KnownBits known, bool legacy, bool every_word);
 
 // Python's `random`, as `random.randrange(n)` and `random.shuffle` draw.
 class PythonDraws final : public IntegerDraws {

@@ -23,11 +23,23 @@ QUADRAT_CLONES void compare(const std::uint32_t* words, const std::uint8_t* elig
     }
 }
 
+bool trial_of_float64(Mt19937& engine, double p) {
+    const std::uint64_t high = engine.next() & 0x1FFFFF, low = engine.next();
+    return std::ldexp(static_cast<double>(high << 32 | low), -53) < p;
+}
+
 }  // namespace
 
 std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int64_t count, std::int64_t* positions) {
     const std::uint32_t limit = threshold(p);
     std::int64_t found = 0;
+    for (std::int64_t i = 0; float64_ && i < count; ++i) {
+        positions[found] = i;
+        found += trial_of_float64(engine_, p) && eligible[i] == 1 ? 1 : 0;
+    }
+    if (float64_) {
+        return found;
+    }
     engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
         std::uint8_t hit[Mt19937::size];
         compare(words, eligible + first, n, limit, hit);
@@ -44,6 +56,15 @@ std::int64_t TorchDraws::trials(double p, const std::uint8_t* eligible, std::int
 void TorchDraws::trials_at(double p, std::int64_t count, Span<const std::int64_t> positions, std::uint8_t* hit) {
     const std::uint32_t limit = threshold(p);
     std::int64_t at = 0;
+    for (std::int64_t i = 0; float64_ && i < count; ++i) {
+        const bool success = trial_of_float64(engine_, p);
+        if (at < positions.size && positions[at] == i) {
+            hit[at++] = success ? 1 : 0;
+        }
+    }
+    if (float64_) {
+        return;
+    }
     engine_.for_words(count, [&](std::int64_t first, const std::uint32_t* words, int n) {
         for (; at < positions.size && positions[at] < first + n; ++at) {
             hit[at] = (Mt19937::temper(words[positions[at] - first]) & mantissa) < limit ? 1 : 0;

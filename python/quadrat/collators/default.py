@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
 from quadrat.installed import originals
-from quadrat.planning.stacked import stack_features
+from quadrat.planning.stacked import attributes_of, stack_features
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
@@ -44,6 +44,9 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
     def __call__(self, features: Any, return_tensors: Any = None) -> Any:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
+
+    def _normalise(self, features: Any) -> Any:
+        return attributes_of(super()._normalise(features))
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         return lambda rows: originals.default_data_collator(rows, framework)

@@ -141,7 +141,14 @@ class Given(NamedTuple):
 
 
 def _mask_by_generator(
-    input_ids: Any, given: Given, generator: Any, *, mask: float, random: float, **options: Any
+    input_ids: Any,
+    given: Given,
+    generator: Any,
+    *,
+    mlm_probability: float,
+    mask: float,
+    random: float,
+    **options: Any,
 ) -> MaskedTokens:
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
@@ -151,8 +158,9 @@ def _mask_by_generator(
         source=origin.source,
         generator=origin.generator,
         every_word=False,
-        mask=float(mask),
-        random_of_rest=min(random / (1 - mask), 1.0) if has_random else 0.0,
+        mlm_probability=origin.rounded(mlm_probability),
+        mask=origin.rounded(mask),
+        random_of_rest=origin.rounded(min(random / (1 - mask), 1.0)) if has_random else 0.0,
         has_random=has_random,
         special_ids=list(given.special_ids),
         special=-1,
@@ -276,9 +284,7 @@ def _origin(generator: Any, framework: Framework) -> Origin:
         return origin
     if generator is not None and not isinstance(generator, wanted):
         raise TypeError(f"generator must be {called}, not {type(generator).__name__}")
-    raise ValueError(
-        "the draws of this generator are not known: it must be on the CPU, and torch's default dtype float32"
-    )
+    raise ValueError("the draws of this generator are not known: it must be on the CPU")
 
 
 def _check(mlm_probability: float, mask: float, random: float) -> None:

@@ -10,9 +10,11 @@ from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, P
 from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import Layout, check_device, run_steps
+from quadrat.planning.plan import Layout, Plan, check_device, key_of, run_steps
 from quadrat.ragged import Ragged
 from quadrat.support.memory import BOOL, INT64, Framework, interop
+
+_NAMES = ("input_ids",)
 
 
 def columns_of_ids(features: Any) -> _core.Columns:
@@ -37,10 +39,18 @@ def stack_rows(
     labels: Callable[[tuple[str, ...]], Any] | None = None,
     *,
     deferred: bool = False,
+    known: Callable[..., None] | None = None,
 ) -> Any:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
-    columns: of ids.
+    Args:
+        tokenizer: what pads.
+        columns: of ids.
+        framework: of the result.
+        multiple: to which the width is rounded up.
+        labels: what makes labels of columns with these names.
+        deferred: whether to return a `DeferredBatch`.
+        known: called with the key, the plan, its values and `left=` where batches with this key are alike.
 
     Raises:
         FallBack: when the result cannot be proven to be the reference's.
@@ -65,11 +75,14 @@ def stack_rows(
         values["input_ids"] = tokenizer.pad_token_id
     steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
     if labels is not None:
-        values["labels"] = labels(("input_ids",))
+        values["labels"] = labels(_NAMES)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
-    batch = run_steps(columns, tuple(steps), values, framework, Layout(width, 1, left), deferred=deferred)
+    layout, plan = Layout(width, 1, left), Plan(tuple(steps))
+    batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
     if isinstance(batch, tuple):
         raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
+    if known is not None and not forms & ~PYTHON_ROWS and not left:  # of others, the key does not tell all
+        known(key_of(_NAMES, columns, framework, None, (0, width)), plan, values, left=left)
     return batch
 
 

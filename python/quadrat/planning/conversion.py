@@ -76,6 +76,16 @@ def _is_tensor(value: Any, framework: Framework) -> bool:
     return isinstance(value, torch.Tensor if framework == "pt" else np.ndarray)
 
 
+def stack_nested_lists(values: list[Any], framework: Framework) -> Any:
+    """Lists of lists of numbers, all of one shape, as one tensor; None for others, and where it is not known."""
+    return _converted({"": values}, framework).get("") if is_nested_list(values[0]) else None
+
+
+def is_nested_list(value: Any) -> bool:
+    """Whether a value begins as a list of lists does."""
+    return type(value) in _SEQUENCES and bool(value) and type(value[0]) in _SEQUENCES
+
+
 class _Source(NamedTuple):
     """A value as rows, and the dimensions around them."""
 

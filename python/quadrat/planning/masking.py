@@ -5,40 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import transformers
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox
 from quadrat.planning.fallback import FallBack
-from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact
+from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact, token_facts
+from quadrat.planning.special_tokens import listed_special_ids
 from quadrat.planning.vocabulary import length_facts, length_of
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.memory import Framework, NotOnCpu, is_plain, require_cpu_default
-
-# Implementations that say: special is what `all_special_ids` lists.
-_PLAIN_SPECIAL_TOKENS = (
-    PreTrainedTokenizerBase.get_special_tokens_mask,
-    transformers.PreTrainedTokenizer.get_special_tokens_mask,
-)
-_ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
 
 
 def origin(collator: Any, framework: Framework) -> Origin | None:
     """Where the reference's draws come from, if known."""
     return torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
-
-
-def has_plain_special_tokens(tokenizer: Any) -> bool:
-    """Whether special tokens are those of `all_special_ids`, and nothing the tokenizer works out by itself."""
-    cls = type(tokenizer)
-    return (
-        getattr(cls, "get_special_tokens_mask", None) in _PLAIN_SPECIAL_TOKENS
-        and cls.all_special_ids is _ALL_SPECIAL_IDS
-        and "get_special_tokens_mask" not in tokenizer.__dict__
-    )
 
 
 def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
@@ -88,9 +70,9 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
         source=where.source,
         generator=where.generator,
         every_word=False,
-        mlm_probability=collator.mlm_probability,
-        mask=mask,
-        random_of_rest=random / (1 - mask) if has_random else 0.0,
+        mlm_probability=where.rounded(collator.mlm_probability),
+        mask=where.rounded(mask),
+        random_of_rest=where.rounded(random / (1 - mask)) if has_random else 0.0,
         has_random=has_random,
         mask_id=mask_id,
         vocab_size=vocab_size,
@@ -113,14 +95,14 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _core.MOST_TOKENS:
         raise FallBack("a vocabulary of that size is drawn from in another way")
-    special_ids: list[int] = []
-    if special < 0:
-        if not has_plain_special_tokens(tokenizer):
-            raise FallBack(f"{type(tokenizer).__name__} tells special tokens in its own way")
-        special_ids = [token for token in tokenizer.all_special_ids if token is not None]
-        if not all(0 <= token < _core.MOST_TOKENS for token in special_ids):
-            raise FallBack("special tokens far outside the vocabulary")
-    return mask_id, vocab_size, special_ids
+    if special >= 0:
+        return mask_id, vocab_size, []
+    ids = listed_special_ids(tokenizer)
+    if ids is None:
+        raise FallBack(f"{type(tokenizer).__name__} tells special tokens in its own way")
+    if not all(0 <= token < _core.MOST_TOKENS for token in ids):
+        raise FallBack("special tokens far outside the vocabulary")
+    return mask_id, vocab_size, ids
 
 
 def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] | None:
@@ -131,11 +113,15 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
         return None
     extra = [value for value in (state.get("_extra_special_tokens"), *special.values()) if isinstance(value, list)]
+    tokens = token_facts(tokenizer, tokenizer.all_special_tokens)
+    if tokens is None:
+        return None
     attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
     found: list[Fact] = [
         (OWN_ABSENT, None, method, None),
         (ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
         *length_facts(tokenizer),
+        *tokens,
         (ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
         (ITEMS, attributes, None, tuple(attributes)),
         *((ENTRY, special, name, value) for name, value in special.items()),
@@ -149,7 +135,7 @@ def facts(collator: Any, framework: Framework, method: str) -> tuple[Fact, ...] 
     if framework == "pt" and getattr(collator, "rng", "torch") == "torch":  # probabilities are of the default dtype
         import torch
 
-        found.append((CALL, torch.get_default_dtype, None, torch.float32))
+        found.append((CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
     return tuple(found)
 
 

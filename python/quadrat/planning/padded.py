@@ -7,6 +7,7 @@ and the outputs. The plan in between is made once per key.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -22,7 +23,14 @@ from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, ro
 from quadrat.planning.labels import Labelling, refuse_words
 from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
 from quadrat.planning.plan import Layout, Step, check_device, key_of, run_steps
-from quadrat.planning.plan_cache import EMPTY_ENCODING, PadOptions, falls_back_plainly, padding_facts, remember
+from quadrat.planning.plan_cache import (
+    EMPTY_ENCODING,
+    PadOptions,
+    asks_tokenizer,
+    falls_back_plainly,
+    padding_facts,
+    remember,
+)
 from quadrat.support.memory import Framework
 
 
@@ -66,7 +74,13 @@ def pad_features(
     if main not in names:
         raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
-    pads, width = _width(tokenizer, options, columns.longest(index))
+    pads, limit = _limit(tokenizer, options)
+    width = columns.longest(index) if limit is None else limit
+    if pads:
+        width = rounded_up(width, options.pad_to_multiple_of)
+        if width < columns.longest(index):
+            raise FallBack("max_length is below the longest row")
+    multiple = options.pad_to_multiple_of or 1 if pads else 1
     made, labelling_facts = (None, ()) if labelling is None else (labelling.make(names), labelling.facts())
     asked = PaddedOptions(
         main,
@@ -98,7 +112,7 @@ def pad_features(
             name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
             for name, source in plan.held.items()
         }
-        layout = Layout(width, options.pad_to_multiple_of or 1 if pads else 1, left)
+        layout = Layout(width, multiple, left)
         deferred = remembers and collator.deferred and not held
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
         failed = isinstance(batch, tuple)
@@ -115,18 +129,18 @@ def pad_features(
             wrapper=BatchEncoding,
             attributes=EMPTY_ENCODING,
             main=main,
-            multiple_of=options.pad_to_multiple_of or 1,
+            width=-1 if limit is None else width,
+            multiple_of=multiple,
             left=left,
             deferred=deferred_batch if collator.deferred else None,
+            notice=functools.partial(_notice, options) if options.verbose and asks_tokenizer(options) else None,
         )
     if plan.refusal is not None:
         raise FallBack(plan.refusal)
     if failed:
         _raise_for(plan.steps, batch, pad_values, asked.omits)
-    if options.verbose and _asks(options):
-        _strategies(
-            tokenizer, options, verbose=True
-        )  # warns as the reference does; one that makes the batch warns itself
+    if options.verbose and asks_tokenizer(options):
+        _notice(options, collator)  # the reference, where it makes the batch, warns by itself
     return {**batch, **held} if held else batch
 
 
@@ -166,28 +180,21 @@ def _pads_left(tokenizer: Any, options: PadOptions) -> bool:
     return bool(side == "left")
 
 
-def _width(tokenizer: Any, options: PadOptions, longest: int) -> tuple[bool, int]:
-    """Whether the reference pads, and to which length in tokens."""
-    multiple = options.pad_to_multiple_of
-    rounded_up(0, multiple)  # raises where the reference may fail even without padding
-    width: Any = longest
-    if _asks(options):
-        with or_fall_back("the padding options are refused"):
-            strategy, _, limit, _ = _strategies(tokenizer, options, verbose=False)
-        if type(limit) is not int and limit is not None:
-            raise FallBack("max_length is no int")
-        if strategy == "do_not_pad":
-            return False, longest
-        width = longest if strategy == "longest" else limit
-    width = rounded_up(width, multiple)
-    if width < longest:
-        raise FallBack("max_length is below the longest row")
-    return True, width
+def _limit(tokenizer: Any, options: PadOptions) -> tuple[bool, int | None]:
+    """Whether the reference pads, and to which length in tokens; None: to the longest row."""
+    rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
+    if not asks_tokenizer(options):
+        return True, None
+    with or_fall_back("the padding options are refused"):
+        strategy, _, limit, _ = _strategies(tokenizer, options, verbose=False)
+    if type(limit) is not int and limit is not None:
+        raise FallBack("max_length is no int")
+    return strategy != "do_not_pad", limit if strategy == "max_length" else None
 
 
-def _asks(options: PadOptions) -> bool:
-    """Whether the tokenizer is asked what the options mean."""
-    return options.max_length is not None or not (options.padding is True or options.padding == "longest")
+def _notice(options: PadOptions, collator: Any) -> None:
+    """Warns of the options as the reference does for each batch."""
+    _strategies(collator.tokenizer, options, verbose=True)
 
 
 def _strategies(tokenizer: Any, options: PadOptions, *, verbose: bool) -> Any:

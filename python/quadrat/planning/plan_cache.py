@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from transformers import BatchEncoding
+from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
@@ -26,6 +26,11 @@ PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 _GETATTR = PreTrainedTokenizerBase.__getattr__
+# How tokenizers without a Rust backend look up the id of a token: first among those that were added.
+_LOOK_UP = {
+    name: getattr(PreTrainedTokenizer, name)
+    for name in ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
+}
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
 EMPTY_ENCODING = dict(BatchEncoding().__dict__)
@@ -170,7 +175,7 @@ def remember(
     if facts is None or ((failed or plan.refusal is not None) and not falls_back):
         return
     known = collator.__dict__.setdefault("_quadrat_recipes", {})
-    place = key.framework, recipe.get("names")
+    place = key.framework, recipe.get("names"), recipe.get("bare")
     found = known.get(place)
     if found is None or not found.holds(collator):
         torch = torch_facts(key.framework)
@@ -199,25 +204,26 @@ def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
 def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
     """All that plans of padded batches depend on besides their key; None where that is not known.
 
-    Not known: tokenizers that keep their pad token elsewhere than those of transformers, options for which the
-    tokenizer is asked, and `pad_values`.
+    Not known: tokenizers that keep their pad token elsewhere than those of transformers.
     """
-    tokenizer, own = collator.tokenizer, own_facts(collator)
+    tokenizer, own, extra = collator.tokenizer, own_facts(collator), _items_facts(collator.pad_values)
     cls, state = type(tokenizer), tokenizer.__dict__
-    kept = ("_special_tokens_map", "_tokenizer", "_pad_token_type_id", "padding_side", "model_input_names")
+    kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
+    if asks_tokenizer(options):
+        kept = (*kept, "model_max_length")
     plain = (
-        collator.pad_values is None
-        and options.max_length is None
-        and (options.padding is True or options.padding == "longest")
-        and all(name in state for name in kept)
+        all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
         and _has_plain_pad_token(tokenizer)
     )
-    if not plain or own is None:
+    tokens = token_facts(tokenizer, (str(tokenizer.pad_token),)) if plain else None
+    if tokens is None or own is None or extra is None:
         return None
     return (
         *own,
+        *extra,
+        *tokens,
         *(((TYPE, tokenizer, None, cls),) if collator._keeps_tokenizer else ()),
         (ATTRIBUTE, cls, "pad", cls.pad),
         (ATTRIBUTE, cls, "_pad", PAD_ONE),
@@ -227,6 +233,39 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
         (ENTRY, state["_special_tokens_map"], "pad_token", state["_special_tokens_map"].get("pad_token")),
         (ITEMS, state["model_input_names"], None, tuple(state["model_input_names"])),
     )
+
+
+def asks_tokenizer(options: PadOptions) -> bool:
+    """Whether the tokenizer is asked what the options mean."""
+    return options.max_length is not None or not (options.padding is True or options.padding == "longest")
+
+
+def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | None:
+    """That these tokens have the ids that they have; None where it is not known how ids are looked up."""
+    cls, state = type(tokenizer), tokenizer.__dict__
+    if "_tokenizer" in state:
+        return ((ENTRY, state, "_tokenizer", state["_tokenizer"]),)
+    added, tokens = state.get("_added_tokens_encoder"), tuple(tokens)
+    if (
+        any(getattr(cls, name, None) is not method for name, method in _LOOK_UP.items())
+        or type(added) is not dict
+        or not all(token in added for token in tokens)
+    ):
+        return None
+    return (
+        (ENTRY, state, "_added_tokens_encoder", added),
+        *((ABSENT, state, name, None) for name in _LOOK_UP),
+        *((ENTRY, added, token, added[token]) for token in tokens),
+    )
+
+
+def _items_facts(values: Any) -> tuple[Fact, ...] | None:
+    """That a dict holds what it holds, or that None is None."""
+    if values is None:
+        return ()
+    if type(values) is not dict or not all(type(name) is str for name in values):
+        return None
+    return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
 
 
 def _has_plain_pad_token(tokenizer: Any) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.masking import has_plain_special_tokens, is_plain_ids
+from quadrat.planning.masking import is_plain_ids
 from quadrat.planning.plan import check_device
-from quadrat.support.generators import numpy_origin, python_origin, torch_origin
+from quadrat.planning.special_tokens import listed_special_ids
+from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
 
 _MOST_SPANS = 1 << 12
@@ -100,15 +101,16 @@ def _generators(framework: Framework) -> tuple[Any, Any]:
         spans, orders = torch_origin(None), None
     else:
         spans, orders = python_origin(), numpy_origin(None)
-    if spans is None or (framework == "np" and orders is None):
+    if spans is None or spans.source == TORCH_DOUBLE or (framework == "np" and orders is None):
         raise FallBack("the generator's draws are not known")
     return spans.generator, None if orders is None else orders.generator
 
 
 def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) -> tuple[list[int], Any]:
     """Which tokens are special or padding: their ids or, where only the tokenizer can tell, a bool for each token."""
-    if has_plain_special_tokens(tokenizer):
-        return [pad_id, *(_token_id(token) for token in tokenizer.all_special_ids if token is not None)], None
+    listed = listed_special_ids(tokenizer)
+    if listed is not None:
+        return [pad_id, *map(_token_id, listed)], None
     with or_fall_back(f"{type(tokenizer).__name__} cannot say which tokens are special"):
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
         special = _bools(masks, framework)

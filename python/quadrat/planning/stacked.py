@@ -35,10 +35,11 @@ from quadrat.input.columns import (
 from quadrat.input.rows import each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
+from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
 from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
-from quadrat.support.memory import FLOAT32, INT64, Framework
+from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 
@@ -48,6 +49,7 @@ class StackedOptions(NamedTuple):
 
     missing: tuple[str, ...]  # columns whose first value is None
     strings: tuple[str, ...]  # columns whose first value is a str
+    nested: tuple[str, ...]  # columns whose first value is a list of lists
 
 
 def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
@@ -61,10 +63,10 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
         raise FallBack("features are not a list of plain mappings with the same keys")
     check_device(framework)
     names, columns = collected
-    key = key_of(names, columns, framework, StackedOptions((), ()))
-    unlike = OTHER in key.signature[1::5]  # None and str look alike in a signature
+    key = key_of(names, columns, framework, StackedOptions((), (), ()))
+    unlike = OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
     if unlike:
-        key = key._replace(options=_left_out(names, first_of(features)))
+        key = key._replace(options=_unlike(names, first_of(features)))
     plan = stacked_plan(key)
     if plan.refusal is None:
         batch = run_steps(columns, plan.steps, {}, framework, Layout())
@@ -79,10 +81,11 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
     return batch
 
 
-def _left_out(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOptions:
+def _unlike(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOptions:
     return StackedOptions(
         tuple(name for name in names if first[name] is None),
         tuple(name for name in names if isinstance(first[name], str)),
+        tuple(name for name in names if is_nested_list(first[name])),
     )
 
 
@@ -90,7 +93,7 @@ def _left_out(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOption
 def stacked_plan(key: PlanKey) -> Plan:
     """What becomes of the columns: labels first."""
     names, shapes = key.names, column_shapes(key.signature)
-    missing, strings = key.options
+    missing, strings, nested = key.options
     outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
     label = next((name for name in _LABELS if name in names and name not in missing), None)
     if label is not None:
@@ -109,7 +112,7 @@ def stacked_plan(key: PlanKey) -> Plan:
             steps.append((name, index, HOLD, 0))
         else:
             steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
-    if held and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
+    if held and not nested and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
     return Plan(tuple(steps), held)
 
@@ -119,13 +122,13 @@ def _kind(shape: ColumnShape, key: PlanKey) -> int | None:
     if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
         return inferred_kind(shape.kinds, key.float_kind)
     stacked = (ARRAY, SCALAR, *((TENSOR, TENSOR_NUMBER) if key.framework == "pt" else ()))
-    return _only_kind(shape.kinds) if shape.forms in stacked else None
+    return _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
 
 
 def _label_kind(shape: ColumnShape, name: str, key: PlanKey) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
     if name == "label_ids" and shape.forms == (TENSOR if key.framework == "pt" else ARRAY):
-        return _only_kind(shape.kinds)
+        return _only_kind(shape.kinds, key.framework)
     if name == "label" and shape.forms == SCALAR:
         whole = not shape.kinds & ~INTS and numpy_ints_are_labels(key.framework)
         return INT64 if whole else FLOAT32 if shape.kinds in KEPT_KINDS else None
@@ -138,14 +141,26 @@ def _label_kind(shape: ColumnShape, name: str, key: PlanKey) -> int | None:
     return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
 
 
-def _only_kind(kinds: int) -> int | None:
-    """The kind when there is just one, and one that every torch has a dtype for."""
-    return kinds.bit_length() - 1 if kinds in KEPT_KINDS else None
+def _only_kind(kinds: int, framework: Framework) -> int | None:
+    """The kind when there is just one, and the framework has a dtype for it."""
+    if kinds.bit_count() != 1:
+        return None
+    kind = kinds.bit_length() - 1
+    return kind if kinds in KEPT_KINDS or framework == "np" or torch_has(kind) else None
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
     with or_fall_back(f"column '{name}' does not stack"):
-        column = [{name: feature[name]} for feature in each_of(features)]
-        (tensor,) = originals.default_data_collator(column, framework).values()
+        values = [feature[name] for feature in each_of(features)]
+        if name not in (*_LABELS, "labels") and (tensor := stack_nested_lists(values, framework)) is not None:
+            return tensor
+        (tensor,) = originals.default_data_collator([{name: value} for value in values], framework).values()
     return tensor
+
+
+def attributes_of(features: Any) -> Any:
+    """Features that are objects as the dicts of their attributes, as the reference reads them; others as they are."""
+    if type(features) not in (list, tuple) or not features or isinstance(features[0], Mapping):
+        return features
+    return [vars(feature) for feature in features] if hasattr(features[0], "__dict__") else features

@@ -96,12 +96,10 @@ class Ragged:
         kind = source.kind if dtype is None else kind_of(dtype)
         values, address = empty(framework, (source.total,), kind)
         source.require(source.columns.flatten(0, address, kind, source.total))
-        offsets, offsets_address = empty(framework, (len(source) + 1,), INT64)
+        offsets, _ = empty(framework, (len(source) + 1,), INT64)
         offsets[0] = 0
-        source.columns.lengths(0, offsets_address + 8)
-        view = offsets.numpy() if framework == "pt" else offsets
-        np.cumsum(view, out=view)
-        return cls(values, offsets)
+        source.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
+        return cls.known(values, offsets, Facts(0, source.total, source.longest))
 
     @classmethod
     def of_lengths(cls, values: Any, lengths: Any) -> Ragged:

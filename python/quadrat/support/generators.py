@@ -14,7 +14,7 @@ import numpy as np
 
 from quadrat import _core
 
-TORCH, PYTHON = _core.SOURCE_TORCH, _core.SOURCE_PYTHON
+TORCH, TORCH_DOUBLE, PYTHON = _core.SOURCE_TORCH, _core.SOURCE_TORCH_DOUBLE, _core.SOURCE_PYTHON
 NUMPY, NUMPY_LEGACY = _core.SOURCE_NUMPY, _core.SOURCE_NUMPY_LEGACY
 
 _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
@@ -25,16 +25,27 @@ class Origin(NamedTuple):
 
     source: int
     generator: Any
+    dtype: Any = None  # of torch's tensors of probabilities
+
+    def rounded(self, probability: float) -> float:
+        """A probability as it is compared with what is drawn."""
+        if self.dtype is None:
+            return probability
+        import torch
+
+        return float(torch.full((), probability, dtype=self.dtype, device="cpu").item())
 
 
 def torch_origin(generator: Any) -> Origin | None:
-    """The torch generator that `generator=...` stands for; None unless it is on the CPU and floats are float32."""
+    """The torch generator that `generator=...` stands for, and the default dtype; None unless it is on the CPU."""
     torch = sys.modules["torch"]
     if generator is None:
         generator = torch.default_generator
     if type(generator) is not torch.Generator or generator.device.type != "cpu":
         return None
-    return Origin(TORCH, generator) if torch.get_default_dtype() == torch.float32 and _torch_is_known() else None
+    dtype = torch.get_default_dtype()
+    source = TORCH_DOUBLE if dtype == torch.float64 else TORCH
+    return Origin(source, generator, dtype) if _torch_is_known(dtype) else None
 
 
 def numpy_origin(generator: Any) -> Origin | None:
@@ -51,11 +62,12 @@ def python_origin() -> Origin | None:
 
 
 @functools.cache
-def _torch_is_known() -> bool:
+def _torch_is_known(dtype: Any) -> bool:
     import torch
 
     ours, theirs = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
-    trials = [torch.bernoulli(torch.full((_COUNT,), _P, device="cpu"), generator=theirs).int() for _ in range(2)]
+    chances = torch.full((_COUNT,), _P, dtype=dtype, device="cpu")
+    trials = [torch.bernoulli(chances, generator=theirs).int() for _ in range(2)]
     integers = [torch.randint(_HIGH, (n,), generator=theirs, device="cpu") for n in (_COUNT, 1)]
     order = torch.randperm(_COUNT, generator=theirs, device="cpu")
     expected = (
@@ -65,15 +77,16 @@ def _torch_is_known() -> bool:
         int(integers[1]),
         order.tolist(),
     )
-    return _draws_alike(TORCH, ours, expected) and torch.equal(ours.get_state(), theirs.get_state())
+    origin = Origin(TORCH_DOUBLE if dtype == torch.float64 else TORCH, ours, dtype)
+    return _draws_alike(origin, expected) and torch.equal(ours.get_state(), theirs.get_state())
 
 
 @functools.cache
 def _numpy_is_known() -> bool:
     ours, theirs = np.random.default_rng(5), np.random.default_rng(5)
     old_ours, old_theirs = np.random.RandomState(5), np.random.RandomState(5)
-    return _draws_alike(NUMPY, ours, _numpy_draws(theirs, theirs.integers)) and _draws_alike(
-        NUMPY_LEGACY, old_ours, _numpy_draws(old_theirs, old_theirs.randint)
+    return _draws_alike(Origin(NUMPY, ours), _numpy_draws(theirs, theirs.integers)) and _draws_alike(
+        Origin(NUMPY_LEGACY, old_ours), _numpy_draws(old_theirs, old_theirs.randint)
     )
 
 
@@ -92,12 +105,13 @@ def _python_is_known() -> bool:
     ours, theirs = random.Random(5), random.Random(5)
     one, order = theirs.randrange(_HIGH), list(range(_COUNT))
     theirs.shuffle(order)
-    return _draws_alike(PYTHON, ours, (one, order)) and ours.getstate() == theirs.getstate()
+    return _draws_alike(Origin(PYTHON, ours), (one, order)) and ours.getstate() == theirs.getstate()
 
 
-def _draws_alike(source: int, generator: Any, expected: tuple[Any, ...]) -> bool:
+def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:
     """Whether the last of our draws, in the order of `_core.sample`, are the expected ones."""
     try:
-        return _core.sample(source, generator, _P, _HIGH, _COUNT)[-len(expected) :] == expected
+        drawn = _core.sample(ours.source, ours.generator, ours.rounded(_P), _HIGH, _COUNT)
+        return drawn[-len(expected) :] == expected
     except (ValueError, AttributeError):  # a state or an interface of another shape
         return False

@@ -124,6 +124,15 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
     return tensor, tensor.data_ptr()
 
 
+@functools.cache
+def torch_has(kind: int) -> bool:
+    """Whether torch has a dtype for a kind, and makes tensors of it from arrays."""
+    try:
+        return bool(_torch.module.from_numpy(np.zeros(1, KINDS[kind])).dtype == _torch[kind])
+    except TypeError:
+        return False
+
+
 def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
     """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
 

@@ -1,0 +1,235 @@
+"""Batches after the first: widths that the tokenizer is asked for, extra columns, bare rows, objects, other dtypes."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import EsmTokenizer, PerceiverTokenizer
+
+import quadrat
+from support.compare import assert_identical, assert_same_outcome, both, default_dtype, outcome, seeded
+from support.masking import make_masking_tokenizer, make_pair
+from support.strategies import features, make_tokenizer
+
+AMINO_ACIDS = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Tokenizers without a Rust backend, new ones at each call."""
+    vocabulary = tmp_path_factory.mktemp("esm") / "vocab.txt"
+    Path(vocabulary).write_text("\n".join(AMINO_ACIDS))
+    return {"esm": lambda: EsmTokenizer(str(vocabulary)), "perceiver": PerceiverTokenizer}
+
+
+def knows(collator: Any, batch: Any) -> bool:
+    """Whether a batch is made in the one compiled call."""
+    run = collator.__dict__.get("_quadrat_pt" if collator.return_tensors == "pt" else "_quadrat_np")
+    return run is not None and run(collator, batch) not in (None, NotImplemented)
+
+
+def rows(*lengths: int) -> list[dict[str, Any]]:
+    return [{"input_ids": list(range(5, 5 + n)), "attention_mask": [1] * n} for n in lengths]
+
+
+def warned(call: Any, batch: Any) -> tuple[tuple[str, Any], list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = "returned", call(batch)
+        except Exception as error:
+            result = "raised", error
+    return result, [text for one in caught if "max_length" in (text := str(one.message))]  # torch has its own to say
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"padding": "max_length", "max_length": 9},
+    {"padding": "max_length"},
+    {"padding": "max_length", "max_length": 0},
+    {"padding": "max_length", "max_length": 6, "pad_to_multiple_of": 4},
+    {"padding": True, "max_length": 5},
+    {"padding": False},
+    {"padding": False, "max_length": 5, "pad_to_multiple_of": 4},
+    {"padding": "do_not_pad"},
+    {"padding": "longest", "max_length": 3},
+]
+CHANGES: dict[str, Any] = {
+    "nothing": lambda collator: None,
+    "limit of the model": lambda collator: setattr(collator.tokenizer, "model_max_length", 7),
+    "no limit": lambda collator: setattr(collator.tokenizer, "model_max_length", int(1e30)),
+    "length": lambda collator: setattr(collator, "max_length", 8),
+    "padding": lambda collator: setattr(collator, "padding", True),
+}
+
+
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForTokenClassification"])
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    st.sampled_from(OPTIONS),
+    st.lists(st.tuples(features(labels="labels"), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=4),
+)
+def test_the_tokenizer_is_asked_for_the_width(name, options, steps):
+    reference, collator = (getattr(module, name)(make_tokenizer(), **options) for module in (transformers, quadrat))
+    for one in (reference, collator):
+        one.tokenizer.model_max_length = 12
+    for batch, change in steps:
+        for again in range(2):
+            expected, theirs = warned(reference, [dict(feature) for feature in batch])
+            got, ours = warned(collator, [dict(feature) for feature in batch])
+            assert_same_outcome(expected, got)
+            assert ours == theirs, again
+        for one in (reference, collator):
+            CHANGES[change](one)
+
+
+@pytest.mark.parametrize("options", [one for one in OPTIONS if one.get("max_length") != 0], ids=str)
+def test_such_batches_are_known_after_the_first(options):
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), **options)
+    collator.tokenizer.model_max_length = 12
+    equal = not collator.padding or collator.padding == "do_not_pad"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collator(rows(3, 3) if equal else rows(3, 2))
+        assert knows(collator, rows(4, 4) if equal else rows(4, 2))
+        if collator.padding == "max_length":
+            assert not knows(collator, rows(40, 2))
+
+
+def test_further_columns_are_known_until_their_values_change():
+    values = {"scores": 0.5}
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=values)
+    batch = [dict(row, scores=[0.25] * len(row["input_ids"])) for row in rows(3, 1)]
+    assert collator(batch)["scores"][1].tolist() == [0.25, 0.5, 0.5]
+    assert knows(collator, batch)
+    values["scores"] = -1.0
+    assert not knows(collator, batch)
+    assert collator(batch)["scores"][1].tolist() == [0.25, -1.0, -1.0]
+    values["more"] = 0
+    assert not knows(collator, batch)
+
+
+@pytest.mark.parametrize("kind", ["esm", "perceiver"])
+@pytest.mark.parametrize("name", ["DataCollatorWithPadding", "DataCollatorForLanguageModeling"])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_tokenizers_without_a_backend(slow, kind, name, framework):
+    tokenizers = [slow[kind](), slow[kind]()]
+    reference, collator = (
+        getattr(module, name)(tokenizer, return_tensors=framework)
+        for module, tokenizer in zip((transformers, quadrat), tokenizers, strict=True)
+    )
+    for _ in range(2):
+        assert_identical(reference, collator, rows(20, 11, 27))
+    assert knows(collator, rows(9, 3))
+    for tokenizer in tokenizers:
+        tokenizer.add_special_tokens({"pad_token": "[NEW]", "mask_token": "[OTHER]"})
+    assert not knows(collator, rows(9, 3))
+    assert_identical(reference, collator, rows(20, 11, 27))
+
+
+def test_a_method_of_the_instance_is_asked(slow):
+    tokenizers = [slow["esm"](), slow["esm"]()]
+    reference, collator = (
+        module.DataCollatorWithPadding(tokenizer)
+        for module, tokenizer in zip((transformers, quadrat), tokenizers, strict=True)
+    )
+    collator(rows(4, 2))
+    for tokenizer in tokenizers:
+        tokenizer.convert_tokens_to_ids = lambda tokens: 17
+    assert_identical(reference, collator, rows(5, 3))
+
+
+@pytest.mark.parametrize("form", [list, tuple])
+@given(st.lists(st.lists(st.lists(st.integers(0, 399), max_size=9), min_size=1, max_size=5), min_size=2, max_size=5))
+def test_bare_rows(form, batches):
+    for mlm in (False, True):
+        reference, collator = make_pair(make_masking_tokenizer(), {"mlm": mlm, "replacement": (0.8, 0.1)})
+        for batch in batches:
+            assert_identical(reference, collator, form(form(row) for row in batch))
+
+
+def test_bare_rows_are_known():
+    for mlm in (False, True):
+        collator = make_pair(make_masking_tokenizer(), {"mlm": mlm}, both=False)
+        collator([[5, 6, 7], [8]])
+        assert knows(collator, [[9, 10], [11]])
+        assert not knows(collator, [[9, 10], [11, 12]])  # equal rows need no padding
+        assert not knows(collator, rows(4, 2))
+        collator(rows(4, 2))
+        assert collator([[9, 10], [11]])["input_ids"].shape == (2, 2)
+
+
+class Feature:
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.sampled_from([np.uint16, np.uint32, np.uint64, np.int8]),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_what_the_default_collator_stacks(framework, ids, dtype, count, ragged):
+    made = [
+        {
+            "label": i,
+            "nested": [[i, j] for j in ids] + [[1, 2]] * (ragged and i == 1),
+            "deep": [[[0.5 * i, 2.0]] * 2] * len(ids),
+            "counts": np.array(ids, dtype),
+        }
+        for i in range(count)
+    ]
+    for batch in (made, [{k: v for k, v in one.items() if k != "nested"} for one in made]):
+        reference = lambda one: transformers.default_data_collator(one, framework)  # noqa: E731
+        ours = lambda one: quadrat.default_data_collator(one, framework)  # noqa: E731
+        assert_identical(reference, ours, batch)
+        assert_same_outcome(
+            outcome(reference, [Feature(**one) for one in batch]), outcome(ours, [Feature(**one) for one in batch])
+        )
+        assert_same_outcome(
+            outcome(reference, tuple(Feature(**one) for one in batch)),
+            outcome(ours, tuple(Feature(**one) for one in batch)),
+        )
+
+
+def test_objects_and_mappings_do_not_mix():
+    mixed = [Feature(a=1), {"a": 2}]
+    assert_same_outcome(
+        outcome(transformers.default_data_collator, mixed), outcome(quadrat.default_data_collator, mixed)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask"])
+def test_masking_with_another_default_dtype(dtype, name):
+    if not hasattr(transformers, name):
+        pytest.skip("not in this transformers")
+    made = make_pair(make_masking_tokenizer(), {"replacement": (0.7, 0.25), "mlm_probability": 0.4}, name)
+    batch = [{"input_ids": list(range(7, 7 + n))} for n in (300, 211, 299)]
+    with default_dtype(dtype):
+        for seed in range(3):
+            expected, got = seeded(made[0], batch, seed), seeded(made[1], batch, seed)
+            assert_same_outcome(expected[0], got[0])
+            assert expected[1] == got[1]
+    for collator in made:
+        collator.mlm_probability = 0.2
+    expected, got = seeded(made[0], batch), seeded(made[1], batch)
+    assert_same_outcome(expected[0], got[0])
+    assert expected[1] == got[1]
+
+
+def test_a_plan_made_for_one_default_dtype_is_not_used_for_another():
+    reference, collator = both("DataCollatorForLanguageModeling", make_masking_tokenizer())
+    batch = [{"input_ids": list(range(7, 7 + n))} for n in (300, 211)]
+    for dtype in (torch.float32, torch.float64, torch.float32, torch.bfloat16):
+        with default_dtype(dtype):
+            assert_identical(reference, collator, batch)
