@@ -35,6 +35,7 @@ class Case:
     quadrat: Collate
     features: list[Feature]
     target: float | None = None
+    main: str = "input_ids"  # the column whose tokens are counted
 
 
 @functools.cache

@@ -6,6 +6,7 @@ The times, the ratio and the target are of both collators called in turn; the ra
 import argparse
 import importlib.util
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rich.progress import track
 from rich.table import Table
 
 import language_cases
+import padder_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
 from quadrat.cli.measure import TIMES, microseconds, times_as
@@ -46,6 +48,7 @@ SUITES: dict[str, dict[str, Any]] = (
         "pad": BUILDERS,
         "language": {build.__name__: build for build in language_cases.builders()},
         "arrow": arrow_builders(),
+        "padders": {build.__name__: build for build in padder_cases.builders()},
     }
 )
 RESULTS = Path(__file__).parent / "results"
@@ -59,7 +62,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "case": case.name,
         "description": case.description,
         "rows": len(case.features),
-        "tokens": sum(len(feature["input_ids"]) for feature in case.features),
+        "tokens": sum(len(one[case.main] if isinstance(one, Mapping) else one) for one in case.features),
         "padded_tokens": int(np.prod(case.reference(case.features)["input_ids"].shape)),
         "target": case.target,
         "met": None if case.target is None else times.median_of_ratios >= case.target,

@@ -3,95 +3,17 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
 import quadrat
 from quadrat.installed import originals
 from support.compare import assert_identical, assert_same_outcome, both, outcome
+from support.documents import CLASSES, make, rows_for
 from support.strategies import PadsInItsOwnWay, make_tokenizer
-
-NAMES = {
-    "layoutlmv2": "LayoutLMv2",
-    "layoutlmv3": "LayoutLMv3",
-    "layoutxlm": "LayoutXLM",
-    "led": "LED",
-    "luke": "Luke",
-    "markuplm": "MarkupLM",
-    "mluke": "MLuke",
-    "roc_bert": "RoCBert",
-    "tapas": "Tapas",
-    "udop": "Udop",
-}
-
-
-def classes() -> dict[str, Any]:
-    """The tokenizers of the installed transformers that pad in their own way; 4.x has two of most."""
-    found = {}
-    for name, title in NAMES.items():
-        for module, cls in ((f"tokenization_{name}", "Tokenizer"), (f"tokenization_{name}_fast", "TokenizerFast")):
-            try:
-                home = importlib.import_module(f"transformers.models.{name}.{module}")
-            except ImportError:
-                continue
-            own = getattr(home, title + cls, None)
-            if own is not None and (own._pad is not originals.PreTrainedTokenizerBase._pad):
-                found[title + cls] = own
-    return found
-
-
-CLASSES = classes()
-
-
-def make(cls: Any, side: str) -> Any:
-    """A tokenizer with the attributes that padding needs, and no vocabulary to speak of."""
-    plain = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")),
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-    )
-    own = type(cls.__name__, (cls,), {"pad_token_id": 7, "pad_token": "[PAD]", "pad_token_type_id": 3})
-    tokenizer = own.__new__(own)
-    vars(tokenizer).update(vars(plain))
-    tokenizer.padding_side = side
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    tokenizer.pad_token_box, tokenizer.pad_token_label = [0, 1, 2, 3], -100
-    tokenizer.pad_xpath_tags_seq, tokenizer.pad_xpath_subs_seq = [216] * 5, [1001] * 5
-    tokenizer.max_mention_length, tokenizer.entity_pad_token_id, tokenizer.task = 4, 9, None
-    tokenizer.max_entity_length = 6
-    return tokenizer
-
-
-def rows_for(name: str, *, seed: int = 0) -> list[dict[str, Any]]:
-    draw, rows = random.Random(seed), []
-
-    def lists(length: int, width: int) -> list[list[int]]:
-        return [[draw.randint(0, 999) for _ in range(width)] for _ in range(length)]
-
-    for length in (3, 1, 6):
-        numbers = [draw.randint(8, 300) for _ in range(length)]
-        row: dict[str, Any] = {"input_ids": numbers, "attention_mask": [1] * length}
-        if "Layout" in name or "Udop" in name:
-            row |= {"bbox": lists(length, 4), "labels": numbers[::-1]}
-        elif "Markup" in name:
-            row |= {"xpath_tags_seq": lists(length, 5), "xpath_subs_seq": lists(length, 5), "token_type_ids": numbers}
-        elif "Luke" in name:
-            row |= {"entity_ids": numbers[:2], "entity_position_ids": lists(len(numbers[:2]), 4)}
-        elif "Tapas" in name:
-            row |= {"token_type_ids": lists(length, 7), "numeric_values": [0.5] * length, "labels": [1] * length}
-        elif "RoCBert" in name:
-            row |= {"input_shape_ids": numbers, "input_pronunciation_ids": numbers}
-        else:
-            row |= {"global_attention_mask": [1] * length}
-        rows.append(row)
-    return rows
 
 
 def by_reference(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
