@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../kernels/host_device.hpp"
 #include "../kernels/philox_mask.hpp"
 #include "../kernels/row.hpp"
 
@@ -153,6 +154,49 @@ struct PhiloxMask {
     std::int64_t* ids;
     std::int64_t* labels;
     std::int64_t out_size;
+};
+
+// What mask_layout finds out, and how far it has got; zeros at first. The launcher clears it.
+struct MaskState {
+    std::uint64_t total;    // tokens kept
+    std::uint64_t longest;  // tokens kept of one row, at most
+    std::uint64_t seen;     // of the bits below
+    std::uint64_t ticket;   // the next segment
+};
+
+inline constexpr std::uint64_t mask_not_plain = 1;     // a number other than 0 and 1
+inline constexpr std::uint64_t mask_not_in_front = 2;  // a row whose kept tokens are not its first
+inline constexpr std::uint64_t mask_not_at_end = 4;    // a row whose kept tokens are not its last
+
+// The places of a row that a warp has, at most.
+inline constexpr std::int64_t mask_segment = 1024;
+
+QUADRAT_HOST_DEVICE inline std::int64_t segments_of(std::int64_t width) {
+    return (width + mask_segment - 1) / mask_segment;
+}
+
+// mask: [rows, width] integers of `item` bytes.
+struct MaskLayout {
+    const void* mask;
+    std::size_t item;
+    std::int64_t rows;
+    std::int64_t width;
+    MaskState* state;
+    std::uint64_t* told;       // [rows * segments_of(width)], after the state
+    std::int64_t* indices;     // room for [rows * width]
+    std::int64_t* offsets;     // [rows + 1]
+    std::int32_t* cu_seqlens;  // [rows + 1]
+    std::int32_t* lengths;     // [rows]
+};
+
+// out[i] = values[indices[i]], tokens of `token` bytes; zeros for an index outside [0, size).
+struct TakeTokens {
+    const void* values;
+    std::int64_t size;
+    std::int64_t token;
+    const std::int64_t* indices;  // [count]
+    std::int64_t count;
+    void* out;
 };
 
 // Rows of ids as in CopyRows, to ids, labels and mask, [rows, width]; mask may be nullptr. Special ids, those whose bit

@@ -16,7 +16,15 @@ struct Dim2 {
 
 inline thread_local Dim2 threadIdx, blockIdx, blockDim, gridDim;
 
-inline void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
+inline unsigned long long atomicAdd(unsigned long long* target, unsigned long long value) {
+    const unsigned long long before = *target;
+    *target += value;
+    return before;
+}
+inline void atomicMax(unsigned long long* target, unsigned long long value) {
+    *target = value > *target ? value : *target;
+}
+inline void atomicOr(unsigned long long* target, unsigned long long value) { *target |= value; }
 
 // Which of the blocks along x run: a test of a huge output looks at a few.
 struct BlockRange {

@@ -35,6 +35,8 @@ template cudaError_t launch(const CopyRows&, cudaStream_t);
 template cudaError_t launch(const PadColumns&, cudaStream_t);
 template cudaError_t launch(const FlattenColumns&, cudaStream_t);
 template cudaError_t launch(const Unpad&, cudaStream_t);
+template cudaError_t launch(const MaskLayout&, cudaStream_t);
+template cudaError_t launch(const TakeTokens&, cudaStream_t);
 template cudaError_t launch(const SeparateRows&, cudaStream_t);
 template cudaError_t launch(const CausalLabels&, cudaStream_t);
 template cudaError_t launch(const RowKeys&, cudaStream_t);

@@ -8,12 +8,14 @@
 #include "causal_labels.cuh"
 #include "copy_rows.cuh"
 #include "flatten_columns.cuh"
+#include "mask_layout.cuh"
 #include "pad_columns.cuh"
 #include "pad_masked.cuh"
 #include "philox_mask.cuh"
 #include "row_keys.cuh"
 #include "separate_rows.cuh"
 #include "shape.hpp"
+#include "take_tokens.cuh"
 #include "unpad.cuh"
 
 namespace quadrat::cuda {
@@ -35,6 +37,27 @@ inline auto kernel_of(const SeparateRows& call) {
            : call.item == 4 ? separate_rows<std::uint32_t>
                             : separate_rows<std::uint64_t>;
 }
+
+inline auto kernel_of(const MaskLayout& call) {
+    return call.item == 1   ? mask_layout<std::uint8_t>
+           : call.item == 2 ? mask_layout<std::uint16_t>
+           : call.item == 4 ? mask_layout<std::uint32_t>
+                            : mask_layout<std::uint64_t>;
+}
+inline auto kernel_of(const TakeTokens& call) {
+    const std::size_t word = word_of_tokens(call);
+    return word == 1   ? take_tokens<std::uint8_t>
+           : word == 2 ? take_tokens<std::uint16_t>
+           : word == 4 ? take_tokens<std::uint32_t>
+           : word == 8 ? take_tokens<std::uint64_t>
+                       : take_tokens<Word>;
+}
+
+// The blocks of the kernels that have them in one line, whatever the queue has at most.
+inline std::int64_t blocks_in_line(const TakeTokens& call) { return blocks_of(call); }
+inline std::int64_t blocks_in_line(const MaskLayout& call) { return blocks_of(call, warp_lanes); }
+template <typename Call>
+inline constexpr bool in_line = std::is_same_v<Call, TakeTokens> || std::is_same_v<Call, MaskLayout>;
 
 // The kernels that write rows in pieces; the others have a thread per element.
 template <typename Call>
@@ -64,7 +87,21 @@ typename Queue::Error launch_on(const Queue& queue, const Call& call) {
             return error;
         }
     }
-    if constexpr (in_pieces<Call>) {
+    if constexpr (std::is_same_v<Call, MaskLayout>) {
+        const auto told = static_cast<std::size_t>(call.rows * segments_of(call.width)) * sizeof *call.told;
+        const auto error = queue.clear(call.state, sizeof *call.state + told);
+        if (error != Queue::success) {
+            return error;
+        }
+    }
+    if constexpr (in_line<Call>) {
+        const std::int64_t blocks = blocks_in_line(call);
+        if (blocks > most_piece_blocks) {
+            return Queue::too_many_blocks;
+        }
+        const Shape shape{piece_threads, 1, static_cast<unsigned>(blocks), 1};
+        return blocks == 0 ? Queue::success : queue.run(kernel_of(call), shape, call);
+    } else if constexpr (in_pieces<Call>) {
         Call shared = call;
         const std::int64_t blocks = plan(shared, queue.piece_log);
         if (blocks > most_piece_blocks) {

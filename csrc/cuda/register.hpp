@@ -209,6 +209,39 @@ void register_columns(py::module_& m, Launch launch, const Names&... names) {
         "padded"_a, "offsets"_a, "rows"_a, "width"_a, "left"_a, "item"_a, "inner"_a, "out"_a, "out_size"_a, names...);
 }
 
+template <typename... Extra, typename Launch, typename... Names>
+void register_tokens(py::module_& m, Launch launch, const Names&... names) {
+    m.def(
+        "mask_layout",
+        [launch](std::uintptr_t mask, std::size_t item, std::int64_t rows, std::int64_t width, std::uintptr_t state,
+                 std::uintptr_t indices, std::uintptr_t offsets, std::uintptr_t cu_seqlens, std::uintptr_t lengths,
+                 Extra... extra) {
+            require_item(item);
+            const std::int64_t size = padded_size(rows, width);
+            require(size > 0, "a mask must have elements");
+            auto* const first = array<std::uint64_t>(state, 1);
+            auto* const facts = reinterpret_cast<MaskState*>(first);
+            launch(MaskLayout{pointer<const void>(mask, item, size), item, rows, width, facts,
+                              first + sizeof(MaskState) / sizeof *first, array<std::int64_t>(indices, size),
+                              array<std::int64_t>(offsets, rows + 1), array<std::int32_t>(cu_seqlens, rows + 1),
+                              array<std::int32_t>(lengths, rows)},
+                   extra...);
+        },
+        "mask"_a, "item"_a, "rows"_a, "width"_a, "state"_a, "indices"_a, "offsets"_a, "cu_seqlens"_a, "lengths"_a,
+        names...);
+    m.def(
+        "take_tokens",
+        [launch](std::uintptr_t values, std::int64_t size, std::int64_t token, std::uintptr_t indices,
+                 std::int64_t count, std::uintptr_t out, Extra... extra) {
+            static_cast<void>(padded_size(size, token));
+            static_cast<void>(padded_size(count, token));
+            launch(TakeTokens{pointer<const void>(values, 1, size * token), size, token,
+                              array<const std::int64_t>(indices, count), count, pointer<void>(out, 1, count * token)},
+                   extra...);
+        },
+        "values"_a, "size"_a, "token"_a, "indices"_a, "count"_a, "out"_a, names...);
+}
+
 // launch(call, extra...) carries one call out; the last parameters of the functions are `extra`, named by `names`.
 template <typename... Extra, typename Launch, typename... Names>
 void register_kernels(py::module_& m, Launch launch, const Names&... names) {
@@ -244,6 +277,7 @@ void register_kernels(py::module_& m, Launch launch, const Names&... names) {
         },
         "ids"_a, "count"_a, "pad_id"_a, "labels"_a, names...);
     register_columns<Extra...>(m, launch, names...);
+    register_tokens<Extra...>(m, launch, names...);
     register_philox<Extra...>(m, launch, names...);
 }
 

@@ -83,6 +83,7 @@ template <typename Call>
 bool idle(const Call& call) {
     return call.rows == 0;
 }
+inline bool idle(const TakeTokens& call) { return call.count == 0 || call.token == 0; }
 inline bool idle(const FlattenColumns&) { return false; }  // without rows, too, the last one ends somewhere
 
 // plan: shares a call that is not idle among blocks, and returns their number.
@@ -124,6 +125,32 @@ inline std::int64_t plan(FlattenColumns& call, int most_log) {
         blocks += column.pieces.blocks;
     }
     return blocks;
+}
+
+// Words that a thread of take_tokens loads before it stores the first.
+inline constexpr int take_ahead = 4;
+
+// The largest word, in bytes, that tokens of a call are made of, wherever they lie.
+inline std::size_t word_of_tokens(const TakeTokens& call) {
+    const std::uintptr_t together = reinterpret_cast<std::uintptr_t>(call.values) |
+                                    reinterpret_cast<std::uintptr_t>(call.out) |
+                                    static_cast<std::uintptr_t>(call.token);
+    std::size_t word = 16;
+    while (together % word != 0) {
+        word /= 2;
+    }
+    return word;
+}
+
+// The blocks of what has them in one line, of piece_threads each.
+inline std::int64_t blocks_of(const TakeTokens& call) {
+    const std::int64_t words = call.count * (call.token / static_cast<std::int64_t>(word_of_tokens(call)));
+    return words == 0 ? 0 : (words - 1) / (std::int64_t{piece_threads} * take_ahead) + 1;
+}
+
+inline std::int64_t blocks_of(const MaskLayout& call, std::int64_t lanes) {
+    const std::int64_t segments = call.rows * segments_of(call.width);
+    return segments == 0 ? 0 : (segments * lanes - 1) / piece_threads + 1;
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.

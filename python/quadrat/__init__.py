@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from quadrat.integration.adopt import from_transformers
     from quadrat.integration.callback import SetEpochCallback
     from quadrat.integration.patch import patch_transformers
+    from quadrat.integration.patch_attention import patch_flash_attn
     from quadrat.integration.patch_datasets import patch_datasets
     from quadrat.integration.patch_tokenizers import patch_tokenizers
     from quadrat.integration.patch_trl import patch_trl
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from quadrat.planning.conversion import convert_to_tensors
     from quadrat.planning.tokenizer_pad import tokenizer_pad
     from quadrat.ragged import Ragged
+    from quadrat.varlen.many import pad_many, unpad_many
 
 __all__ = [
     "ArrowDataset",
@@ -85,13 +87,16 @@ __all__ = [
     "pack",
     "pack_dataset",
     "pad",
+    "pad_many",
     "patch_datasets",
+    "patch_flash_attn",
     "patch_tokenizers",
     "patch_transformers",
     "patch_trl",
     "show_config",
     "tokenizer_pad",
     "unpad",
+    "unpad_many",
     "without_padding",
 ]
 

@@ -62,6 +62,29 @@ def unpad(
     stream: int,
 ) -> None: ...
 
+# mask: `[rows, width]` integers of `item` bytes, with elements. state: `[4 + rows * segments]` int64, MASK_SEGMENT
+# places of a row each; first the tokens kept, those of the longest row and the bits MASK_NOT_... that hold. indices:
+# room for `[rows * width]` int64. offsets: `[rows + 1]` int64; cu_seqlens, lengths: the same and its differences, as
+# int32.
+def mask_layout(
+    mask: int,
+    item: int,
+    rows: int,
+    width: int,
+    state: int,
+    indices: int,
+    offsets: int,
+    cu_seqlens: int,
+    lengths: int,
+    device: int,
+    stream: int,
+) -> None: ...
+
+# out[i] = values[indices[i]], tokens of `token` bytes, zeros for indices outside of `[0, size)`.
+def take_tokens(
+    values: int, size: int, token: int, indices: int, count: int, out: int, device: int, stream: int
+) -> None: ...
+
 # value: the bits of one element, written to out[start[i]].
 def separate_rows(
     start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int

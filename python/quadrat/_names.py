@@ -40,18 +40,21 @@ HOMES = {
     "pack": "quadrat.batching.packing",
     "pack_dataset": "quadrat.batching.pack_dataset",
     "pad": "quadrat.ops.pad",
+    "pad_many": "quadrat.varlen.many",
     "patch_datasets": "quadrat.integration.patch_datasets",
+    "patch_flash_attn": "quadrat.integration.patch_attention",
     "patch_tokenizers": "quadrat.integration.patch_tokenizers",
     "patch_transformers": "quadrat.integration.patch",
     "patch_trl": "quadrat.integration.patch_trl",
     "show_config": "quadrat.config",
     "tokenizer_pad": "quadrat.planning.tokenizer_pad",
     "unpad": "quadrat.ops.unpad",
+    "unpad_many": "quadrat.varlen.many",
     "without_padding": "quadrat.evaluation.containers",
 }
 
 # Modules that are loaded like names, and are no part of `from quadrat import *`: not everybody has what they need.
-MODULES = frozenset({"trl"})
+MODULES = frozenset({"bert_padding", "trl"})
 
 
 def load(name: str) -> Any:

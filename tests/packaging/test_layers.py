@@ -26,6 +26,8 @@ LAYERS = [
     ("deferred",),
     ("installed",),
     ("planning",),
+    ("varlen",),
+    ("bert_padding",),
     ("collators", "evaluation", "batching.samplers"),
     ("trl",),
     ("data", "integration"),

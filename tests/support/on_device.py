@@ -33,7 +33,7 @@ def emulated_launches() -> Iterator[list[str]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("quadrat.support.gpu._kernels", Kernels)
-        patch.setattr("quadrat.support.gpu._stream_of", lambda device: (0, 0))
+        patch.setattr("quadrat.support.gpu.stream_of", lambda device: (0, 0))
         yield names
 
 

@@ -150,6 +150,10 @@ void register_constants(py::module_& m) {
     add<std::int64_t>(m, {{"MOST_TOKENS", most_tokens},
                           {"MOST_BUDGET", most_budget},
                           {"MOST_COLUMNS", cuda::most_columns},
+                          {"MASK_SEGMENT", cuda::mask_segment},
+                          {"MASK_NOT_PLAIN", static_cast<std::int64_t>(cuda::mask_not_plain)},
+                          {"MASK_NOT_IN_FRONT", static_cast<std::int64_t>(cuda::mask_not_in_front)},
+                          {"MASK_NOT_AT_END", static_cast<std::int64_t>(cuda::mask_not_at_end)},
                           {"MOST_IN_PACK", most_in_pack},
                           {"ALIGNMENT", alignment},
                           {"MOST_IN_MESSAGE", most_in_message}});

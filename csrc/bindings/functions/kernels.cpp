@@ -10,12 +10,15 @@
 #include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
+#include "../../kernels/mask_layout.hpp"
 #include "../../kernels/philox_mask.hpp"
 #include "../../kernels/position_ids.hpp"
+#include "../../kernels/put_tokens.hpp"
 #include "../../kernels/row_keys.hpp"
 #include "../../kernels/separate_rows.hpp"
 #include "../../kernels/seq_idx.hpp"
 #include "../../kernels/special_tokens.hpp"
+#include "../../kernels/take_tokens.hpp"
 #include "../../kernels/unpad.hpp"
 #include "../../kernels/unpad_masked.hpp"
 #include "../../kernels/word_starts.hpp"
@@ -128,6 +131,36 @@ void register_ragged(py::module_& m) {
         [](Address padded, Address mask, std::int64_t width, std::size_t token, Address offsets, std::int64_t rows,
            Address out) { return unpad_masked(padded, mask, width, token, {offsets, rows + 1}, out); },
         "padded"_a, "mask"_a, "width"_a, "token"_a, "offsets"_a, "rows"_a, "out"_a, WithoutGil());
+    m.def(
+        "mask_layout",
+        [](Address mask, std::size_t item, std::int64_t width, Address cu_seqlens, Address lengths, std::int64_t rows) {
+            MaskFacts facts;
+            Status status;
+            {
+                const py::gil_scoped_release release;
+                status = mask_layout(mask, item, width, {cu_seqlens, rows + 1}, lengths, &facts);
+            }
+            return py::make_tuple(status, facts.total, facts.longest, facts.plain);
+        },
+        "mask"_a, "item"_a, "width"_a, "cu_seqlens"_a, "lengths"_a, "rows"_a);
+    m.def(
+        "mask_indices",
+        [](Address mask, std::size_t item, std::int64_t size, Address out, std::int64_t out_size) {
+            return mask_indices(mask, item, size, {out, out_size});
+        },
+        "mask"_a, "item"_a, "size"_a, "out"_a, "out_size"_a, WithoutGil());
+    m.def(
+        "take_tokens",
+        [](Address values, std::int64_t size, std::size_t token, Address indices, std::int64_t count, Address out) {
+            return take_tokens(values, size, token, {indices, count}, out);
+        },
+        "values"_a, "size"_a, "token"_a, "indices"_a, "count"_a, "out"_a, WithoutGil());
+    m.def(
+        "put_tokens",
+        [](Address values, std::size_t token, Address indices, std::int64_t count, Address out, std::int64_t size) {
+            return put_tokens(values, token, {indices, count}, out, size);
+        },
+        "values"_a, "token"_a, "indices"_a, "count"_a, "out"_a, "size"_a, WithoutGil());
     m.def(
         "concat_padded",
         [](Address blocks, std::int64_t count, std::int64_t width, std::size_t token, const py::bytes& fill,

@@ -13,11 +13,12 @@ from transformers.utils.import_utils import _LazyModule
 from quadrat._names import load
 from quadrat.installed import originals
 from quadrat.installed.originals import HOMES, PATCHED
+from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Switch
 
 
-def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Patch:
+def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attention: bool = True) -> Patch:
     """Put quadrat's collators, samplers and `EvalLoopContainer` in the places of transformers' own, for this process.
 
     Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -29,12 +30,14 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True) -> Pat
     Args:
         datasets: whether to patch `datasets` as well, if it is installed, see `patch_datasets`.
         tokenizers: whether to patch `pad` and the conversion to tensors of tokenizers as well, see `patch_tokenizers`.
+        attention: whether models with flash attention take the padding out of their batches by the functions of
+            `quadrat.bert_padding`, which look at a mask once, not in each layer.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
         Where several are in force, transformers is as it was once the last of them has been undone.
     """
-    switches = [TRANSFORMERS, *((TOKENIZERS,) if tokenizers else ())]
+    switches = [TRANSFORMERS, *((TOKENIZERS,) if tokenizers else ()), *((ATTENTION,) if attention else ())]
     if datasets and importlib.util.find_spec("datasets") is not None:
         from quadrat.integration.patch_datasets import DATASETS
 

@@ -1,7 +1,9 @@
-"""quadrat's functions as operators of torch: `torch.ops.quadrat.pad`, `unpad`, `flatten` and `mask_tokens`.
+"""quadrat's functions as operators of torch: `pad`, `unpad`, `flatten`, `mask_tokens`, `take_tokens`,
+`put_tokens` and `mask_layout` of `torch.ops.quadrat`.
 
 Importing this module registers them, for the CPU and for CUDA, with what `torch.compile` has to know of their results,
-and with the derivatives of `pad` and `unpad`, each of which is the other. It needs torch 2.4 or later.
+and with the derivatives of `pad` and `unpad`, each of which is the other, and so for `take_tokens` and `put_tokens`.
+It needs torch 2.4 or later.
 
 Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut. What can be seen without
 looking at numbers is checked where an operator runs and where `torch.compile` only asks for shapes, alike.
@@ -21,6 +23,7 @@ with needs("quadrat.ops.library"):
 
 from quadrat.ops import _device
 from quadrat.ops._rows import Side, pad_here, unpad_here
+from quadrat.ops._tokens import layout_by_torch, mask_layout, put_here, take_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
@@ -192,6 +195,76 @@ def _derive_unpad(ctx: Any, gradient: Any) -> Any:
     return torch.ops.quadrat.pad(gradient, offsets, ctx.width, 0, ctx.left), None, None, None
 
 
+def _check_tokens(values: Any, indices: Any, *_: Any) -> None:
+    _require(values.dim() > 0, lambda: "values must have at least one dimension")
+    _check_integers("indices", indices, values, indices.shape[0] if indices.dim() else 0)
+
+
+def _check_put(values: Any, indices: Any, size: Any) -> None:
+    _check_tokens(values, indices)
+    _require(values.shape[0] == indices.shape[0], lambda: "there must be as many indices as tokens")
+    _require(size >= 0, lambda: f"there is no room of {size} tokens")
+
+
+def _take_tokens(values: Any, indices: Any) -> Any:
+    return take_here(values, indices, 1, None)
+
+
+def _fake_take_tokens(values: Any, indices: Any) -> Any:
+    return values.new_empty((indices.shape[0], *values.shape[1:]))
+
+
+def _put_tokens(values: Any, indices: Any, size: int) -> Any:
+    return put_here(values, indices, (size,), None)
+
+
+def _fake_put_tokens(values: Any, indices: Any, size: int) -> Any:
+    return values.new_empty((size, *values.shape[1:]))
+
+
+def _check_mask(mask: Any) -> None:
+    shape = tuple(mask.shape)
+    _require(mask.dim() == 2, lambda: f"the mask must be [rows, width], not {shape}")
+
+
+def _mask_layout(mask: Any) -> Any:
+    found = mask_layout(mask) or layout_by_torch(mask)
+    return *found[:3], torch.tensor(found.longest)
+
+
+def _fake_mask_layout(mask: Any) -> Any:
+    rows = mask.shape[0]
+    total = torch.library.get_ctx().new_dynamic_size()
+    return (
+        mask.new_empty(total, dtype=torch.int64),
+        mask.new_empty(rows + 1, dtype=torch.int32),
+        mask.new_empty(rows, dtype=torch.int32),
+        torch.empty((), dtype=torch.int64, device="cpu"),
+    )
+
+
+def _keep_for_take(ctx: Any, inputs: Any, output: Any) -> None:
+    values, indices = inputs
+    ctx.size = values.shape[0]
+    ctx.save_for_backward(indices)
+    del output
+
+
+def _derive_take(ctx: Any, gradient: Any) -> Any:
+    (indices,) = ctx.saved_tensors
+    return torch.ops.quadrat.put_tokens(gradient, indices, ctx.size), None
+
+
+def _keep_for_put(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[1])
+    del output
+
+
+def _derive_put(ctx: Any, gradient: Any) -> Any:
+    (indices,) = ctx.saved_tensors
+    return torch.ops.quadrat.take_tokens(gradient, indices), None, None
+
+
 _define(
     "pad(Tensor values, Tensor offsets, SymInt length, Scalar padding_value=0, bool left=False) -> Tensor",
     _pad,
@@ -217,5 +290,10 @@ _define(
     _fake_mask_tokens,
     _check_masking,
 )
+_define("take_tokens(Tensor values, Tensor indices) -> Tensor", _take_tokens, _fake_take_tokens, _check_tokens)
+_define("put_tokens(Tensor values, Tensor indices, SymInt size) -> Tensor", _put_tokens, _fake_put_tokens, _check_put)
+_define("mask_layout(Tensor mask) -> (Tensor, Tensor, Tensor, Tensor)", _mask_layout, _fake_mask_layout, _check_mask)
+torch.library.register_autograd("quadrat::take_tokens", _derive_take, setup_context=_keep_for_take, lib=_library)
+torch.library.register_autograd("quadrat::put_tokens", _derive_put, setup_context=_keep_for_put, lib=_library)
 torch.library.register_autograd("quadrat::pad", _derive_pad, setup_context=_keep_for_pad, lib=_library)
 torch.library.register_autograd("quadrat::unpad", _derive_unpad, setup_context=_keep_for_unpad, lib=_library)

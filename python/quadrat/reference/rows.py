@@ -75,6 +75,30 @@ def unpad_masked(padded: Array, mask: Array, offsets: Array, out: Array) -> None
     offsets[0] = 0
 
 
+def mask_layout(mask: Array) -> tuple[list[int], list[int], int]:
+    """The places of the flattened `mask`, `[rows, width]`, that are not 0, where rows begin, and the longest row."""
+    indices, bounds, longest = [], [0], 0
+    for row, kept in enumerate(mask):
+        found = [row * mask.shape[1] + position for position, keep in enumerate(kept) if keep]
+        indices += found
+        bounds.append(len(indices))
+        longest = max(longest, len(found))
+    return indices, bounds, longest
+
+
+def take_tokens(values: Array, indices: Sequence[int], out: Array) -> None:
+    """Write the tokens with these numbers to `out`, one after the other; 0 for numbers that no token has."""
+    for place, index in enumerate(indices):
+        out[place] = values[index] if 0 <= index < len(values) else 0
+
+
+def put_tokens(values: Array, indices: Sequence[int], out: Array) -> None:
+    """Write token i to `out[indices[i]]`, and 0 elsewhere. Of several for one place the last stays."""
+    out[:] = 0
+    for token, index in zip(values, indices, strict=True):
+        out[index] = token
+
+
 def concat_padded(blocks: Sequence[Array], value: Any, out: Array) -> None:
     """Write the rows of the blocks, `[rows, width, ...]` each, one below the other to `out`, `value` where they end."""
     place = 0

@@ -15,7 +15,7 @@ EXTRAS = {
 }
 
 # All packages that may be missing.
-_PACKAGES = frozenset({"jax", "tensorflow", "trl"}.union(*EXTRAS.values()))
+_PACKAGES = frozenset({"einops", "flash_attn", "jax", "tensorflow", "trl"}.union(*EXTRAS.values()))
 
 
 @contextlib.contextmanager

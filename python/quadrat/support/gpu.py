@@ -80,7 +80,7 @@ def available() -> bool:
     return False
 
 
-def _stream_of(device: torch.device) -> tuple[int, int]:
+def stream_of(device: torch.device) -> tuple[int, int]:
     """The number of a CUDA device, and the handle of the stream that torch works on there."""
     import torch
 
@@ -95,7 +95,7 @@ def launch(kernel: str, device: torch.device, *arguments: Any) -> None:
 
     Raises ValueError for arguments that the kernel cannot take; RuntimeError without CUDA kernels, or when CUDA fails.
     """
-    getattr(_kernels(), kernel)(*arguments, *_stream_of(device))
+    getattr(_kernels(), kernel)(*arguments, *stream_of(device))
 
 
 def pad_columns(columns: Sequence[PadColumn], rows: int, device: torch.device) -> None:

@@ -10,6 +10,7 @@ import functools
 import multiprocessing
 import multiprocessing.util
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -243,6 +244,30 @@ def interop_for_items() -> _core.Interop:
     """The same; tensors that are made with it are in plain memory in a DataLoader's workers, too."""
     modules = sys.modules
     return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares=False)
+
+
+class WeakTensor:
+    """Which tensor it is, without keeping it alive; `forget` is called when it is gone."""
+
+    def __init__(self, tensor: torch.Tensor, forget: Callable[[Any], None]) -> None:
+        self._reference = weakref.ref(tensor, forget)
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether it is this tensor."""
+        return self._reference() is tensor
+
+
+class WeakStorage:
+    """Which memory a tensor has, without keeping it: what comes to lie at its address later is other memory."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        self._reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has this memory."""
+        return bool(self._reference.cdata == tensor.untyped_storage()._cdata)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -1,0 +1,162 @@
+"""What transformers and flash-attn do around attention kernels without padding, by quadrat's functions.
+
+Where these cannot be proven to give the same, the original is called: in code that is compiled, for tensors that are
+not plain, and for indices that no mask gave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from quadrat.integration.switch import Patch, Switch
+from quadrat.ops._tokens import Places, is_ours
+from quadrat.support.extras import needs
+from quadrat.support.memory import compiling
+from quadrat.varlen import bert_padding
+from quadrat.varlen.layout import layout_of
+from quadrat.varlen.tokens import put, take
+
+Function = Callable[..., Any]
+
+
+def patch_flash_attn() -> Patch:
+    """Put the functions of `quadrat.bert_padding` in the places of those of flash-attn, for this process.
+
+    They replace them in `flash_attn.bert_padding`, in all modules of flash-attn and transformers that have them, and in
+    what is imported from there later; `unpad_input` returns as many values as the installed one. What other modules
+    imported before is left alone: call this before `from flash_attn.bert_padding import ...`.
+
+    Returns:
+        The patch: `with quadrat.patch_flash_attn(): ...` undoes it at the end of the block, `.undo()` at any time.
+        Where several are in force, flash-attn is as it was once the last of them has been undone.
+
+    Raises:
+        ModuleNotFoundError: when flash-attn is not installed.
+    """
+    with needs("quadrat.patch_flash_attn"):
+        import flash_attn.bert_padding  # type: ignore[import-not-found]  # noqa: F401
+    return Patch("patch_flash_attn", FLASH_ATTN)
+
+
+def _is_plain(*tensors: Any) -> bool:
+    if compiling() or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        return False
+    return all(is_ours(tensor) for tensor in tensors) and len({tensor.device for tensor in tensors}) == 1
+
+
+def _known(indices: Any) -> Places | None:
+    """Of indices that a mask gave, what is known of them."""
+    return Places.of(indices) if isinstance(indices, torch.Tensor) else None
+
+
+def _get_unpad_data(original: Function, attention_mask: Any) -> Any:
+    if not _is_plain(attention_mask) or attention_mask.dim() != 2 or not len(attention_mask):
+        return original(attention_mask)
+    layout = layout_of(attention_mask)
+    return layout.indices, layout.cu_seqlens, layout.longest
+
+
+def _unpad_input(original: Function, hidden_states: Any, attention_mask: Any, unused_mask: Any = None) -> Any:
+    masks = [attention_mask] if unused_mask is None else [attention_mask, unused_mask]
+    plain = _is_plain(hidden_states, *masks) and all(mask.shape == hidden_states.shape[:2] for mask in masks)
+    if not plain or not len(attention_mask):
+        return original(hidden_states, attention_mask, *masks[1:])
+    return bert_padding.unpad_input(hidden_states, attention_mask, unused_mask)
+
+
+def _index_first_axis(original: Function, tensor: Any, indices: Any) -> Any:
+    places = _known(indices)
+    if places is None or not _is_plain(tensor, indices) or tensor.shape[:2] != (places.rows, places.width):
+        return original(tensor, indices)
+    return take(tensor, indices, 2, places)
+
+
+def _pad_input(original: Function, hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
+    places = _known(indices)
+    known = places is not None and _is_plain(hidden_states, indices) and len(hidden_states) == len(indices)
+    if not known or places is None or places.rows * places.width != batch * seqlen:
+        return original(hidden_states, indices, batch, seqlen)
+    return put(hidden_states, indices, (batch, seqlen), places)
+
+
+# What stands in the place of what, in transformers.modeling_flash_attention_utils.
+_OF_TRANSFORMERS: dict[str, Function] = {
+    "_get_unpad_data": _get_unpad_data,
+    "_unpad_input": _unpad_input,
+    "_index_first_axis": _index_first_axis,
+    "_pad_input": _pad_input,
+}
+
+
+class _Functions:
+    """Functions of one module of another library, and what stands in their places meanwhile."""
+
+    def __init__(self, module: str, twins: Callable[[ModuleType], dict[str, Function]]) -> None:
+        self._module, self._make = module, twins
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def swap(self) -> None:
+        """Put quadrat's functions in."""
+        module = sys.modules.get(self._module)
+        if module is None:
+            return
+        self._pairs = [(vars(module)[name], twin) for name, twin in self._make(module).items()]
+        _replace(self._pairs)
+
+    def restore(self) -> None:
+        """Put the library's own back."""
+        _replace([(twin, original) for original, twin in self._pairs])
+        self._pairs = []
+
+
+def _replace(pairs: list[tuple[Any, Any]]) -> None:
+    """In each module of these libraries, the second of each pair where the first is."""
+    found = {id(old): new for old, new in pairs}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("transformers", "transformers_modules", "flash_attn"):
+            own = getattr(module, "__dict__", {})  # not getattr, which a lazy module would answer by loading things
+            for key, value in list(own.items()):
+                if id(value) in found:
+                    setattr(module, key, found[id(value)])
+
+
+def _twin(function: Function, original: Function) -> Function:
+    """`function`, told what it stands for, under the name of the original."""
+
+    @functools.wraps(original)
+    def twin(*args: Any, **kwargs: Any) -> Any:
+        return function(original, *args, **kwargs)
+
+    return twin
+
+
+def _twins_of_transformers(module: ModuleType) -> dict[str, Function]:
+    found = {name: vars(module)[name] for name in _OF_TRANSFORMERS if name in vars(module)}
+    return {name: _twin(_OF_TRANSFORMERS[name], original) for name, original in found.items()}
+
+
+def _twins_of_flash_attn(module: ModuleType) -> dict[str, Function]:
+    found = {name: getattr(bert_padding, name) for name in bert_padding.__all__ if name in vars(module)}
+    if "unpad_input" in found and "unused_mask" not in inspect.signature(vars(module)["unpad_input"]).parameters:
+        found["unpad_input"] = functools.partial(bert_padding.unpad_input, return_seqused=False)
+    return found
+
+
+def _load_transformers() -> None:
+    with contextlib.suppress(ModuleNotFoundError):  # a transformers without it
+        import transformers.modeling_flash_attention_utils  # noqa: F401 - it is patched
+    _TRANSFORMERS.swap()
+
+
+_TRANSFORMERS = _Functions("transformers.modeling_flash_attention_utils", _twins_of_transformers)
+_FLASH_ATTN = _Functions("flash_attn.bert_padding", _twins_of_flash_attn)
+ATTENTION = Switch(_load_transformers, _TRANSFORMERS.restore)
+FLASH_ATTN = Switch(_FLASH_ATTN.swap, _FLASH_ATTN.restore)

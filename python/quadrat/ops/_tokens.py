@@ -1,0 +1,216 @@
+"""Tokens of tensors by their numbers, and what a mask keeps, on the CPU and a GPU, without a gradient."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from quadrat.input.columns import explain
+from quadrat.ops import _device
+from quadrat.support import gpu
+from quadrat.support.arrays import carrier_of, dense
+from quadrat.support.extras import needs
+from quadrat.support.memory import INT32, INT64, address_of, empty, has_tangent, kind_of, on_gpu, other_than_memory
+
+with needs("quadrat.bert_padding"):
+    import torch
+
+
+class Places:
+    """What is known of indices that a mask gave: of which rows they are, and on a GPU where padding is.
+
+    It is an attribute of the indices, and holds as long as nobody writes to them.
+    """
+
+    def __init__(self, indices: Any, rows: int, width: int, offsets: Any = None, left: bool | None = None) -> None:
+        self.rows, self.width, self.left = rows, width, left
+        self.offsets = offsets  # int64; with `left` not None, rows lie side by side at one end
+        self.inverse: Any = None  # which token a place has, -1 for none: made when it is first asked for
+        self._version = indices._version
+        indices._quadrat_places = self
+
+    @staticmethod
+    def of(indices: Any) -> Places | None:
+        """What is known of indices, or None."""
+        places: Places | None = getattr(indices, "_quadrat_places", None)
+        return places if places is not None and places._version == indices._version else None
+
+
+class Layout(NamedTuple):
+    """What a mask keeps."""
+
+    indices: Any  # int64 `[total]`, places in the flattened mask
+    cu_seqlens: Any  # int32 `[rows + 1]`
+    lengths: Any  # int32 `[rows]`
+    longest: int
+
+
+def is_ours(tensor: Any) -> bool:
+    """Whether the kernels can be shown a tensor; torch's own operations follow all others."""
+    if not (tensor.is_cpu or tensor.is_cuda) or tensor.is_neg() or tensor.is_conj():
+        return False
+    return other_than_memory(tensor) is None and not has_tangent(tensor)
+
+
+def mask_layout(mask: Any) -> Layout | None:
+    """What a mask, `[rows, width]`, keeps: one pass and one wait for the GPU.
+
+    None where it has numbers other than 0 and 1, which torch sums up.
+    """
+    if mask.is_floating_point() or mask.is_complex():
+        return None
+    with torch.inference_mode(False):  # what is remembered serves every mode
+        mask = dense(mask, "the mask")
+        return _layout_on_gpu(mask) if on_gpu(mask) else _layout_here(mask)
+
+
+def layout_by_torch(mask: Any) -> Layout:
+    """As flash-attn has it: lengths are sums, whatever numbers a mask has."""
+    with torch.inference_mode(False):
+        lengths = mask.sum(dim=-1, dtype=torch.int32)
+        indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
+        cu_seqlens = torch.nn.functional.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+        longest = int(lengths.max()) if len(lengths) else 0
+        if is_ours(mask):
+            Places(indices, *mask.shape)
+        return Layout(indices, cu_seqlens, lengths, longest)
+
+
+def _layout_here(mask: Any) -> Layout | None:
+    rows, width = mask.shape
+    item, place = mask.element_size(), address_of(mask)
+    cu_seqlens, bounds = empty("pt", (rows + 1,), INT32)
+    lengths, counts = empty("pt", (rows,), INT32)
+    failure, total, longest, plain = _core.mask_layout(place, item, width, bounds, counts, rows)
+    if failure is not None or not plain:
+        return None
+    indices, numbers = empty("pt", (total,), INT64)
+    failure = _core.mask_indices(place, item, rows * width, numbers, total)
+    if failure is not None:
+        raise ValueError(explain(failure))
+    Places(indices, rows, width)
+    return Layout(indices, cu_seqlens, lengths, longest)
+
+
+def _layout_on_gpu(mask: Any) -> Layout | None:
+    rows, width = mask.shape
+    if not mask.numel():
+        indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
+        Places(indices, rows, width)
+        return Layout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
+    launched = LaunchedLayout(mask)
+    total, longest, seen = launched.state[:3].tolist()
+    if seen & _core.MASK_NOT_PLAIN:
+        return None
+    left = None if seen & _core.MASK_NOT_IN_FRONT and seen & _core.MASK_NOT_AT_END else bool(
+        seen & _core.MASK_NOT_IN_FRONT
+    )  # fmt: skip
+    indices = launched.indices[:total]
+    if 2 * total < rows * width:  # not to keep room for the rest
+        indices = indices.clone()
+    Places(indices, rows, width, launched.offsets, left)
+    return Layout(indices, launched.cu_seqlens, launched.lengths, longest)
+
+
+class LaunchedLayout:
+    """The layout of a mask with elements on a GPU, which nothing has waited for: only the first indices count."""
+
+    def __init__(self, mask: Any) -> None:
+        rows, width = mask.shape
+        segments = rows * -(-width // _core.MASK_SEGMENT)
+        self.state = mask.new_empty(4 + segments, dtype=torch.int64)
+        self.indices = mask.new_empty(rows * width, dtype=torch.int64)
+        self.offsets = mask.new_empty(rows + 1, dtype=torch.int64)
+        self.cu_seqlens = mask.new_empty(rows + 1, dtype=torch.int32)
+        self.lengths = mask.new_empty(rows, dtype=torch.int32)
+        outs = self.state, self.indices, self.offsets, self.cu_seqlens, self.lengths
+        addresses = [address_of(out) for out in outs]
+        gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *addresses)
+
+
+@functools.cache
+def _kind(dtype: Any) -> int | None:
+    """The kind to make room as: of integers of the same size, for a dtype that no kernel has a name for."""
+    try:
+        carrier = carrier_of(torch.empty(0, dtype=dtype, device="cpu"))
+    except TypeError:
+        return None
+    return kind_of(carrier or dtype)
+
+
+def _room(like: Any, shape: tuple[int, ...]) -> Any:
+    kind = None if on_gpu(like) else _kind(like.dtype)
+    if kind is None:
+        return like.new_empty(shape)
+    room, _ = empty("pt", shape, kind)
+    return room if room.dtype == like.dtype else room.view(like.dtype)
+
+
+def _token_bytes(values: Any, lead: int) -> int:
+    size: int = math.prod(values.shape[lead:]) * values.dtype.itemsize
+    return size
+
+
+def take_here(values: Any, indices: Any, lead: int, places: Places | None) -> Any:
+    """The tokens with these numbers, `[count, ...]`, without a gradient; the first `lead` dimensions count them.
+
+    Raises IndexError on the CPU where there is no such token; on a GPU zeros stand for it.
+    """
+    values, indices = dense(values, "values"), _device.int64(indices)
+    size, count = math.prod(values.shape[:lead]), len(indices)
+    shape = (count, *values.shape[lead:])
+    if on_gpu(values) and places is not None and places.left is not None and places.rows * places.width == size:
+        padded = values.view(places.rows, places.width, *values.shape[lead:])
+        return _device.unpad(padded, places.offsets, count, left=places.left)
+    out = _room(values, shape)
+    _take(values, size, _token_bytes(values, lead), indices, out)
+    return out
+
+
+def _take(values: Any, size: int, token: int, indices: Any, out: Any) -> None:
+    place = address_of(values), size, token, address_of(indices), len(indices)
+    if on_gpu(values):
+        gpu.launch("take_tokens", values.device, *place, address_of(out))
+    elif (failure := _core.take_tokens(*place, address_of(out))) is not None:
+        raise _outside(indices, failure[1], size)
+
+
+def put_here(values: Any, indices: Any, shape: tuple[int, ...], places: Places | None) -> Any:
+    """`[*shape, ...]`: the tokens of values at these numbers, zeros elsewhere, without a gradient.
+
+    Raises IndexError on the CPU where there is no such place.
+    """
+    values, indices = dense(values, "values"), _device.int64(indices)
+    if len(values) != len(indices):
+        raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")
+    size, token = math.prod(shape), _token_bytes(values, 1)
+    if on_gpu(values):
+        known = places is not None and places.rows * places.width == size
+        if known and places is not None and places.left is not None:
+            padded = _device.pad(values, places.offsets, places.width, left=places.left, padding_value=0)
+            return padded.view(*shape, *values.shape[1:])
+        out = values.new_empty((*shape, *values.shape[1:]))
+        _take(values, len(values), token, _inverse(indices, size, places if known else None), out)
+        return out
+    out = _room(values, (*shape, *values.shape[1:]))
+    place = address_of(values), token, address_of(indices), len(indices)
+    if (failure := _core.put_tokens(*place, address_of(out), size)) is not None:
+        raise _outside(indices, failure[1], size)
+    return out
+
+
+def _inverse(indices: Any, size: int, places: Places | None) -> Any:
+    if places is not None and places.inverse is not None:
+        return places.inverse
+    with torch.inference_mode(False):
+        inverse = indices.new_full((size,), -1)
+        inverse.scatter_(0, indices, torch.arange(len(indices), device=indices.device))
+    if places is not None:
+        places.inverse = inverse
+    return inverse
+
+
+def _outside(indices: Any, place: int, size: int) -> IndexError:
+    return IndexError(f"indices must be numbers of {size} tokens, but indices[{place}] is {int(indices[place])}")

@@ -1,0 +1,1 @@
+"""What attention kernels without padding ask for: values, offsets, and all that follows from them."""

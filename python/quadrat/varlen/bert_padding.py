@@ -1,0 +1,267 @@
+"""The functions of `flash_attn.bert_padding`: their names, arguments and results, in one pass.
+
+On a GPU each waits once at most, for sizes, and not at all for a mask that it has met: see `unpad_input`. All have
+gradients, of any order, and compile whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from quadrat.ops._tokens import LaunchedLayout, Layout, is_ours
+from quadrat.support.extras import needs
+from quadrat.support.memory import compiling, on_gpu
+from quadrat.varlen.layout import compute, layout_of, require_mask
+from quadrat.varlen.tokens import put, take
+
+__all__ = [
+    "index_first_axis",
+    "index_first_axis_residual",
+    "index_put_first_axis",
+    "pad_input",
+    "unpad_input",
+    "unpad_input_for_concatenated_sequences",
+]
+
+
+def index_first_axis(input: Any, indices: Any) -> Any:
+    """The tokens with these numbers: `input[indices]`.
+
+    Args:
+        input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
+        indices: `[count]` integers from 0, on the same device.
+
+    Returns:
+        `[count, ...]`. The gradient of a token that is taken several times is that of one of them, as in flash-attn.
+
+    Raises:
+        IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
+        ValueError: when the indices are not integers of one dimension, or on another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import index_first_axis
+        >>> index_first_axis(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([2, 0])).tolist()
+        [[3.0], [1.0]]
+    """
+    _require_indices(indices, input)
+    return take(input, indices)
+
+
+def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
+    """The tokens at these places, zeros elsewhere: the way back from `index_first_axis`.
+
+    Args:
+        values: `[count, ...]`, of any dtype, on the CPU or a GPU.
+        indices: `[count]` integers from 0, on the same device.
+        first_axis_dim: how many places there are.
+
+    Returns:
+        `[first_axis_dim, ...]`. Where several tokens have one place, it is one of them.
+
+    Raises:
+        IndexError: on the CPU, when there is no such place.
+        ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
+            another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import index_put_first_axis
+        >>> index_put_first_axis(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 0]), 3).tolist()
+        [[2.0], [0.0], [1.0]]
+    """
+    _require_indices(indices, values)
+    return put(values, indices, (first_axis_dim,))
+
+
+class _Residual(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tokens: Any, indices: Any) -> Any:
+        ctx.save_for_backward(indices)
+        return take(tokens, indices), tokens.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any, residual: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        return residual.index_add(0, indices, gradient), None
+
+
+def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
+    """`index_first_axis`, and the input itself for a residual connection, whose gradients come back together.
+
+    Args:
+        input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
+        indices: `[count]` integers from 0, on the same device.
+
+    Returns:
+        `[count, ...]` and `[tokens, ...]`. The gradients of a token that is taken several times add up.
+
+    Raises:
+        IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
+        ValueError: when the indices are not integers of one dimension, or on another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import index_first_axis_residual
+        >>> tokens = torch.ones(3, 1, requires_grad=True)
+        >>> taken, residual = index_first_axis_residual(tokens, torch.tensor([2, 0]))
+        >>> (taken.sum() + residual.sum()).backward()
+        >>> tokens.grad.tolist()
+        [[2.0], [1.0], [2.0]]
+    """
+    _require_indices(indices, input)
+    if compiling():
+        return input.index_select(0, indices), input.view_as(input)
+    taken, residual = _Residual.apply(input, indices)  # type: ignore[no-untyped-call]
+    return taken, residual
+
+
+def unpad_input(
+    hidden_states: Any, attention_mask: Any, unused_mask: Any = None, *, return_seqused: bool = True
+) -> tuple[Any, ...]:
+    """Take the padding out of a batch, and say where its sequences are: what attention kernels without padding ask for.
+
+    What a mask keeps is remembered with the mask: the second layer that asks about the same tensor, not written to
+    since, gets the same indices and bounds at once, and waits for no GPU. Do not write to them.
+
+    Args:
+        hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU, with padding anywhere.
+        attention_mask: `[batch, seqlen]`, bools or integers, 1 for tokens and 0 for padding, on the same device.
+        unused_mask: the same for places that get room, and no token yet: they count in all that is returned but the
+            last.
+        return_seqused: whether there are five values, as in flash-attn since September 2024, or the first four.
+
+    Returns:
+        The tokens, `[total, ...]`; indices, `[total]` int64, their places in the flattened batch; cu_seqlens,
+        `[batch + 1]` int32, where sequences begin and end; max_seqlen, an int, 0 for a batch without rows; seqused,
+        `[batch]` int32, the tokens of each sequence.
+
+    Raises:
+        TypeError: when the mask is not a tensor.
+        ValueError: when the mask is not `[batch, seqlen]`, or on another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import unpad_input
+        >>> mask = torch.tensor([[1, 1, 0], [0, 1, 0]])
+        >>> ids, indices, cu_seqlens, max_seqlen, seqused = unpad_input(torch.tensor([[5, 6, 0], [0, 7, 0]]), mask)
+        >>> ids.tolist(), indices.tolist(), cu_seqlens.tolist(), max_seqlen, seqused.tolist()
+        ([5, 6, 7], [0, 1, 4], [0, 2, 3], 2, [2, 1])
+    """
+    _require_same_place(hidden_states, attention_mask)
+    if unused_mask is None:
+        layout = layout_of(attention_mask)
+        used = layout.lengths
+    else:
+        _require_same_place(hidden_states, unused_mask)
+        together = attention_mask + unused_mask
+        layout = layout_of(together) if compiling() else compute(together)
+        used = attention_mask.sum(dim=-1, dtype=torch.int32)
+    tokens = take(hidden_states, layout.indices, 2)
+    four = tokens, layout.indices, layout.cu_seqlens, layout.longest
+    return (*four, used) if return_seqused else four
+
+
+def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
+    """Put the tokens of a batch to their places, zeros elsewhere: the way back from `unpad_input`.
+
+    Args:
+        hidden_states: `[total, ...]`, of any dtype, on the CPU or a GPU.
+        indices: `[total]` integers, their places in the flattened batch, on the same device.
+        batch: the rows of the batch.
+        seqlen: the tokens of a row, padding included.
+
+    Returns:
+        `[batch, seqlen, ...]`.
+
+    Raises:
+        IndexError: on the CPU, when there is no such place.
+        ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
+            another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import pad_input
+        >>> pad_input(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 4]), 2, 3).tolist()
+        [[5, 6, 0], [0, 7, 0]]
+    """
+    _require_indices(indices, hidden_states)
+    return put(hidden_states, indices, (batch, seqlen))
+
+
+def unpad_input_for_concatenated_sequences(
+    hidden_states: Any, attention_mask_in_length: Any
+) -> tuple[Any, Any, Any, int]:
+    """Take the padding out of a batch whose rows hold several sequences each, one after the other from the left.
+
+    Args:
+        hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU.
+        attention_mask_in_length: `[batch, seqlen]` integers: in each row the lengths of its sequences, and zeros, on
+            the same device.
+
+    Returns:
+        The tokens, `[total, ...]`; indices, `[total]` int64, their places in the flattened batch; cu_seqlens,
+        `[sequences + 1]` int32, where sequences begin and end; the length of the longest, an int, 0 without sequences.
+
+    Raises:
+        TypeError: when the lengths are not a tensor.
+        ValueError: when they are not `[batch, seqlen]`, or on another device.
+
+    Example:
+        >>> import torch
+        >>> from quadrat.bert_padding import unpad_input_for_concatenated_sequences
+        >>> ids, lengths = torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0]]), torch.tensor([[2, 1, 0, 0], [2, 0, 0, 0]])
+        >>> tokens, indices, cu_seqlens, longest = unpad_input_for_concatenated_sequences(ids, lengths)
+        >>> tokens.tolist(), indices.tolist(), cu_seqlens.tolist(), longest
+        ([5, 6, 7, 8, 9], [0, 1, 2, 4, 5], [0, 2, 3, 5], 2)
+    """
+    lengths = attention_mask_in_length
+    _require_same_place(hidden_states, lengths)
+    require_mask(lengths)
+    kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
+    at_once = on_gpu(lengths) and not compiling() and is_ours(lengths) and lengths.numel() > 0
+    if at_once and not lengths.is_floating_point():
+        indices, places, longest = _waited_for_once(kept, lengths)
+    else:
+        longest = lengths.max().item() if lengths.numel() > 0 else 0
+        (indices, *_), (places, *_) = _uncached(kept), _uncached(lengths != 0)
+    bounds = torch.cumsum(lengths.flatten()[places], dim=0, dtype=torch.int32)
+    return take(hidden_states, indices, 2), indices, torch.nn.functional.pad(bounds, (1, 0)), longest
+
+
+def _uncached(mask: Any) -> Layout:
+    return layout_of(mask) if compiling() else compute(mask)
+
+
+def _waited_for_once(kept: Any, lengths: Any) -> tuple[Any, Any, int]:
+    """The places of two masks on a GPU, and the largest of the lengths."""
+    tokens, sequences = LaunchedLayout(kept), LaunchedLayout((lengths != 0).contiguous())
+    sizes = torch.stack([tokens.state[0], sequences.state[0], lengths.max().long()]).tolist()
+    return tokens.indices[: sizes[0]], sequences.indices[: sizes[1]], sizes[2]
+
+
+def _require_indices(indices: Any, tokens: Any) -> None:
+    if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise ValueError(f"indices must be integers of one dimension, not {indices.dtype} of {indices.dim()}")
+    if indices.device != tokens.device:
+        raise ValueError(f"indices are on {indices.device}, the tokens on {tokens.device}: move one to the other")
+
+
+def _require_same_place(hidden_states: Any, mask: Any) -> None:
+    if not isinstance(mask, torch.Tensor):
+        raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
+    if mask.dim() != 2 or tuple(mask.shape) != tuple(hidden_states.shape[:2]):
+        raise ValueError(f"the mask must be {list(hidden_states.shape[:2])}, not {list(mask.shape)}")
+    if mask.device != hidden_states.device:
+        raise ValueError(f"the mask is on {mask.device}, the tokens on {hidden_states.device}")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("rearrange", "repeat"):  # which some import from flash_attn.bert_padding
+        raise AttributeError(f"module 'quadrat.bert_padding' has no attribute {name!r}")
+    with needs(f"quadrat.bert_padding.{name}"):
+        import einops  # type: ignore[import-not-found]
+
+    return getattr(einops, name)

@@ -1,0 +1,128 @@
+"""`quadrat.unpad_many` and `quadrat.pad_many`: several tensors without their padding, by one mask, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from quadrat.support.extras import needs
+
+with needs("quadrat.unpad_many"):
+    import torch
+
+from quadrat.support.memory import compiling
+from quadrat.varlen.layout import layout_of, require_mask
+from quadrat.varlen.tokens import put, take
+
+
+class Unpadded(NamedTuple):
+    """What `unpad_many` returns."""
+
+    tensors: tuple[Any, ...]  # `[total, ...]` each
+    indices: Any  # int64 `[total]`, the places of the tokens in the flattened mask
+    cu_seqlens: Any  # int32 `[rows + 1]`, where sequences begin and end
+    max_seqlen: int
+
+
+def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
+    """Take the padding out of several tensors by one mask: ids, log-probs, advantages, loss masks.
+
+    The mask is looked at once, and remembered as in `quadrat.bert_padding.unpad_input`: on a GPU one wait serves all
+    tensors. Gradients flow back through each.
+
+    Args:
+        mask: `[rows, width]`, bools or integers, 1 for tokens and 0 for padding, which may lie anywhere. Or several
+            masks that stand side by side, such as those of prompts, padded left, and of responses, padded right.
+        tensors: `[rows, width, ...]` each, of any dtype, on the device of the mask; where there are several masks, a
+            sequence of tensors like them, or one tensor of their widths together.
+
+    Returns:
+        The tensors without padding, `[total, ...]`, in a tuple; indices, `[total]` int64; cu_seqlens, `[rows + 1]`
+        int32; and the length of the longest row, an int.
+
+    Raises:
+        TypeError: when something is not a tensor.
+        ValueError: when shapes or devices differ; the message says which tensor it is.
+
+    Example:
+        >>> import torch, quadrat
+        >>> masks = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[1, 1], [1, 0]])
+        >>> prompts, responses = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 5], [6, 0]])
+        >>> unpadded = quadrat.unpad_many(masks, (prompts, responses))
+        >>> unpadded.tensors[0].tolist(), unpadded.cu_seqlens.tolist()
+        ([1, 4, 5, 2, 3, 6], [0, 3, 6])
+    """
+    joined, widths = _joined(mask)
+    padded = [_joined_tensor(tensor, joined, widths, place) for place, tensor in enumerate(tensors)]
+    layout = layout_of(joined)
+    taken = tuple(take(tensor, layout.indices, 2) for tensor in padded)
+    return Unpadded(taken, layout.indices, layout.cu_seqlens, layout.longest)
+
+
+def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
+    """Put the tokens of several tensors to their places, zeros elsewhere: the way back from `unpad_many`.
+
+    Args:
+        mask: the mask, or masks, that `unpad_many` was given.
+        tensors: `[total, ...]` each, of any dtype, on the device of the mask.
+
+    Returns:
+        A tuple of tensors, `[rows, width, ...]` each; where there are several masks, each is a tuple of its parts.
+
+    Raises:
+        TypeError: when something is not a tensor.
+        ValueError: when devices differ, or a tensor has more or fewer tokens than the mask keeps.
+
+    Example:
+        >>> import torch, quadrat
+        >>> quadrat.pad_many(torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.tensor([5, 6, 7]))[0].tolist()
+        [[5, 6, 0], [0, 7, 0]]
+    """
+    joined, widths = _joined(mask)
+    layout = layout_of(joined)
+    padded = []
+    for place, tensor in enumerate(tensors):
+        _require(tensor, joined, place)
+        fits = compiling() or (tensor.dim() > 0 and len(tensor) == len(layout.indices))  # the operator checks it
+        if not fits:
+            raise ValueError(
+                f"tensor {place} must have the {len(layout.indices)} tokens that the mask keeps, not shape "
+                f"{list(tensor.shape)}"
+            )
+        whole = put(tensor, layout.indices, tuple(joined.shape))
+        padded.append(whole if widths is None else tuple(whole.split(widths, 1)))
+    return tuple(padded)
+
+
+def _joined(mask: Any) -> tuple[Any, list[int] | None]:
+    """The mask, and the widths of its parts where there are several."""
+    if not isinstance(mask, Sequence):
+        require_mask(mask)
+        return mask, None
+    for part in mask:
+        require_mask(part)
+    if len({(len(part), part.device) for part in mask}) != 1:
+        raise ValueError(f"masks must have the same rows, on one device, not {[list(part.shape) for part in mask]}")
+    return torch.cat(list(mask), 1), [part.shape[1] for part in mask]
+
+
+def _joined_tensor(tensor: Any, mask: Any, widths: list[int] | None, place: int) -> Any:
+    if isinstance(tensor, Sequence) and widths is not None:
+        for part in tensor:
+            _require(part, mask, place)
+        shapes = [list(part.shape[:2]) for part in tensor]
+        expected = [[mask.shape[0], width] for width in widths]
+        if shapes != expected:
+            raise ValueError(f"the parts of tensor {place} must be {expected}, like the masks, not {shapes}")
+        tensor = torch.cat(list(tensor), 1)
+    _require(tensor, mask, place)
+    if tuple(tensor.shape[:2]) != tuple(mask.shape):
+        raise ValueError(f"tensor {place} must be {list(mask.shape)}, like the mask, not {list(tensor.shape[:2])}")
+    return tensor
+
+
+def _require(tensor: Any, mask: Any, place: int) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"tensor {place} must be a torch tensor, not {type(tensor).__name__}")
+    if tensor.device != mask.device:
+        raise ValueError(f"tensor {place} is on {tensor.device}, the mask on {mask.device}")

@@ -1,0 +1,163 @@
+"""quadrat.bert_padding: flash-attn's functions in plain PyTorch are the oracles, and torch's own checks pass."""
+
+from __future__ import annotations
+
+import doctest
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+import quadrat.varlen.bert_padding
+import quadrat.varlen.many
+from quadrat import bert_padding
+from support import flash
+from support.varlen import CHECKS
+
+pytest.importorskip("quadrat.ops.library", reason="needs torch 2.4", exc_type=ImportError)
+MASK = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+
+
+def floats(*shape: int) -> Any:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@given(data=st.data())
+def test_as_the_oracles(check: Any, data: Any) -> None:
+    check(data, "cpu")
+
+
+@pytest.mark.parametrize("module", [quadrat.varlen.bert_padding, quadrat.varlen.many])
+def test_examples_run(module: Any) -> None:
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted > 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: bert_padding.unpad_input(x, MASK)[0],
+        lambda x: bert_padding.index_first_axis(x, torch.tensor([2, 0])),
+        lambda x: bert_padding.index_put_first_axis(x, torch.tensor([4, 0, 2]), 6),
+        lambda x: bert_padding.pad_input(x, torch.tensor([4, 0, 2]), 2, 3),
+        lambda x: bert_padding.index_first_axis_residual(x, torch.tensor([2, 0, 2])),
+        lambda x: bert_padding.unpad_input_for_concatenated_sequences(x, MASK * 2)[0],
+        lambda x: quadrat.unpad_many(MASK, x).tensors[0],
+        lambda x: torch.ops.quadrat.take_tokens(x, torch.tensor([2, 0])),
+        lambda x: torch.ops.quadrat.put_tokens(x, torch.tensor([4, 0, 2]), 6),
+    ],
+)
+def test_first_and_second_derivatives(function: Any) -> None:
+    x = floats(3, 4, 2)
+    assert torch.autograd.gradcheck(function, x)
+    squares = lambda x: [part.square() for part in out] if isinstance(out := function(x), tuple) else out.square()  # noqa: E731
+    assert torch.autograd.gradgradcheck(lambda x: tuple(squares(x)) if isinstance(squares(x), list) else squares(x), x)
+
+
+def test_residual_gives_the_input_itself_back() -> None:
+    x = floats(3, 2)
+    taken, residual = bert_padding.index_first_axis_residual(x, torch.tensor([2, 2]))
+    assert torch.equal(taken, x[[2, 2]])
+    assert residual.data_ptr() == x.data_ptr()
+    (taken.sum() + 2 * residual.sum()).backward()
+    assert x.grad.tolist() == [[2, 2], [2, 2], [4, 4]]
+
+
+OPERATORS = {
+    "take_tokens": (floats(5, 3), torch.tensor([4, 0])),
+    "put_tokens": (floats(2, 3), torch.tensor([4, 0]), 6),
+    "mask_layout": (MASK,),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_pass_the_checks_of_torch(name: str) -> None:
+    operator = getattr(torch.ops.quadrat, name).default
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, while it traces
+        assert set(torch.library.opcheck(operator, OPERATORS[name]).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("module", [bert_padding, flash], ids=["quadrat", "oracle"])
+def test_compiles_whole(module: Any) -> None:
+    def model(hidden: Any, mask: Any) -> Any:
+        tokens, indices, cu_seqlens, longest, used = module.unpad_input(hidden.sin(), mask)
+        return module.pad_input(tokens.square(), indices, *mask.shape), cu_seqlens, longest + 1, used
+
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for mask in (MASK, torch.ones(3, 4, dtype=torch.int64), torch.zeros(3, 4, dtype=torch.int64)):
+        hidden = floats(3, 4, 2)
+        got, expected = compiled(hidden, mask), model(hidden, mask)
+        flash.assert_same(got, expected)
+        assert torch.equal(*(torch.autograd.grad(out[0].sum(), hidden)[0] for out in (got, expected)))
+
+
+def test_the_others_compile_whole() -> None:
+    def model(hidden: Any, indices: Any, lengths: Any) -> Any:
+        taken, residual = bert_padding.index_first_axis_residual(hidden.flatten(0, 1), indices)
+        several = bert_padding.unpad_input_for_concatenated_sequences(hidden, lengths)
+        unpadded = quadrat.unpad_many(lengths != 0, hidden, lengths)
+        return taken, residual, *several, *unpadded.tensors, *quadrat.pad_many(lengths != 0, *unpadded.tensors)
+
+    arguments = floats(3, 4, 2), torch.tensor([2, 0, 2]), MASK * 2
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    flash.assert_same(compiled(*arguments), model(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"),
+    [
+        (TypeError, lambda: bert_padding.unpad_input(floats(3, 4), MASK.numpy()), "must be a torch tensor"),
+        (ValueError, lambda: bert_padding.unpad_input(floats(3, 5), MASK), r"must be \[3, 5\], not \[3, 4\]"),
+        (ValueError, lambda: bert_padding.unpad_input(floats(3, 4), MASK[0]), "the mask must be"),
+        (ValueError, lambda: bert_padding.unpad_input(floats(3, 4), MASK.to("meta")), "the mask is on meta"),
+        (ValueError, lambda: bert_padding.pad_input(floats(3), torch.tensor([1, 2]), 2, 2), "3 tokens and 2 indices"),
+        (ValueError, lambda: bert_padding.pad_input(floats(3), MASK, 2, 2), "integers of one dimension"),
+        (ValueError, lambda: bert_padding.pad_input(floats(3), floats(3), 2, 2), "integers of one dimension"),
+        (IndexError, lambda: bert_padding.pad_input(floats(2), torch.tensor([1, 4]), 2, 2), r"indices\[1\] is 4"),
+        (IndexError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([-1])), r"indices\[0\] is -1"),
+        (ValueError, lambda: bert_padding.index_first_axis(floats(2), torch.tensor([0]).to("meta")), "are on meta"),
+        (ValueError, lambda: quadrat.unpad_many(MASK, MASK, floats(3, 5)), r"tensor 1 must be \[3, 4\]"),
+        (TypeError, lambda: quadrat.unpad_many(MASK, MASK, [1]), "tensor 1 must be a torch tensor, not list"),
+        (TypeError, lambda: quadrat.unpad_many(MASK.tolist(), MASK), "the mask must be a torch tensor"),
+        (ValueError, lambda: quadrat.unpad_many((MASK, MASK[:2]), MASK), "masks must have the same rows"),
+        (ValueError, lambda: quadrat.unpad_many((MASK, MASK), (MASK, MASK[:, :2])), "the parts of tensor 0 must be"),
+        (ValueError, lambda: quadrat.pad_many(MASK, MASK[0], floats(5)), "tensor 1 must have the 4 tokens"),
+    ],
+)
+def test_bad_arguments_are_named(error: Any, call: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_prompts_and_responses_in_one_call() -> None:
+    prompts, responses = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 5, 6], [7, 0, 0]])
+    masks = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+    scores = torch.arange(10.0).reshape(2, 5).requires_grad_()
+    ids = prompts, responses
+    unpadded = quadrat.unpad_many(masks, ids, scores)
+    assert unpadded.tensors[0].tolist() == [1, 4, 5, 6, 2, 3, 7]
+    assert unpadded.tensors[1].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert unpadded.cu_seqlens.tolist() == [0, 4, 7]
+    assert unpadded.max_seqlen == 4
+    back = quadrat.pad_many(masks, *unpadded.tensors)
+    assert [part.tolist() for part in back[0]] == [[[0, 1], [2, 3]], [[4, 5, 6], [7, 0, 0]]]
+    back[1][1].sum().backward()
+    assert scores.grad.tolist() == [[0, 0, 1, 1, 1], [0, 0, 1, 0, 0]]
+
+
+def test_a_mask_of_floats_and_other_numbers() -> None:
+    hidden = torch.arange(12.0).reshape(3, 4)
+    for mask in (MASK.float(), MASK.bfloat16(), MASK * 3, -MASK):
+        flash.assert_same(bert_padding.unpad_input(hidden, mask), flash.unpad_input(hidden, mask))
+
+
+def test_what_others_import_from_there() -> None:
+    with pytest.raises((ModuleNotFoundError, AttributeError), match=r"einops|no attribute"):
+        _ = bert_padding.neither
+    assert set(bert_padding.__all__) < set(dir(bert_padding))

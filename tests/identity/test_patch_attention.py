@@ -1,0 +1,216 @@
+"""patch_transformers and patch_flash_attn: the same logits and gradients, and a mask looked at once, not per layer."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+from quadrat.ops._tokens import Places
+from quadrat.varlen import layout
+from support import flash
+from support.masks import masks
+
+utils = pytest.importorskip("transformers.modeling_flash_attention_utils")
+NAMES = ["_get_unpad_data", "_unpad_input", "_index_first_axis", "_pad_input"]
+if any(name not in vars(utils) for name in NAMES):
+    pytest.skip("a transformers with other functions", allow_module_level=True)
+ORIGINALS = {name: getattr(utils, name) for name in NAMES}
+LAYERS = 5
+
+
+def test_swapped_and_undone() -> None:
+    with quadrat.patch_transformers():
+        assert all(getattr(utils, name) is not ORIGINALS[name] for name in NAMES)
+        assert all(inspect.signature(getattr(utils, name)) == inspect.signature(ORIGINALS[name]) for name in NAMES)
+        with quadrat.patch_transformers():
+            pass
+        assert all(getattr(utils, name) is not ORIGINALS[name] for name in NAMES)
+    assert {name: getattr(utils, name) for name in NAMES} == ORIGINALS
+    with quadrat.patch_transformers(attention=False):
+        assert {name: getattr(utils, name) for name in NAMES} == ORIGINALS
+
+
+def test_what_is_in_use_is_swapped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(utils, "_pad_fn", utils._pad_input)
+    monkeypatch.setattr(utils, "_unpad_fn", utils._unpad_input)
+    with quadrat.patch_transformers():
+        assert utils._pad_fn is utils._pad_input is not ORIGINALS["_pad_input"]
+        assert utils._unpad_fn is utils._unpad_input
+    assert (utils._pad_fn, utils._unpad_fn) == (ORIGINALS["_pad_input"], ORIGINALS["_unpad_input"])
+
+
+@given(masks(st.sampled_from([1, 1, 1, 2])), st.booleans())
+def test_the_functions_give_what_they_gave(mask: Any, unused: bool) -> None:
+    if not len(mask):
+        return
+    mask = torch.from_numpy(mask)
+    hidden = torch.randn(*mask.shape, 2, 3)
+    others = ((torch.rand(mask.shape) < 0.3).to(mask.dtype),) if unused else ()
+    results = []
+    for patched in (False, True):
+        functions = ORIGINALS
+        if patched:
+            with quadrat.patch_transformers():
+                functions = {name: getattr(utils, name) for name in NAMES}
+        found = functions["_get_unpad_data"](mask)
+        tokens = functions["_index_first_axis"](hidden, found[0])
+        padded = functions["_pad_input"](tokens, found[0], *mask.shape)
+        results.append((*found, tokens, padded, *functions["_unpad_input"](hidden, mask, *others)))
+    flash.assert_same(*results)
+
+
+def test_indices_of_others_are_left_to_the_original() -> None:
+    tensor = torch.randn(2, 3, 2, requires_grad=True)
+    with quadrat.patch_transformers():
+        taken = utils._index_first_axis(tensor, torch.tensor([-1, 0, 0]))
+        padded = utils._pad_input(torch.ones(2, 1), torch.tensor([-1, 0], dtype=torch.int32), 2, 2)
+        found, *_ = utils._get_unpad_data(torch.ones(2, 3, dtype=torch.int64))
+        assert Places.of(found) is not None
+        found[0] = 1
+        assert Places.of(found) is None
+        utils._index_first_axis(tensor, found).sum().backward()
+    assert torch.equal(taken, tensor.reshape(6, 2)[[-1, 0, 0]])
+    assert padded.flatten().tolist() == [1, 0, 0, 1]
+    assert tensor.grad is not None
+    assert tensor.grad[0].flatten().tolist() == [0, 0, 2, 2, 1, 1]
+
+
+def _attention(q: Any, k: Any, v: Any, *args: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, **options: Any) -> Any:
+    """A stand-in for `flash_attn_varlen_func`, on the CPU: causal attention in each sequence."""
+    del args, options
+    out = []
+    for (a, b), (c, d) in zip(
+        zip(cu_seqlens_q[:-1].tolist(), cu_seqlens_q[1:].tolist(), strict=True),
+        zip(cu_seqlens_k[:-1].tolist(), cu_seqlens_k[1:].tolist(), strict=True),
+        strict=True,
+    ):
+        parts = [part.transpose(0, 1) for part in (q[a:b], k[c:d], v[c:d])]
+        out.append(
+            torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True).transpose(0, 1)
+        )
+    return torch.cat(out)
+
+
+def _layer(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any) -> Any:
+    """What transformers does around `flash_attn_varlen_func`, with the stand-in in its place."""
+    del module, options
+    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+    rows, width = query.shape[:2]
+    found = utils._upad_input(query, key, value, attention_mask, width, utils._unpad_input)
+    q, k, v, indices, (bounds_q, bounds_k), _ = found
+    out = _attention(q, k, v, cu_seqlens_q=bounds_q, cu_seqlens_k=bounds_k)
+    return utils._pad_input(out, indices, rows, width), None
+
+
+def _model() -> Any:
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register("stand_in", _layer)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("stand_in", lambda *_, attention_mask=None, **__: attention_mask)
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=LAYERS, num_attention_heads=4,
+        num_key_value_heads=2, attn_implementation="stand_in", use_cache=False,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_model_learns_the_same_and_asks_once(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
+    model = _model()
+    lengths, width = torch.tensor([5, 9, 1]), 9
+    mask = (torch.arange(width) < lengths[:, None]).long()
+    mask = mask.flip(1) if side == "left" else mask
+    ids = torch.randint(0, 50, mask.shape)
+    counted = {"nonzero": 0, "compute": 0}
+    nonzero, compute = torch.nonzero, layout.compute
+
+    def counting(name: str, function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counted[name] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(torch, "nonzero", counting("nonzero", nonzero))  # each of which would wait for a GPU
+    monkeypatch.setattr(layout, "compute", counting("compute", compute))
+    results = []
+    for patched in (False, True):
+        model.zero_grad()
+        counted.update(nonzero=0, compute=0)
+        patch = quadrat.patch_transformers() if patched else None
+        output = model(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100))
+        output.loss.backward()
+        if patch is not None:
+            patch.undo()
+        results.append([output.logits, *(one.grad for one in model.parameters())])
+        assert counted == ({"nonzero": 0, "compute": 1} if patched else {"nonzero": LAYERS, "compute": 0})
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_compiled_code_calls_the_originals() -> None:
+    def layer(hidden: Any, mask: Any) -> Any:
+        indices, bounds, _ = utils._get_unpad_data(mask)
+        return utils._pad_input(utils._index_first_axis(hidden, indices).sin(), indices, *mask.shape), bounds
+
+    mask, hidden = torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.randn(2, 3, 2)
+    with quadrat.patch_transformers():
+        got = torch.compile(layer, fullgraph=True, backend="aot_eager")(hidden, mask)
+    flash.assert_same(got, layer(hidden, mask))
+
+
+def _stand_in(five: bool) -> Any:
+    """A `flash_attn` that is installed, as far as the import system knows."""
+    package, module = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
+
+    def unpad_five(hidden_states: Any, attention_mask: Any, unused_mask: Any = None) -> Any:
+        return flash.unpad_input(hidden_states, attention_mask, unused_mask)
+
+    def unpad_four(hidden_states: Any, attention_mask: Any) -> Any:
+        return flash.unpad_input(hidden_states, attention_mask)[:4]
+
+    vars(module).update(
+        unpad_input=unpad_five if five else unpad_four,
+        pad_input=flash.pad_input,
+        index_put_first_axis=flash.index_put_first_axis,
+    )
+    vars(package).update(bert_padding=module, __path__=[])
+    return package, module
+
+
+@pytest.mark.parametrize("five", [True, False])
+def test_flash_attn(monkeypatch: pytest.MonkeyPatch, five: bool) -> None:
+    package, module = _stand_in(five)
+    using = types.ModuleType("flash_attn.using")
+    using.pad_input = module.pad_input  # type: ignore[attr-defined]
+    for name, one in (("flash_attn", package), ("flash_attn.bert_padding", module), ("flash_attn.using", using)):
+        monkeypatch.setitem(sys.modules, name, one)
+    monkeypatch.setattr(utils, "_pad_fn", module.pad_input)
+    before = dict(vars(module))
+    mask, hidden = torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.randn(2, 3, 2)
+    expected = module.unpad_input(hidden, mask)
+    with quadrat.patch_flash_attn():
+        assert module.pad_input is using.pad_input is utils._pad_fn is quadrat.bert_padding.pad_input  # type: ignore[attr-defined]
+        assert module.unpad_input is not before["unpad_input"]
+        assert not hasattr(module, "index_first_axis"), "nothing is added"
+        flash.assert_same(module.unpad_input(hidden, mask), expected)
+        assert len(expected) == (5 if five else 4)
+    assert dict(vars(module)) == before
+    assert using.pad_input is utils._pad_fn is before["pad_input"]  # type: ignore[attr-defined]
+
+
+def test_without_flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    monkeypatch.setitem(sys.modules, "flash_attn.bert_padding", None)
+    with pytest.raises(ModuleNotFoundError, match=r"quadrat\.patch_flash_attn needs flash_attn"):
+        quadrat.patch_flash_attn()
