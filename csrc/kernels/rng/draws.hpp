@@ -8,12 +8,20 @@
 
 #include "../span.hpp"
 #include "mt19937.hpp"
-#include "numpy_bits.hpp"
 
 namespace quadrat::rng {
 
 // torch draws integers below this from one word of 32 bits each, others from two.
 inline constexpr std::int64_t one_word_integers = std::int64_t{1} << 28;
+
+// A bit generator of NumPy as its capsule "BitGenerator" shows it: part of NumPy's stable ABI.
+struct BitGenerator {
+    void* state;
+    std::uint64_t (*next_uint64)(void* state);
+    std::uint32_t (*next_uint32)(void* state);
+    double (*next_double)(void* state);
+    std::uint64_t (*next_raw)(void* state);
+};
 
 // What every generator draws.
 class IntegerDraws {

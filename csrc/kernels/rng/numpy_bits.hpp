@@ -4,18 +4,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "draws.hpp"
 #include "mt19937.hpp"
 
 namespace quadrat::rng {
-
-// A bit generator of NumPy as its capsule "BitGenerator" shows it: part of NumPy's stable ABI.
-struct BitGenerator {
-    void* state;
-    std::uint64_t (*next_uint64)(void* state);
-    std::uint32_t (*next_uint32)(void* state);
-    double (*next_double)(void* state);
-    std::uint64_t (*next_raw)(void* state);
-};
 
 // Each draws a word of 32 bits, and the numerator of a real number k / 2^53.
 class AnyBits {
@@ -81,7 +73,7 @@ public:
     std::uint64_t real() { return next() >> 11; }
 
 private:
-    __extension__ using Wide = unsigned __int128;
+    __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using): `using` takes no __extension__
     struct Generator {
         Wide state, increment;
     };

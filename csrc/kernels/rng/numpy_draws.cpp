@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "../simd.hpp"
-#include "draws.hpp"
+#include "numpy_bits.hpp"
 
 namespace quadrat::rng {
 namespace {
