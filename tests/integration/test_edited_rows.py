@@ -13,6 +13,7 @@ import polars
 import pyarrow as pa
 import pytest
 import transformers
+from accelerate.utils import send_to_device
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -349,3 +350,21 @@ def test_rows_that_hold_themselves_are_freed():
     del rows, marker
     gc.collect()
     assert gone() is None
+
+
+def test_lists_of_the_same_type():
+    """Others make a list anew as `type(rows)(items)`: accelerate and Trainer, to move a batch to a device."""
+    plain = batch_of("DataCollatorWithPadding")
+    moved = send_to_device(rows_with(plain), "cpu")
+    assert isinstance(moved, list)
+    assert list(moved) == plain
+    moved[0]["label"] = 77
+    assert quadrat.DataCollatorWithPadding(samples.tokenizer())(moved)["labels"][0] == 77
+    rows = rows_with(plain)
+    kind = type(rows)
+    assert kind() == []
+    assert kind(rows) == kind(row for row in plain) == plain
+    assert [*kind([1.5, "x"])[1:], 2] == ["x", 2]
+    assert pickle.loads(pickle.dumps(kind("ab"))) == ["a", "b"]
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        kind(5)

@@ -77,7 +77,7 @@ class StoredRows:
     def row(self, key: int) -> dict[str, Any]:
         """A row of Python's numbers, lists and strings; only where `is_plain`. Raises IndexError."""
         assert self._table is not None
-        return Rows(self._table, (key,), self._mapping).row(0)
+        return _core.TableRows(self._table, (key,), self._mapping).row(0)
 
     def _open(self, dataset: datasets.Dataset) -> None:
         arrow = dataset._data.table

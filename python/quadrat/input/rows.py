@@ -14,6 +14,7 @@ from quadrat.support.arrays import carrier_of, dense
 from quadrat.support.memory import address_of, has_tangent, interop, is_plain, is_tensor, kind_of, on_gpu
 
 MAIN = "input_ids"
+_of_table = _core.TableRows.__init__
 
 
 class Rows(_core.TableRows):
@@ -27,6 +28,16 @@ class Rows(_core.TableRows):
 
     # For code that asks whether features are a list; `type` still returns `Rows`.
     __class__ = property(lambda _: list)
+
+    def __init__(self, *source: Any) -> None:
+        """Rows of a table, or a slice of others; of any items, because other code calls `type(rows)(items)`."""
+        if len(source) > 1 or (source and type(source[0]) is _core.Table):
+            _of_table(self, *source)
+        else:
+            items: list[Any] = list(*source)
+            _of_table(self, _core.Table((), []))
+            self.__dict__["_rows"] = items
+            self.hand_out()
 
     def read_by(self, read: Callable[[], list[dict[str, Any]]]) -> None:
         """Have a function make the dicts of all rows, when one is read."""

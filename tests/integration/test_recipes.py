@@ -1,0 +1,212 @@
+"""docs/recipes.md: each snippet runs as it is printed, and gives the same without quadrat."""
+
+from __future__ import annotations
+
+import ast
+import cProfile
+import importlib.util
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import BertForSequenceClassification, set_seed
+
+import quadrat
+from support import llama_factory, standins
+from support.compare import assert_same_value, frozen
+
+PACKAGE = Path(quadrat.__file__).parent
+LLAMA_FACTORY = "LLaMA-Factory 1"
+PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
+# What these versions of the libraries say of each other, and of machines without a GPU.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:sklearn"),
+]
+
+
+def snippets() -> dict[str, str]:
+    """The Python snippets of the page by heading, numbered where it has several."""
+    found: dict[str, str] = {}
+    for section in PAGE.read_text().split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL), 1):
+            found[f"{heading} {number}"] = code
+    return found
+
+
+SNIPPETS = snippets()
+# The module of quadrat that does a snippet's work.
+WORKS = {
+    "TRL 1": "trl/sft.py",
+    "TRL 2": "collators/seq2seq.py",
+    "LLaMA-Factory 1": "collators/seq2seq.py",
+    "A collator of your own 1": "planning/padded.py",
+    "A collator of your own 2": "planning/padded.py",
+    "sentence-transformers and SetFit 1": "planning/conversion.py",
+    "sentence-transformers and SetFit 2": "planning/conversion.py",
+    "Prompts on the left, completions on the right 1": "trl/padding.py",
+    "Prompts on the left, completions on the right 2": "ops/pad.py",
+    "Pipelines 1": "planning/conversion.py",
+    "Pipelines 2": "planning/conversion.py",
+}
+
+
+def without_quadrat(code: str) -> str:
+    """The snippet as it was before somebody added quadrat."""
+    code = re.sub(r"^quadrat\.patch_\w+\(\)\n", "", code, flags=re.MULTILINE)
+    code = code.replace("quadrat.DataCollatorForSeq2Seq", "__import__('transformers').DataCollatorForSeq2Seq")
+    return re.sub(r"^import quadrat\n", "", code, flags=re.MULTILINE)
+
+
+def packages(code: str) -> set[str]:
+    """What the snippet imports."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A folder with the models that the page names: where one is found under its name, the hub is not asked."""
+    folder = tmp_path_factory.mktemp("hub")
+    standins.save_decoder(folder / "Qwen/Qwen2.5-0.5B")
+    standins.save_encoder(folder / "google-bert/bert-base-uncased")
+    standins.save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
+    standins.save_speech(folder / "facebook/wav2vec2-base-960h")
+    classifier = folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
+    BertForSequenceClassification(standins.encoder_config()).save_pretrained(classifier)
+    standins.encoder_tokenizer().save_pretrained(classifier)
+    return folder
+
+
+@pytest.fixture
+def patches(monkeypatch):
+    """The patches that a snippet makes, to be undone after it."""
+    made: list[Any] = []
+
+    def kept(patch):
+        def call(*args, **options):
+            made.append(patch(*args, **options))
+            return made[-1]
+
+        return call
+
+    for name in ("patch_transformers", "patch_trl", "patch_tokenizers"):
+        monkeypatch.setattr(quadrat, name, kept(getattr(quadrat, name)))
+    yield made
+    while made:
+        made.pop().undo()
+
+
+@pytest.fixture
+def run(hub, tmp_path, monkeypatch, patches, caplog):
+    """Runs code in a folder of its own, from the same seed, and undoes its patches.
+
+    It gives what the code leaves behind, by name, and the files of quadrat whose functions were called.
+    """
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    datasets.disable_progress_bars()
+
+    def run_in(folder: str, code: str) -> tuple[dict[str, Any], set[str]]:
+        shutil.copytree(hub, tmp_path / folder)
+        monkeypatch.chdir(tmp_path / folder)
+        caplog.clear()
+        set_seed(0)
+        names: dict[str, Any] = {"__name__": "__main__"}
+        profile = cProfile.Profile()
+        with caplog.at_level(logging.DEBUG, "quadrat"), profile:
+            exec(compile(code, f"{PAGE.name}: {folder}", "exec"), names)
+        while patches:
+            patches.pop().undo()
+        assert [record.message for record in caplog.records if record.name == "quadrat"] == [], "it fell back"
+        called = {Path(entry.code.co_filename) for entry in profile.getstats() if hasattr(entry.code, "co_filename")}
+        return names, {str(path.relative_to(PACKAGE)) for path in called if path.is_relative_to(PACKAGE)}
+
+    yield run_in
+    datasets.enable_progress_bars()
+
+
+def older_trl() -> bool:
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    return "completion_only_loss" in DataCollatorForLanguageModeling.__dataclass_fields__
+
+
+def given(names: dict[str, Any]) -> dict[str, Any]:
+    """What a snippet gives: its tensors, lists and mappings, and the weights of what it trained."""
+    found: dict[str, Any] = {}
+    for name, value in names.items():
+        model = getattr(value, "model_body", getattr(value, "model", value))  # of SetFit, of a trainer
+        if isinstance(model, nn.Module):
+            found[name] = {key: frozen(weight) for key, weight in model.state_dict().items()}
+        elif name != "__builtins__" and isinstance(value, (Mapping, list, torch.Tensor, np.ndarray)):
+            found[name] = frozen(value)
+    return found
+
+
+@pytest.mark.parametrize("title", [title for title in SNIPPETS if title != LLAMA_FACTORY])
+def test_recipes_give_what_they_gave(title, run):
+    code = SNIPPETS[title]
+    for package in packages(code):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package}, which the recipe is about, is not installed")
+    if title == "TRL 2" and older_trl():
+        pytest.skip("the installed TRL makes labels while it collates, as the page says")
+    names, worked = run("with", code)
+    assert WORKS[title] in worked
+    before = without_quadrat(code)
+    if "quadrat" in before:  # it is about functions of quadrat
+        return
+    names_before, worked = run("without", before)
+    assert not worked
+    assert given(names)
+    assert given(names) == given(names_before)
+
+
+def test_prompts_and_completions(run):
+    pytest.importorskip("trl", reason="TRL, whose pad it is compared with, is not installed")
+    title = "Prompts on the left, completions on the right"
+    trls, ours = (run(folder, SNIPPETS[f"{title} {folder}"])[0] for folder in ("1", "2"))
+    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "input_ids", "attention_mask"):
+        assert_same_value(name, trls[name], ours[name])
+    shown = re.search(r"Both give `input_ids` `(.*?)`", PAGE.read_text())
+    assert ours["input_ids"].tolist() == ast.literal_eval(shown[1])
+
+
+def test_llama_factory(run, tmp_path, monkeypatch):
+    """The package is hard to install: collators like its own stand in for it."""
+    start = tmp_path / "site" / "llamafactory" / "train" / "tuner.py"
+    start.parent.mkdir(parents=True)
+    shutil.copy(Path(llama_factory.__file__), start)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    code, weights = SNIPPETS[LLAMA_FACTORY], []
+    for folder, given_code in (("with", code), ("without", without_quadrat(code))):
+        for name in ("llamafactory.train.tuner", "llamafactory.train", "llamafactory"):
+            sys.modules.pop(name, None)
+        names, worked = run(folder, given_code)
+        trainers = names["run_exp"].__globals__["done"]
+        assert len(trainers) == 3
+        for trainer in trainers.values():
+            assert isinstance(trainer.data_collator, quadrat.DataCollatorForSeq2Seq) == (folder == "with")
+        assert (WORKS[LLAMA_FACTORY] in worked) == (folder == "with")
+        weights.append(given(trainers))
+    assert weights[0] == weights[1]
+    for name in ("llamafactory.train.tuner", "llamafactory.train", "llamafactory"):
+        sys.modules.pop(name, None)
+
+
+def test_every_snippet_is_known():
+    assert list(WORKS) == list(SNIPPETS)

@@ -1,0 +1,314 @@
+"""With everything patched, what else transformers and TRL do is what it was."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import pickle
+import warnings
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoTokenizer,
+    BatchEncoding,
+    BatchFeature,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    PreTrainedTokenizerBase,
+    SequenceFeatureExtractor,
+    TextGenerationPipeline,
+    Wav2Vec2FeatureExtractor,
+    WhisperFeatureExtractor,
+    pipeline,
+    set_seed,
+)
+from transformers.pipelines.pt_utils import KeyDataset
+
+from support import standins
+from support.compare import frozen, outcome
+from support.patched import assert_unchanged, everything_patched, picture
+from support.standins import TEXTS
+
+SOME = TEXTS[:7]  # one batch of four, and part of another
+LABELS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
+
+
+def classifier(cls: Any, **options: Any) -> Any:
+    set_seed(0)
+    return cls(standins.encoder_config(**LABELS, **options)).eval()
+
+
+def pipe(task: str, **options: Any) -> Any:
+    made = {
+        "text-classification": (BertForSequenceClassification, {}),
+        "zero-shot-classification": (BertForSequenceClassification, {"label2id": {"entailment": 0, "no": 1, "yes": 2}}),
+        "token-classification": (BertForTokenClassification, {}),
+        "fill-mask": (BertForMaskedLM, {}),
+        "feature-extraction": (BertForMaskedLM, {}),
+    }
+    cls, given = made[task]
+    return pipeline(task, classifier(cls, **given), tokenizer=standins.encoder_tokenizer(), **options)
+
+
+def texts() -> datasets.Dataset:
+    return datasets.Dataset.from_dict({"text": TEXTS, "number": list(range(len(TEXTS)))})
+
+
+@pytest.mark.parametrize("size", [1, 4])
+class TestPipelines:
+    def test_text_classification(self, size):
+        def job():
+            run = pipe("text-classification", batch_size=size)
+            streamed = list(run((text.upper() for text in SOME), top_k=None)), list(run(KeyDataset(texts(), "text")))
+            pairs = run([{"text": one, "text_pair": other} for one, other in zip(SOME, SOME[::-1], strict=True)])
+            return frozen(
+                [run(SOME), run(SOME[3]), streamed, pairs, run(SOME, padding=True, max_length=6, truncation=True)]
+            )
+
+        assert_unchanged(job)
+
+    def test_token_classification(self, size):
+        def job():
+            run = pipe("token-classification", batch_size=size)
+            plain = [run(SOME, aggregation_strategy=how) for how in ("none", "simple", "first")]
+            strided = pipe("token-classification", batch_size=size, stride=2, aggregation_strategy="simple")
+            strided.tokenizer.model_max_length = 8
+            return frozen([plain, strided(SOME)])
+
+        assert_unchanged(job)
+
+    def test_fill_mask_and_features(self, size):
+        masked = [f"{text} [MASK]" for text in SOME] + ["the [MASK] sat on [MASK]"]
+
+        def job():
+            features = pipe("feature-extraction", batch_size=size)
+            return frozen(
+                [
+                    pipe("fill-mask", batch_size=size)(masked),
+                    features(SOME),
+                    features(SOME, return_tensors=True),
+                ]
+            )
+
+        assert_unchanged(job)
+
+    def test_zero_shot_classification(self, size):
+        def job():
+            run = pipe("zero-shot-classification", batch_size=size)
+            return frozen(run(SOME, candidate_labels=["cats", "seven dogs", "Paris"], multi_label=True))
+
+        assert_unchanged(job)
+
+    def test_text_generation(self, size):
+        def job():
+            tokenizer = standins.decoder_tokenizer(padding_side="left")
+            run = TextGenerationPipeline(standins.decoder(), tokenizer, batch_size=size)
+            chats = [[{"role": "user", "content": text}] for text in SOME]
+            options = {"max_new_tokens": 4, "do_sample": False}
+            sampled = run(SOME, max_new_tokens=4, do_sample=True, num_return_sequences=2)
+            return frozen([run(SOME, **options), run(chats, **options), sampled])
+
+        assert_unchanged(job)
+
+    def test_speech_recognition(self, size, tmp_path):
+        processor = standins.speech_processor(tmp_path)
+
+        def job():
+            run = pipeline(
+                "automatic-speech-recognition",
+                standins.speech_model().eval(),
+                tokenizer=processor.tokenizer,
+                feature_extractor=processor.feature_extractor,
+                batch_size=size,
+            )
+            return frozen(
+                run([np.sin(np.arange(length) / 9) for length in (900, 1500, 1200)], return_timestamps="char")
+            )
+
+        assert_unchanged(job)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2}], ids=str)
+def test_generation_with_padding_on_the_left(options):
+    model = standins.decoder()
+
+    def job():
+        tokenizer = standins.decoder_tokenizer(padding_side="left")
+        batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+        padded = tokenizer.pad(tokenizer(TEXTS), padding=True, return_tensors="pt")
+        chats = [[{"role": "user", "content": text}] for text in TEXTS]
+        templated = tokenizer.apply_chat_template(
+            chats, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+        )
+        said = [model.generate(**one, max_new_tokens=5, **options) for one in (batch, padded, templated)]
+        return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
+
+    assert_unchanged(job)
+
+
+class Points(SequenceFeatureExtractor):
+    """Features of three numbers at each time."""
+
+    model_input_names = ("points", "attention_mask")
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("framework", [None, "np", "pt"])
+def test_feature_extractors(framework, side):
+    draw = np.random.default_rng(0)
+    sounds = [draw.normal(size=size).astype(np.float32) for size in (40, 25, 33)]
+    paths = [draw.normal(size=(size, 3)).astype(np.float32) for size in (4, 2, 5)]
+    speech = Wav2Vec2FeatureExtractor(padding_side=side, return_attention_mask=True)
+    points = Points(3, 16000, 0.5, padding_side=side, return_attention_mask=True)
+
+    def forms(name, rows):
+        for one in (rows, [row.tolist() for row in rows], [torch.tensor(row) for row in rows]):
+            yield [{name: row} for row in one]
+            yield {name: one}
+            yield [BatchFeature({name: row}) for row in one]
+        yield {name: []}
+        yield [{"other": row} for row in rows]
+
+    def job():
+        options = ({}, {"pad_to_multiple_of": 8}, {"padding": "max_length", "max_length": 4, "truncation": True})
+        made = [
+            outcome(lambda one, extract=extract, given=given: extract.pad(one, return_tensors=framework, **given), form)
+            for extract, name, rows in ((speech, "input_values", sounds), (points, "points", paths))
+            for given in options
+            for form in forms(name, rows)
+        ]
+        called = speech(sounds, sampling_rate=16000, padding=True, return_tensors=framework)
+        heard = (
+            WhisperFeatureExtractor()(sounds[:1], sampling_rate=16000, return_tensors=framework) if framework else {}
+        )
+        return frozen([*map(told, made), dict(called), dict(heard)])
+
+    assert_unchanged(job)
+
+
+def told(one: tuple[str, Any]) -> Any:
+    """An outcome to be compared."""
+    return (type(one[1]), str(one[1])) if one[0] == "raised" else (type(one[1]), dict(one[1]))
+
+
+def test_processors(tmp_path):
+    processor = standins.speech_processor(tmp_path)
+    sounds = [np.sin(np.arange(size) / 9) for size in (400, 300)]
+
+    def job():
+        heard = processor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
+        labels = [{"input_ids": processor.tokenizer(text).input_ids} for text in ("the cat", "dogs")]
+        rows = [{"input_values": sound} for sound in sounds]
+        padded = processor.pad(rows, labels=labels, padding=True, return_tensors="pt")
+        alone = processor.pad(labels=labels, padding="longest", return_tensors="np")
+        written = processor.tokenizer(["the cat", "dogs"], padding=True, return_tensors="pt")
+        return frozen([*map(dict, (heard, padded, alone, written)), processor.batch_decode(written["input_ids"])])
+
+    assert_unchanged(job)
+
+
+def test_tokenizers(tmp_path):
+    """What tokenizers give besides tensors, and what is written of them."""
+    tokenizer = standins.encoder_tokenizer()
+
+    def job():
+        options = (
+            {},
+            {"padding": True},
+            {"truncation": True, "max_length": 6, "stride": 2, "return_overflowing_tokens": True},
+        )
+        encoded = [
+            tokenizer(
+                TEXTS, return_tensors=framework, return_special_tokens_mask=True, return_offsets_mapping=True, **given
+            )
+            for given in options[1:]
+            for framework in (None, "np", "pt")
+            if framework is None or "padding" in given
+        ]
+        one = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
+        asked = [one.tokens(), one.word_ids(), one.sequence_ids(), one.char_to_token(4), one.n_sequences, one.is_fast]
+        moved = one.to("cpu")
+        ids = [tokenizer.encode(TEXTS[2], return_tensors=framework) for framework in (None, "np", "pt")]
+        wrong = [
+            outcome(lambda texts: tokenizer(texts, return_tensors="pt"), TEXTS),
+            outcome(lambda texts: tokenizer(texts, return_tensors="nothing"), TEXTS),
+            outcome(lambda rows: tokenizer.pad(rows, return_tensors="pt"), [{"ids": [1]}]),
+        ]
+        folder = tmp_path / "saved"
+        tokenizer.save_pretrained(folder)
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        again = AutoTokenizer.from_pretrained(folder)
+        same = dict(again(TEXTS, padding=True, return_tensors="pt"))
+        return frozen([*map(dict, encoded), asked, dict(moved), ids, *map(told, wrong), files, same])
+
+    assert_unchanged(job)
+
+
+def test_pickles_and_copies():
+    """Of tokenizers and what they give: equal bytes, and what was pickled inside is loaded outside."""
+    tokenizer = standins.encoder_tokenizer()
+
+    def job():
+        batches = [tokenizer(TEXTS, padding=True, return_tensors=framework) for framework in (None, "np")]
+        pickled = pickle.dumps(tokenizer), *map(pickle.dumps, batches)
+        copied = [copy.copy(batches[0]), copy.deepcopy(batches[1])]
+        copied.append(copy.deepcopy(tokenizer)(TEXTS, padding=True, return_tensors="np"))
+        return frozen([pickled, [(type(one), dict(one)) for one in copied]])
+
+    assert_unchanged(job)
+    expected = dict(tokenizer(TEXTS, padding=True, return_tensors="pt"))
+    with everything_patched():
+        pickled = pickle.dumps((tokenizer, tokenizer(TEXTS, padding=True, return_tensors="pt")))
+    again, batch = pickle.loads(pickled)
+    assert type(batch) is BatchEncoding
+    assert frozen(dict(batch)) == frozen(expected) == frozen(dict(again(TEXTS, padding=True, return_tensors="pt")))
+
+
+def test_signatures_and_help():
+    def job():
+        methods = (PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors)
+        return [
+            (inspect.signature(one), one.__doc__, one.__module__, one.__qualname__, pickle.dumps(one))
+            for one in methods
+        ]
+
+    assert_unchanged(job)
+
+
+def test_nothing_is_said(caplog):
+    """Neither warned nor logged, besides what was."""
+
+    def job():
+        caplog.clear()
+        tokenizer = standins.encoder_tokenizer()
+        with caplog.at_level(logging.WARNING), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            tokenizer.pad([{"input_ids": [5, 6]}, {"input_ids": [7]}], return_tensors="pt")
+            tokenizer.pad([{"input_ids": [5, 6]}], padding="max_length", return_tensors="pt")
+            tokenizer(TEXTS, padding="max_length", return_tensors="pt")
+            tokenizer(" ".join(TEXTS * 5), return_tensors="pt")
+        return [record.message for record in caplog.records], [str(one.message) for one in warned]
+
+    logging.getLogger("transformers").propagate = True
+    try:
+        assert_unchanged(job)
+    finally:
+        logging.getLogger("transformers").propagate = False
+
+
+def test_everything_is_undone():
+    before = picture()
+    with everything_patched():
+        assert picture() != before
+        pipe("text-classification", batch_size=4)(TEXTS)
+        texts().__getitems__([0, 1])
+    after = picture()
+    assert [place for place, value in before.items() if after[place] is not value and after[place] != value] == []
+    new = [value for place, value in after.items() if place not in before]
+    assert [value for value in new if getattr(value, "__module__", "").partition(".")[0] == "quadrat"] == []

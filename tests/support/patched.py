@@ -1,0 +1,59 @@
+"""Everything patched at once, and what there is to see of it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import datasets
+import transformers
+from transformers import BatchEncoding, set_seed
+
+import quadrat
+
+LIBRARIES = ("transformers", "datasets", "trl")
+HAS_TRL = importlib.util.find_spec("trl") is not None
+
+
+@contextlib.contextmanager
+def everything_patched() -> Iterator[None]:
+    """`patch_transformers`, with datasets and tokenizers, and `patch_trl` where TRL is installed."""
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(quadrat.patch_transformers())
+        if HAS_TRL:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
+                patches.enter_context(quadrat.patch_trl())
+        yield
+
+
+def assert_unchanged(job: Callable[[], Any]) -> None:
+    """What `job` gives is equal with the patches and without them."""
+    expected = _seeded(job)
+    with everything_patched():
+        got = _seeded(job)
+    assert got == expected
+
+
+def _seeded(job: Callable[[], Any]) -> Any:
+    set_seed(0)
+    return job()
+
+
+def picture() -> dict[tuple[str, str], Any]:
+    """What the modules of the libraries, and the classes that are patched, have under their names."""
+    classes = (datasets.Dataset, BatchEncoding, transformers.PreTrainedTokenizerBase)
+    modules = [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] in LIBRARIES and isinstance(module, ModuleType)
+    ]
+    places = [*modules, *((one.__qualname__, one) for one in classes)]
+    found = {(name, key): value for name, place in places for key, value in list(vars(place).items())}
+    collators = [value for (_, key), value in found.items() if "ollator" in key and isinstance(value, type)]
+    return found | {("home", one): (one.__module__, one.__qualname__) for one in dict.fromkeys(collators)}

@@ -1,0 +1,128 @@
+"""Tiny models and tokenizers, made on the spot, that stand in for those of the hub."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Wav2Vec2Config,
+    Wav2Vec2CTCTokenizer,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2ForCTC,
+    Wav2Vec2Processor,
+    set_seed,
+)
+
+_SAID = "the cat sat on a mat while seven dogs in Paris were barking at an old grey postman who ran away"
+WORDS = _SAID.split()
+TEXTS = [" ".join(WORDS[start : start + 2 + 5 * start % 11]) for start in range(12)]
+_SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+_KINDS = ("pad", "unk", "cls", "sep", "mask")
+_SPECIAL = {f"{kind}_token": f"[{kind.upper()}]" for kind in _KINDS}
+
+
+# Trained once: another time the same texts may give another vocabulary.
+@functools.cache
+def _pieces() -> str:
+    special = list(_SPECIAL.values())
+    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    pieces.pre_tokenizer = pre_tokenizers.Whitespace()
+    pieces.decoder = decoders.WordPiece()
+    pieces.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    ends = [("[CLS]", special.index("[CLS]")), ("[SEP]", special.index("[SEP]"))]
+    pieces.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    return pieces.to_str()
+
+
+@functools.cache
+def _pairs() -> str:
+    special = ["<pad>", "<eos>"]
+    pairs = Tokenizer(models.BPE())
+    pairs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    pairs.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    pairs.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
+    )
+    return pairs.to_str()
+
+
+def encoder_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer of word pieces with [CLS] and [SEP], like BERT's."""
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    given = {"model_max_length": 64, "model_input_names": inputs, **_SPECIAL, **options}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_pieces()), **given)
+
+
+def decoder_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer of bytes, like GPT-2's, with a chat template."""
+    given = {"pad_token": "<pad>", "eos_token": "<eos>", "model_max_length": 64, **options}
+    inputs = ["input_ids", "attention_mask"]
+    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_pairs()), model_input_names=inputs, **given)
+    made.chat_template = (
+        "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    return made
+
+
+def encoder_config(**options: Any) -> BertConfig:
+    """Of a tiny BERT for `encoder_tokenizer`."""
+    return BertConfig(vocab_size=len(encoder_tokenizer()), max_position_embeddings=64, **_SIZES, **options)
+
+
+def decoder(**options: Any) -> LlamaForCausalLM:
+    """A tiny Llama for `decoder_tokenizer`, from the same start each time."""
+    set_seed(0)
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(decoder_tokenizer()), num_key_value_heads=2, **_SIZES, **ids, **options)
+    )
+
+
+def speech_processor(folder: Path) -> Wav2Vec2Processor:
+    """A processor of sound and letters; its vocabulary is written to the folder."""
+    letters = ["<pad>", "<s>", "</s>", "<unk>", "|", *"abcdefghijklmnopqrstuvwxyz"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate(letters)}))
+    return Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), Wav2Vec2CTCTokenizer(str(folder / "vocab.json")))
+
+
+def speech_model() -> Wav2Vec2ForCTC:
+    """A tiny wav2vec 2.0 for `speech_processor`."""
+    set_seed(0)
+    layers = {"conv_dim": (8, 8), "conv_stride": (5, 4), "conv_kernel": (10, 8), "num_feat_extract_layers": 2}
+    more = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "mask_time_prob": 0.0}
+    return Wav2Vec2ForCTC(Wav2Vec2Config(vocab_size=31, pad_token_id=0, **layers, **more, **_SIZES))
+
+
+def save_encoder(folder: Path) -> None:
+    """A folder that AutoModel and AutoTokenizer load."""
+    set_seed(0)
+    BertModel(encoder_config()).save_pretrained(folder)
+    encoder_tokenizer().save_pretrained(folder)
+
+
+def save_decoder(folder: Path) -> None:
+    """A folder that AutoModelForCausalLM and AutoTokenizer load."""
+    decoder().save_pretrained(folder)
+    decoder_tokenizer().save_pretrained(folder)
+
+
+def save_speech(folder: Path) -> None:
+    """A folder that AutoModelForCTC and AutoProcessor load."""
+    speech_processor(folder).save_pretrained(folder)
+    speech_model().save_pretrained(folder)
