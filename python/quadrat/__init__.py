@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from quadrat.planning.conversion import convert_to_tensors
     from quadrat.planning.tokenizer_pad import tokenizer_pad
     from quadrat.ragged import Ragged
+    from quadrat.varlen.align import align
+    from quadrat.varlen.block_mask import document_block_mask
+    from quadrat.varlen.context_parallel import context_parallel_slice
     from quadrat.varlen.many import pad_many, unpad_many
 
 __all__ = [
@@ -76,10 +79,13 @@ __all__ = [
     "SetEpochCallback",
     "TokenBudgetBatchSampler",
     "__version__",
+    "align",
     "attention_mask",
     "concat_padded",
+    "context_parallel_slice",
     "convert_to_tensors",
     "default_data_collator",
+    "document_block_mask",
     "flatten",
     "from_transformers",
     "lengths",

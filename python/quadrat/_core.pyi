@@ -23,6 +23,11 @@ ACTION_POSITIONS: int
 ACTION_SEQUENCES: int
 ACTION_BOUNDS: int
 ACTION_LONGEST: int
+ACTION_TOKEN_BOUNDS: int
+ACTION_DOCUMENTS: int
+ACTION_GAPS: int
+ACTION_TOTAL: int
+ACTION_CONSTANT: int
 
 # Numbers that are defined in C++, see csrc/bindings/functions/constants.cpp.
 FORM_LIST: int
@@ -150,9 +155,13 @@ class Columns:
         left: bool = False,
         separator: object = None,
         start: int = 0,
+        align_to: int = 0,
+        total: int = 0,
+        counts_on: bool = True,
         deferred: Callable[..., Any] | None = None,
     ) -> Any: ...
     def pad(self, index: int, out: int, kind: int, width: int, left: bool, value: object) -> _Failure: ...
+    def place(self, index: int, start: int, out: int, kind: int, out_size: int) -> _Failure: ...
     def pad_stacked(
         self, prompts: bool, interop: Interop, limit: int, multiple_of: int, value: object
     ) -> tuple[Any, ...] | None: ...
@@ -177,6 +186,9 @@ class Recipe:
         left: bool = False,
         separator: object = None,
         start: int = 0,
+        align_to: int = 0,
+        total: int = 0,
+        counts_on: bool = True,
         names: tuple[str, ...] | None = None,
         absent: str | None = None,
         deferred: Callable[..., Any] | None = None,
@@ -276,6 +288,21 @@ def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -
 def seq_idx(lengths: int, rows: int, out: int, out_size: int) -> _Failure: ...
 def cu_seqlens(lengths: int, rows: int, kind: int, out: int) -> _Failure: ...
 def separate_rows(start: int, rows: int, kind: int, value: object, out: int, out_size: int) -> _Failure: ...
+def fill_ends(start: int, lengths: int, rows: int, kind: int, value: object, out: int, out_size: int) -> _Failure: ...
+def document_ids(start: int, lengths: int, rows: int, out: int, out_size: int) -> _Failure: ...
+def document_blocks(
+    offsets: int,
+    count: int,
+    total: int,
+    before: int,
+    after: int,
+    row_size: int,
+    column_size: int,
+    partial_counts: int,
+    partial_columns: int,
+    full_counts: int,
+    full_columns: int,
+) -> _Failure: ...
 def check_offsets(offsets: int, count: int, size: int) -> tuple[_Failure, int, int]: ...
 def rebalance_batches(
     lengths: int, rows: int, ranks: int, coefficient: float, moves: int, counts: int, ranking: int, batches: int

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
-from quadrat.planning.flat import Flattening, flatten_plainly
+from quadrat.planning.flat_plainly import flatten_plainly
+from quadrat.planning.flattening import Flattening
 from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, outcome
 from support.errors import check_error
 from support.strategies import WRAPPERS, row_columns
@@ -153,7 +154,7 @@ def test_plain_flattening_is_the_references(batch, options):
             "labels" if "labels" in rows[0] else None,
             bool(reference.return_position_ids),
             bool(reference.return_seq_idx),
-            bool(reference.return_flash_attn_kwargs),
+            "transformers" if reference.return_flash_attn_kwargs else None,
             separator_id=reference.separator_id,
             position_ids_start=getattr(reference, "position_ids_start", 0),
         )

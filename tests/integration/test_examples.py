@@ -56,6 +56,11 @@ def test_sentence_pairs():
     assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", said)
 
 
+def test_flex_attention():
+    said = run("-W", "error", EXAMPLES / "flex_attention.py", "--steps", 3, "--batch-size", 4, "--per-package", 20)
+    assert "Equal losses at all 3 steps" in said
+
+
 def test_loss_per_example():
     said = run(EXAMPLES / "loss_per_example.py", "--per-package", 33, "--steps", 4, "--top", 5)
     assert "They differ by less than 0.0001." in said

@@ -215,6 +215,9 @@ public:
         if (step.action == Action::hold) {
             return {};
         }
+        if (!layout_.plain() || step.action >= Action::token_bounds) {
+            return {Code::bad_argument};  // such batches are made before they are sent
+        }
         if (step.action == Action::longest) {
             place.total = columns_.at(step.index).max_length;
             return {};

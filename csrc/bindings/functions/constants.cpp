@@ -115,7 +115,12 @@ void register_constants(py::module_& m) {
                     {"ACTION_POSITIONS", Action::positions},
                     {"ACTION_SEQUENCES", Action::sequences},
                     {"ACTION_BOUNDS", Action::bounds},
-                    {"ACTION_LONGEST", Action::longest}});
+                    {"ACTION_LONGEST", Action::longest},
+                    {"ACTION_TOKEN_BOUNDS", Action::token_bounds},
+                    {"ACTION_DOCUMENTS", Action::documents},
+                    {"ACTION_GAPS", Action::gaps},
+                    {"ACTION_TOTAL", Action::total},
+                    {"ACTION_CONSTANT", Action::constant}});
     for (const Reason& reason : reasons) {
         m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
     }

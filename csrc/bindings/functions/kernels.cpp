@@ -10,6 +10,9 @@
 #include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
+#include "../../kernels/document_blocks.hpp"
+#include "../../kernels/document_ids.hpp"
+#include "../../kernels/fill_ends.hpp"
 #include "../../kernels/mask_layout.hpp"
 #include "../../kernels/philox_mask.hpp"
 #include "../../kernels/position_ids.hpp"
@@ -103,6 +106,35 @@ void register_flat(py::module_& m) {
             return fill_tail(out, kind, filled, out_size, value);
         },
         "out"_a, "kind"_a, "filled"_a, "out_size"_a, "value"_a);
+}
+
+void register_varlen(py::module_& m) {
+    m.def(
+        "fill_ends",
+        [](Address start, Address lengths, std::int64_t rows, Kind kind, const py::object& value, Address out,
+           std::int64_t out_size) {
+            std::uint64_t element = 0;
+            return decode_number(value.ptr(), kind, &element)
+                       ? fill_ends(numbers_at(start, rows + 1), lengths, kind, &element, out, out_size)
+                       : Status{Code::out_of_range};
+        },
+        "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
+    m.def(
+        "document_ids",
+        [](Address start, Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
+            return document_ids(numbers_at(start, rows), lengths, out, out_size);
+        },
+        "start"_a, "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
+    m.def(
+        "document_blocks",
+        [](Address offsets, std::int64_t count, std::int64_t total, std::int64_t before, std::int64_t after,
+           std::int64_t row_size, std::int64_t column_size, Address partial_counts, Address partial_columns,
+           Address full_counts, Address full_columns) {
+            return document_blocks(numbers_at(offsets, count), total, {before, after}, {row_size, column_size},
+                                   {partial_counts, partial_columns}, {full_counts, full_columns});
+        },
+        "offsets"_a, "count"_a, "total"_a, "before"_a, "after"_a, "row_size"_a, "column_size"_a, "partial_counts"_a,
+        "partial_columns"_a, "full_counts"_a, "full_columns"_a, WithoutGil());
 }
 
 void register_ragged(py::module_& m) {
@@ -223,6 +255,7 @@ void register_masking(py::module_& m) {
 
 void register_kernels(py::module_& m) {
     register_flat(m);
+    register_varlen(m);
     register_ragged(m);
     register_masking(m);
 }

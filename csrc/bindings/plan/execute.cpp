@@ -21,7 +21,11 @@ bool may_be_ids(const Step& step) {
            (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
 }
 
-bool writes(const Step& step) { return step.action != Action::hold && step.action != Action::longest; }
+// Whether an output is a flat one, or says where its rows lie.
+bool is_flat(Action action) {
+    return action == Action::join || action == Action::shift || action == Action::positions ||
+           action == Action::sequences || action == Action::bounds;
+}
 
 }  // namespace
 
@@ -31,7 +35,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::longest)) {
+        if (action < 0 || action > static_cast<int>(Action::constant)) {
             throw py::value_error("no action has the number " + std::to_string(action));
         }
         parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
@@ -40,8 +44,8 @@ Plan parse_plan(py::tuple steps, py::dict values) {
 }
 
 Layout checked(Layout layout) {
-    if (layout.multiple_of < 1) {
-        throw py::value_error("multiple_of must be positive");
+    if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0) {
+        throw py::value_error("multiple_of must be positive, and other lengths not negative");
     }
     return layout;
 }
@@ -67,6 +71,11 @@ std::int64_t Execution::filled(const Step& step) const {
     return column.total + (shifts ? std::count(column.lengths.begin(), column.lengths.end(), 0) : 0);
 }
 
+bool Execution::writes(const Step& step) {
+    return step.action != Action::hold && step.action != Action::longest && step.action != Action::total &&
+           step.action != Action::constant;
+}
+
 Output Execution::output(const Step& step) const {
     const Column& column = columns_.at(step.index);
     const std::int64_t rows = columns_.count(step.index);
@@ -83,17 +92,23 @@ Output Execution::output(const Step& step) const {
                 ids_ != nullptr && ids_->index == step.index ? output(*ids_).shape : std::vector<std::int64_t>{rows, 0},
                 Kind::int64};
         case Action::bounds:
+        case Action::token_bounds:
             return {{rows + 1}, Kind::int32};
         case Action::join:
         case Action::shift:
-            return {{1, round_up(filled(step), layout_.multiple_of)}, step.kind};
+            return {{1, flat_extent(layout_.align_to == 0 ? filled(step) : placed(column))}, step.kind};
         case Action::positions:
-            return {{1, round_up(column.total, layout_.multiple_of)}, Kind::int64};
+        case Action::documents:
+            return {{1, flat_extent(placed(column))}, Kind::int64};
         case Action::sequences:
-            return {{1, round_up(column.total, layout_.multiple_of)}, Kind::int32};
+            return {{1, flat_extent(placed(column))}, Kind::int32};
+        case Action::gaps:
+            return {{1, flat_extent(placed(column))}, Kind::bool_};
         case Action::numbers:
         case Action::hold:
         case Action::longest:
+        case Action::total:
+        case Action::constant:
             break;
     }
     return {{rows}, step.kind};
@@ -101,6 +116,11 @@ Output Execution::output(const Step& step) const {
 
 Status Execution::write(const Step& step, std::int64_t extent, void* out) {
     Status status;
+    if (!layout_.plain() && is_flat(step.action)) {
+        status = write_placed(step, extent, out);
+        ids_data_ = &step == ids_ ? static_cast<std::int64_t*>(out) : ids_data_;
+        return status;
+    }
     switch (step.action) {
         case Action::pad:
         case Action::pad_own:
@@ -124,9 +144,15 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::sequences:
             return seq_idx(columns_.at(step.index).all_lengths(), static_cast<std::int32_t*>(out), extent);
         case Action::bounds:
+        case Action::token_bounds:
             return cu_seqlens(columns_.at(step.index).all_lengths(), Kind::int32, out);
+        case Action::documents:
+        case Action::gaps:
+            return write_placed(step, extent, out);
         case Action::hold:
         case Action::longest:
+        case Action::total:
+        case Action::constant:
             break;
     }
     ids_data_ = &step == ids_ ? static_cast<std::int64_t*>(out) : ids_data_;
@@ -193,15 +219,14 @@ Status execute(const Columns& columns, const Plan& plan, const Layout& layout, c
     BatchMemory memory(interop, framework);
     Execution execution(columns, plan, layout);
     for (std::size_t i = 0; i < plan.steps.size() && memory.shares(); ++i) {
-        if (writes(plan.steps[i])) {
+        if (Execution::writes(plan.steps[i])) {
             memory.expect(execution.output(plan.steps[i]));
         }
     }
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const Step& step = plan.steps[i];
-        if (!writes(step)) {
-            made[step.name] =
-                step.action == Action::hold ? py::object(py::none()) : py::int_(columns.at(step.index).max_length);
+        if (!Execution::writes(step)) {
+            made[step.name] = execution.object(step);
             continue;
         }
         Output output = execution.output(step);

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "../input/columns.hpp"
 #include "../output/allocate.hpp"
@@ -16,7 +17,10 @@ class Execution {
 public:
     Execution(const Columns& columns, const Plan& plan, const Layout& layout);
 
-    // What a step is given to write to; not for `hold` and `longest`, which write nothing.
+    // Whether a step writes to an output of its own; the others are Python objects, see `object`.
+    static bool writes(const Step& step);
+    py::object object(const Step& step) const;
+    // What a step that writes is given to write to.
     Output output(const Step& step) const;
     // Writes the output of a step; extent: its last dimension. Ids come before what is made from them.
     Status write(const Step& step, std::int64_t extent, void* out);
@@ -32,6 +36,15 @@ private:
     Status write_labels(const Step& step, std::int64_t extent, void* out) const;
     Status join(const Step& step, std::int64_t extent, void* out) const;
     Status shift(const Step& step, std::int64_t extent, void* out) const;
+    // Flat outputs whose layout is not plain, and those that only such layouts need: see placed.cpp.
+    Status write_placed(const Step& step, std::int64_t extent, void* out) const;
+    Status place_rows(const Step& step, Span<const std::int64_t> start, std::int64_t extent, void* out) const;
+    // The length of the place of a row, of all rows, and of the flat output.
+    std::int64_t placed(std::int64_t length) const;
+    std::int64_t placed(const Column& column) const;
+    std::int64_t flat_extent(std::int64_t placed) const;
+    // Where the places of the rows begin, and where the last one ends: with the output.
+    std::vector<std::int64_t> places(const Column& column, std::int64_t extent) const;
 
     const Columns& columns_;
     const Plan& plan_;

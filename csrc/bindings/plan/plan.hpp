@@ -25,6 +25,12 @@ enum class Action : std::uint8_t {
     sequences,  // which row each token belongs to; int32
     bounds,     // where the rows begin, and where the last one ends; int32 [rows + 1]
     longest,    // the length of its longest row, an int
+    // Rows may have places longer than they are, see Layout::align_to. Then `bounds` and `longest` speak of the places.
+    token_bounds,  // the rows' lengths added up; int32 [rows + 1]
+    documents,     // the number of each token's row, from 1 on, and 0 in the padding; int64
+    gaps,          // whether a place is padding; bool
+    total,         // the length of the flat outputs, an int
+    constant,      // what `values` has
 };
 
 struct Step {
@@ -50,11 +56,17 @@ struct Layout {
     Side side;                 // on which rows are padded
     py::object separator;      // of flat outputs
     std::int64_t start;        // of the positions in each row
+    // Of flat outputs: what the place of each row is a multiple of, 0 where rows have none of their own; the length of
+    // all, 0 for what there is; and whether positions go on through the padding, where they are 0 otherwise.
+    std::int64_t align_to = 0;
+    std::int64_t total = 0;
+    bool counts_on = true;
 
+    bool plain() const { return align_to == 0 && total == 0 && counts_on; }
     py::tuple as_tuple() const { return py::make_tuple(width, multiple_of, side, separator, start); }
 };
 
-// The same layout. Throws ValueError unless multiple_of is positive.
+// The same layout. Throws ValueError unless multiple_of is positive and the other lengths are not negative.
 Layout checked(Layout layout);
 
 }  // namespace quadrat

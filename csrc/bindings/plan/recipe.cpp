@@ -223,21 +223,22 @@ py::object Recipe::runner() const {
 void register_recipe(py::module_& m) {
     // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
     py::class_<Recipe>(m, "Recipe")
-        .def(
-            py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
-                        py::dict attributes, py::object main, std::int64_t multiple_of, Side left, py::object separator,
-                        std::int64_t start, py::object names, py::object absent, py::object deferred, bool falls_back,
-                        bool always, std::int64_t width, py::object notice, bool bare) {
-                return Recipe(facts, std::move(interop),
-                              {std::move(names), bare, std::move(absent), std::move(main), width},
-                              checked({1, multiple_of, left, std::move(separator), start}),
-                              {torch, std::move(wrapper), std::move(attributes), std::move(deferred), std::move(notice),
-                               falls_back, always});
-            }),
-            "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
-            "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
-            "start"_a = 0, "names"_a = py::none(), "absent"_a = py::none(), "deferred"_a = py::none(),
-            "falls_back"_a = false, "always"_a = false, "width"_a = -1, "notice"_a = py::none(), "bare"_a = false)
+        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
+                         py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
+                         py::object separator, std::int64_t start, std::int64_t align_to, std::int64_t total,
+                         bool counts_on, py::object names, py::object absent, py::object deferred, bool falls_back,
+                         bool always, std::int64_t width, py::object notice, bool bare) {
+                 return Recipe(facts, std::move(interop),
+                               {std::move(names), bare, std::move(absent), std::move(main), width},
+                               checked({1, multiple_of, left, std::move(separator), start, align_to, total, counts_on}),
+                               {torch, std::move(wrapper), std::move(attributes), std::move(deferred),
+                                std::move(notice), falls_back, always});
+             }),
+             "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
+             "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
+             "start"_a = 0, "align_to"_a = 0, "total"_a = 0, "counts_on"_a = true, "names"_a = py::none(),
+             "absent"_a = py::none(), "deferred"_a = py::none(), "falls_back"_a = false, "always"_a = false,
+             "width"_a = -1, "notice"_a = py::none(), "bare"_a = false)
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &Recipe::runner);

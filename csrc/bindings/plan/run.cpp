@@ -26,9 +26,9 @@ py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
 // The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
 py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, Framework torch,
                std::int64_t width, std::int64_t multiple_of, Side left, py::object separator, std::int64_t start,
-               py::object deferred) {
+               std::int64_t align_to, std::int64_t total, bool counts_on, py::object deferred) {
     const Plan plan = parse_plan(std::move(steps), std::move(values));
-    const Layout layout = checked({width, multiple_of, left, std::move(separator), start});
+    const Layout layout = checked({width, multiple_of, left, std::move(separator), start, align_to, total, counts_on});
     py::object batch;
     std::size_t failed = 0;
     const Status status = deferred.is_none()
@@ -138,7 +138,8 @@ void register_columns(py::module_& m) {
             },
             "main"_a, "width"_a)
         .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "width"_a, "multiple_of"_a = 1,
-             "left"_a = Side::right, "separator"_a = py::none(), "start"_a = 0, "deferred"_a = py::none())
+             "left"_a = Side::right, "separator"_a = py::none(), "start"_a = 0, "align_to"_a = 0, "total"_a = 0,
+             "counts_on"_a = true, "deferred"_a = py::none())
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
         .def("steps_forward", &Columns::steps_forward, "index"_a)
         .def(
@@ -146,6 +147,12 @@ void register_columns(py::module_& m) {
             [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t width, Side left,
                const py::object& value) { return self.pad(index, out, kind, width, left, value); },
             "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a, "value"_a)
+        .def(
+            "place",
+            [](const Columns& self, std::size_t index, Address start, Address out, Kind kind, std::int64_t out_size) {
+                return self.place(index, {start, self.count(index)}, out, kind, out_size);
+            },
+            "index"_a, "start"_a, "out"_a, "kind"_a, "out_size"_a)
         .def("pad_stacked", &pad_stacked, "prompts"_a, "interop"_a, "limit"_a, "multiple_of"_a, "value"_a)
         .def(
             "flatten",

@@ -13,14 +13,16 @@ from quadrat.collators.default import default_data_collator
 from quadrat.input.rows import each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
+from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.flat import MAIN, Flattening, check_pad_to_multiple_of, flatten_features, flatten_plainly
+from quadrat.planning.flat import flatten_features
+from quadrat.planning.flat_plainly import flatten_plainly
+from quadrat.planning.flattening import MAIN, Flattening, check_layout
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
+from quadrat.varlen.names import outputs
 
-_OUTPUTS = frozenset(
-    ("labels", "position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-)
+_OUTPUTS = frozenset(("labels", "position_ids", "seq_idx")) | outputs()
 # Which outputs the reference makes int64, `[1, total]`, and plain ints; a subclass may have changed them.
 _KEYS = {
     "_int_64_keys": frozenset(("labels", "position_ids", "input_ids")),
@@ -50,10 +52,19 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         scalar_labels: opt-in: `label` or `labels` holds one number per row, and comes out as `labels`, `[rows]`, int64
             or float32, in place of the labels of tokens; without either column there are no labels.
         deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        names: opt-in: say where the rows are under the names of a consumer, "transformers" (as with
+            `return_flash_attn_kwargs`), "varlen_attn", "megatron" or "mask": see `quadrat.flatten`. A mask is
+            `[1, total]`.
+        align_to: opt-in: pad each row to a multiple of this, as `quadrat.align` does; labels with -100. Boundaries and
+            lengths are then those of the padded rows, and there is a `padding_mask`, `[1, total]` bool, True where
+            there is no token: see `quadrat.flatten`.
+        total_length: opt-in, in place of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
+        continue_positions: whether position_ids go on through the padding; else they are 0 there.
 
     Raises:
-        ValueError: for an option that is none; when a row of `pad_values` is not as long as its input_ids; with
-            `pad_to_multiple_of`, when one of `labels` is not, or a row is empty.
+        ValueError: for an option that is none, or that does not go with another; when a row of `pad_values` is not as
+            long as its input_ids; where there may be padding, when one of `labels` is not, or a row is empty; when
+            `total_length` is below what the rows take.
         KeyError, TypeError, ...: what the reference raises, naming column and row as well.
     """
 
@@ -62,6 +73,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),
         *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", "deferred", *_KEYS),
+        *("names", "align_to", "total_length", "continue_positions"),
     )
 
     def __init__(
@@ -76,6 +88,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         pad_values: Mapping[str, Any] | None = None,
         scalar_labels: bool = False,
         deferred: bool = False,
+        names: Names | None = None,
+        align_to: int | None = None,
+        total_length: int | None = None,
+        continue_positions: bool = True,
         **kwargs: Any,
     ) -> None:
         """See the class."""
@@ -92,6 +108,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         self.pad_values = pad_values
         self.scalar_labels = scalar_labels
         self.deferred = deferred
+        self.names = names
+        self.align_to = align_to
+        self.total_length = total_length
+        self.continue_positions = continue_positions
 
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
         """Flatten `features`, as the arguments or the collator's own settings say."""
@@ -126,7 +146,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _is_extended(self) -> bool:
         """Whether options ask for what the reference does not do."""
-        return bool(self.pad_to_multiple_of is not None or self.pad_values or self.scalar_labels)
+        given = self.pad_to_multiple_of, self.names, self.align_to, self.total_length
+        return bool(any(one is not None for one in given) or self.pad_values or self.scalar_labels)
 
     def _flattening(self, first: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}
@@ -136,12 +157,15 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             "labels" if "labels" in first and not self.scalar_labels else None,
             bool(self.return_position_ids),
             bool(self.return_seq_idx),
-            bool(self.return_flash_attn_kwargs),
+            self.names or ("transformers" if self.return_flash_attn_kwargs else None),
             {name: value for name, value in pads.items() if name != MAIN and name in first},
             self.pad_to_multiple_of,
             self.separator_id,
             self.position_ids_start,
             pads.get(MAIN, 0),
+            align_to=self.align_to,
+            total_length=self.total_length,
+            continue_positions=bool(self.continue_positions),
         )
 
     def _facts(self) -> tuple[Fact, ...]:
@@ -190,7 +214,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def _check_options(self) -> None:
         if not self._is_extended():
             return
-        check_pad_to_multiple_of(self.pad_to_multiple_of)
+        check_layout(self)
         if self.pad_values is None:
             return
         if not isinstance(self.pad_values, Mapping):

@@ -10,6 +10,7 @@ from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
+from quadrat.ops.flatten import Names
 from quadrat.planning import masking, philox
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
@@ -47,6 +48,11 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             ints `max_length_q` and `max_length_k`.
         return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
         position_ids_start: with `padding_free`: the position of the first token of each row.
+        names: with `padding_free`: say where the rows are under the names of a consumer, as
+            `DataCollatorWithFlattening` does; so are the next three.
+        align_to: with `padding_free`: pad each row to a multiple of this; not with `mlm`.
+        total_length: with `padding_free`, in place of `pad_to_multiple_of`: the `total` of each batch.
+        continue_positions: with `padding_free`: whether position_ids go on through the padding; else they are 0 there.
         rng: "torch", the reference's draws; or "philox", opt-in, for masked language modelling: counter-based ones. A
             row's mask then depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and nothing else:
             not on the other rows, their order, padding, the number of workers or processes, or where a run was resumed.
@@ -70,6 +76,10 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
     deferred: bool = False
+    names: Names | None = None
+    align_to: int | None = None
+    total_length: int | None = None
+    continue_positions: bool = True
 
     _takes_bare_rows: ClassVar[bool] = True
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (

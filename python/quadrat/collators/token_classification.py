@@ -11,6 +11,7 @@ from quadrat.input.columns import PAD
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
+from quadrat.ops.flatten import Names
 from quadrat.planning.by_lists import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten
@@ -42,6 +43,11 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             ints `max_length_q` and `max_length_k`.
         return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
         position_ids_start: with `padding_free`: the position of the first token of each row.
+        names: with `padding_free`: say where the rows are under the names of a consumer, as
+            `DataCollatorWithFlattening` does; so are the next three.
+        align_to: with `padding_free`: pad each row to a multiple of this.
+        total_length: with `padding_free`, in place of `pad_to_multiple_of`: the `total` of each batch.
+        continue_positions: with `padding_free`: whether position_ids go on through the padding; else they are 0 there.
         deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
@@ -56,6 +62,10 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     return_seq_idx: bool = False
     position_ids_start: int = 0
     deferred: bool = False
+    names: Names | None = None
+    align_to: int | None = None
+    total_length: int | None = None
+    continue_positions: bool = True
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
 

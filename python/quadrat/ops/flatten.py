@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
@@ -12,6 +12,10 @@ from quadrat.ops._device import rows_on_gpu
 from quadrat.ops._rows import output_of, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
+from quadrat.varlen.align import Aligned, Placement, Places, align_on_device, described, placed
+from quadrat.varlen.names import check_names, renamed
+
+Names = Literal["transformers", "varlen_attn", "megatron", "mask"]
 
 
 class Flattened(NamedTuple):
@@ -40,7 +44,11 @@ def flatten(
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
-) -> Flattened:
+    align_to: int | None = None,
+    total_length: int | None = None,
+    continue_positions: bool = True,
+    names: Names | None = None,
+) -> Any:
     """Join rows to one sequence, and say where they begin.
 
     Args:
@@ -53,27 +61,81 @@ def flatten(
         padding_value: what fills the padding of the values; it must fit the dtype.
         dtype: of the values, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
+        align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16 for
+            FP8. What `multiple_of`, itself a multiple of it, or `total_length` adds goes to the last row.
+        total_length: in place of `multiple_of`, the total itself, for static shapes.
+        continue_positions: whether `position_ids` go on through the padding; else they are 0 there.
+        names: give the result as a dict for a consumer. It has `values`, `position_ids`, `seq_idx`, and where the rows
+            are under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
+            `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "megatron": the fields
+            of `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`,
+            `total_tokens`. "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2 for the
+            second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows;
+            "megatron" has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`;
+            and there is a `padding_mask`, `[total]` bool, True where there is no token.
 
     Returns:
-        A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length.
+        A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
+        `quadrat.align`. With `names`, a dict.
 
     Raises:
         TypeError: when a row does not hold numbers, or its kind does not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype, a position int64, the total int32.
-        ValueError: when an option is unknown.
+        ValueError: when an option is unknown or does not go with another; when `total_length` is below what the rows
+            take, or there is no token that its padding could follow.
+
+    >>> import quadrat
+    >>> batch = quadrat.flatten([[1, 2, 3], [7]], align_to=2, names="megatron")
+    >>> batch["values"], batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
+    (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
+    if total_length is not None and multiple_of is not None:
+        raise ValueError("multiple_of and total_length both say how long the result is: give one of them")
+    check_names(names)
+    made: Any
+    aligned = align_to is not None
+    if aligned:
+        how = _placement(align_to, multiple_of, total_length, position_ids_start, continue_positions)
+        made = _flatten_aligned(rows, how, padding_value, dtype, return_tensors)
+    elif (ragged := rows_on_gpu(rows)) is not None:
+        require_own_dtype(ragged.values, dtype, return_tensors)
+        made = _flatten_on_gpu(ragged, position_ids_start, multiple_of, padding_value, total_length)
+    else:
+        made = flatten_here(
+            rows,
+            total_length if total_length is None else whole(total_length, "total_length"),
+            position_ids_start=position_ids_start,
+            multiple_of=multiple_of,
+            padding_value=padding_value,
+            dtype=dtype,
+            return_tensors=return_tensors,
+        )
+    if not (aligned or continue_positions):
+        made.position_ids[made.seq_idx < 0] = 0
+    return made if names is None else renamed(made, names, aligned=aligned)
+
+
+def _placement(align_to: Any, multiple_of: Any, total_length: Any, start: Any, continues: bool) -> Placement:
+    """How rows are padded one by one."""
+    if whole(align_to, "align_to") <= 0:
+        raise ValueError(f"align_to must be positive, not {align_to}")
+    if multiple_of is not None and (whole(multiple_of, "multiple_of") <= 0 or multiple_of % align_to):
+        raise ValueError(f"multiple_of must be a multiple of align_to={align_to}, not {multiple_of}")
+    _require_int64(start)
+    return Placement(align_to, total_length, int(start), continues, multiple_of or align_to)
+
+
+def _flatten_aligned(
+    rows: Any, how: Placement, padding_value: Any, dtype: Any, return_tensors: Framework | None
+) -> Aligned:
     if (ragged := rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        return _flatten_on_gpu(ragged, position_ids_start, multiple_of, padding_value)
-    return flatten_here(
-        rows,
-        None,
-        position_ids_start=position_ids_start,
-        multiple_of=multiple_of,
-        padding_value=padding_value,
-        dtype=dtype,
-        return_tensors=return_tensors,
-    )
+        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
+        return made._replace(values=made.values[0])
+    source = source_of(rows)
+    framework = output_of(source, dtype, return_tensors, padding_value)[0]
+    places = Places.of(source.lengths, how)
+    return described(placed(source, places, padding_value, dtype, return_tensors), places, framework, how)
 
 
 def flatten_here(
@@ -90,12 +152,7 @@ def flatten_here(
     source = source_of(rows)
     framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     tokens = int(source.lengths.sum())
-    if total is None:
-        total = padded_length((0, tokens), None, multiple_of)
-    elif total < tokens:
-        raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
-    elif total > tokens == 0:
-        raise ValueError(f"total={total}, where there is no token: position_ids have nothing to go on from")
+    total = padded_length((0, tokens), None, multiple_of) if total is None else _checked_total(total, tokens)
     _require_int64(position_ids_start)
     values, address = empty(framework, (total, *source.trailing), kind)
     source.require(source.columns.flatten(0, address, kind, source.total))
@@ -115,14 +172,27 @@ def flatten_here(
     return Flattened(values, position_ids, seq_idx, cu_seqlens, source.longest[1])
 
 
+def _checked_total(total: int, tokens: int) -> int:
+    if total < tokens:
+        raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
+    if total > tokens == 0:
+        raise ValueError(f"total={total}, where there is no token: position_ids have nothing to go on from")
+    return total
+
+
 def _require_int64(start: int) -> None:
     if not -(2**63) <= whole(start, "position_ids_start") < 2**63:
         raise OverflowError(f"position_ids_start={start} is beyond int64")
 
 
-def _flatten_on_gpu(ragged: Ragged, start: int, multiple_of: int | None, padding_value: Any) -> Flattened:
+def _flatten_on_gpu(
+    ragged: Ragged, start: int, multiple_of: int | None, padding_value: Any, total_length: int | None
+) -> Flattened:
     first, last, (_, longest) = ragged.facts
-    total = padded_length((0, last - first), None, multiple_of)
+    tokens = last - first
+    total = padded_length((0, tokens), None, multiple_of)
+    if total_length is not None:
+        total = _checked_total(whole(total_length, "total_length"), tokens)
     _require_int64(start)
     if start + total - 1 >= 2**63:
         raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from quadrat.input.rows import first_mapping
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values
-from quadrat.planning.flat import MAIN, Flattening, check_pad_to_multiple_of
+from quadrat.planning.flattening import MAIN, Flattening, check_layout
 from quadrat.planning.labels import Labelling
 from quadrat.support.memory import Framework
 
@@ -34,13 +34,16 @@ def padding_free_plan(
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)
     check_pad_values(collator)
-    check_pad_to_multiple_of(collator.pad_to_multiple_of)
+    check_layout(collator)
     first = first_mapping(features)
     if first is None:
         raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
     tokenizer = collator.tokenizer
-    if collator.pad_to_multiple_of is not None and tokenizer.pad_token_id is None:
-        raise ValueError("pad_to_multiple_of needs a pad token: set tokenizer.pad_token")
+    for option in ("pad_to_multiple_of", "align_to", "total_length"):
+        if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
+            raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
+    if collator.align_to is not None and labels == "none" and labelling is not None:
+        raise ValueError("align_to does not go with mlm: mask first, then give the batch to quadrat.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     looked_at = () if labelling is None else labelling.omits
     further = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
@@ -59,11 +62,14 @@ def padding_free_plan(
         label,
         bool(collator.return_position_ids),
         bool(collator.return_seq_idx),
-        bool(collator.return_flash_attn_kwargs),
+        collator.names or ("transformers" if collator.return_flash_attn_kwargs else None),
         further,
         collator.pad_to_multiple_of,
         position_ids_start=collator.position_ids_start,
         input_pad=tokenizer.pad_token_id or 0,
         label_pad=label_pad,
         labelling=labelling,
+        align_to=collator.align_to,
+        total_length=collator.total_length,
+        continue_positions=bool(collator.continue_positions),
     )

@@ -40,6 +40,9 @@ class Layout(NamedTuple):
     left: bool = False  # the side that is padded
     separator: Any = None  # in place of a row's first label
     start: int = 0  # of positions
+    align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
+    total: int = 0  # of rows that are joined; 0: what they take
+    counts_on: bool = True  # whether positions go on through the padding; else they are 0 there
 
 
 def key_of(

@@ -38,6 +38,7 @@ from quadrat.reference.rows import (
     unpad_masked,
     word_starts,
 )
+from quadrat.reference.varlen import document_blocks, document_ids, fill_ends
 
 __all__ = [
     "attention_mask",
@@ -48,6 +49,9 @@ __all__ = [
     "concat_padded",
     "copy_rows",
     "cu_seqlens",
+    "document_blocks",
+    "document_ids",
+    "fill_ends",
     "fill_gaps",
     "group_by_length",
     "mask_layout",

@@ -1,1 +1,1 @@
-"""What attention kernels without padding ask for: values, offsets, and all that follows from them."""
+"""What attention without padding asks for: metadata, masks and slices, worked out from the lengths of rows."""

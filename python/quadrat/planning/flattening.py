@@ -1,0 +1,99 @@
+"""What a flattened batch holds, and how its rows lie: the options that collators make a plan from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from quadrat.planning.labels import Labelling
+from quadrat.support.memory import WIDEST, Framework
+from quadrat.varlen.names import check_names, parts_of
+
+MAIN = "input_ids"
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Flattening(NamedTuple):
+    """What a flattened batch holds; the outputs come in this order.
+
+    Attributes:
+        framework: "pt" or "np".
+        labels: "shifted": the first token of each row is `separator_id`, so that no row's last token predicts the next
+            row's first; "as they are"; or "none".
+        label: the column labels are made of, and their name; None: of input_ids, as `labels`.
+        position_ids: where in its row each token stands, counted from `position_ids_start`.
+        seq_idx: which row each token belongs to.
+        consumer: whose names say where the rows begin, and so on, see `quadrat.varlen.names`; None: nothing does.
+        further: more columns with one number per token, and what pads each.
+        labelling: with labels "none": how `labels` are made from the joined ids, by the columns in `omits` as well.
+        pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
+            `input_pad`, position_ids by counting on, seq_idx with -1.
+        align_to: what each row is padded to a multiple of.
+        total_length: the total.
+        continue_positions: whether position_ids count on through the padding, where they are 0 otherwise.
+    """
+
+    framework: Framework
+    labels: Literal["shifted", "as they are", "none"]
+    label: str | None = None
+    position_ids: bool = True
+    seq_idx: bool = False
+    consumer: str | None = None
+    further: Mapping[str, Any] = _NOTHING
+    pad_to_multiple_of: int | None = None
+    separator_id: Any = -100
+    position_ids_start: Any = 0
+    input_pad: Any = 0
+    label_pad: Any = -100
+    labelling: Labelling | None = None
+    align_to: int | None = None
+    total_length: int | None = None
+    continue_positions: bool = True
+
+    @property
+    def padded(self) -> bool:
+        """Whether there may be padding."""
+        return not (self.pad_to_multiple_of is None and self.align_to is None and self.total_length is None)
+
+    @property
+    def defers(self) -> bool:
+        """Whether a device can make the batch; others are made before they are sent."""
+        return (
+            self.align_to is None
+            and self.total_length is None
+            and self.continue_positions
+            and self.consumer not in ("megatron", "mask")
+        )
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The outputs that the consumer gets, and what each is."""
+        return parts_of(self.consumer, aligned=self.align_to is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read, input_ids first."""
+        looked_at = () if self.labelling is None else self.labelling.omits
+        return MAIN, *(() if self.label is None else (self.label,)), *self.further, *looked_at
+
+
+def check_pad_to_multiple_of(multiple: Any) -> None:
+    """Raises ValueError unless `multiple` is None or a positive int, of tokens that memory may hold."""
+    if multiple is not None and (type(multiple) is not int or not 0 < multiple <= WIDEST):
+        raise ValueError(f"pad_to_multiple_of must be a positive int up to 2**48, or None, not {multiple!r}")
+
+
+def check_layout(collator: Any) -> None:
+    """Raises ValueError for options of where rows lie in a flat batch that are none, or do not go together."""
+    check_pad_to_multiple_of(collator.pad_to_multiple_of)
+    check_names(collator.names)
+    multiple, total = collator.pad_to_multiple_of, collator.total_length
+    for name in ("align_to", "total_length"):
+        value = getattr(collator, name)
+        if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
+            raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
+    if total is not None and multiple is not None:
+        raise ValueError("pad_to_multiple_of and total_length both say how long a batch is: give one of them")
+    for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):
+        if collator.align_to is not None and value is not None and value % collator.align_to:
+            raise ValueError(f"{name}={value} must be a multiple of align_to={collator.align_to}")

@@ -1,0 +1,229 @@
+"""FlexAttention's block mask of a flat batch, worked out from where the documents begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from quadrat import _core
+from quadrat.ops._rows import whole
+from quadrat.ragged.offsets import checked_offsets, require_offsets
+from quadrat.support.extras import needs
+from quadrat.support.memory import INT32, address_of, empty, on_gpu
+
+if TYPE_CHECKING:
+    import torch
+    from torch.nn.attention.flex_attention import BlockMask
+
+_MOST = 2**31 - 1  # what int32 holds, as the numbers of blocks
+
+
+class _Blocks(NamedTuple):
+    """How many blocks of each row are partial, which, and the same of those that are full."""
+
+    partial_counts: Any
+    partial_columns: Any
+    full_counts: Any
+    full_columns: Any
+
+
+def document_block_mask(
+    cu_seqlens: Any,
+    *,
+    causal: bool = True,
+    window: int | None = None,
+    block_size: int | tuple[int, int] = 128,
+    total_length: int | None = None,
+    device: Any = None,
+) -> BlockMask:
+    """The `BlockMask` of FlexAttention in which each token sees its own document only.
+
+    It has the tensors that `torch.nn.attention.flex_attention.create_block_mask` makes of the same mask, to the last
+    entry, with batch and head dimensions of 1. They follow from the boundaries of the documents: no pair of tokens is
+    looked at, and no pair of blocks but to write it down.
+
+    `mask_mod` reads a tensor with the number of each token's document. Masks made with the same options and the same
+    total therefore share what `torch.compile` made of one: the next batch recompiles nothing.
+
+    Args:
+        cu_seqlens: `[documents + 1]` integers, where each document begins, and where the last one ends: those of
+            `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list. Documents may be
+            empty.
+        causal: whether a token sees only itself and what comes before it.
+        window: how far a token sees: itself and the `window - 1` before it; without `causal`, the `window - 1` after it
+            as well. None: the whole document.
+        block_size: of the blocks, in tokens; or those of queries and of keys.
+        total_length: of the batch, in tokens, where it is longer than the documents. What follows them is one document
+            more. None: it ends with the last document; of a `cu_seqlens` on a GPU that is read, which waits for it.
+        device: of the mask. None: that of `cu_seqlens`; the CPU where it is no tensor.
+
+    Returns:
+        A `BlockMask` of shape `[1, 1, total, total]`, for `flex_attention(query, key, value, block_mask=...)`.
+
+    Raises:
+        TypeError: when an option that is a number is none.
+        ValueError: when `cu_seqlens` is not one-dimensional, does not begin with 0 or decreases; when `total_length` is
+            below its last entry; when `window` or a block size is not positive. Boundaries on a GPU are not checked.
+        ImportError: without torch, or with one that has no FlexAttention.
+
+    >>> import quadrat
+    >>> mask = quadrat.document_block_mask([0, 100, 320], block_size=64)
+    >>> mask.kv_num_blocks  # of the blocks of 64 keys, how many does each block of queries see in part?
+    tensor([[[1, 2, 2, 2, 2]]], dtype=torch.int32)
+    >>> mask.full_kv_num_blocks  # and how many without any exception?
+    tensor([[[0, 0, 0, 1, 2]]], dtype=torch.int32)
+    """
+    with needs("quadrat.document_block_mask"):
+        import torch
+    size = _block_size(block_size)
+    if window is not None:
+        window = min(whole(window, "window"), _MOST)  # beyond it a window is no other
+        if window < 1:
+            raise ValueError(f"window must be positive, not {window}: a token sees itself at least")
+    target = torch.device(getattr(cu_seqlens, "device", "cpu") if device is None else device)
+    bounds, total = _bounds(cu_seqlens, total_length)
+    if total > _MOST * min(size):
+        raise ValueError(f"{total} tokens are more blocks of {size} than int32 counts")
+    before = total if window is None else min(window - 1, total)
+    work = _on_cpu if target.type == "cpu" else _on_device
+    documents, rows, columns = work(bounds, total, (before, 0 if causal else before), size, target)
+    return _block_mask(rows, columns, total, size, _mask_mod(documents, causal, window))
+
+
+def _block_size(given: int | tuple[int, int]) -> tuple[int, int]:
+    sizes = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+    if len(sizes) != 2 or any(whole(size, "block_size") < 1 for size in sizes):
+        raise ValueError(f"block_size must be a positive int, or two of them, not {given!r}")
+    return int(sizes[0]), int(sizes[1])
+
+
+def _bounds(cu_seqlens: Any, total_length: int | None) -> tuple[Any, int]:
+    """Where the documents begin, int64, and the total; boundaries in host memory are a checked copy."""
+    total = None if total_length is None else whole(total_length, "total_length")
+    if on_gpu(cu_seqlens):
+        require_offsets(cu_seqlens)
+        return cu_seqlens.detach().long(), int(cu_seqlens[-1]) if total is None else total
+    bounds, facts = checked_offsets(cu_seqlens if hasattr(cu_seqlens, "ndim") else np.array(cu_seqlens), 2**62)
+    if facts.first != 0:
+        raise ValueError(f"cu_seqlens must begin with 0, not with {facts.first}")
+    if total is not None and total < facts.last:
+        raise ValueError(f"total_length={total} is below the {facts.last} tokens of the documents")
+    return bounds, facts.last if total is None else total
+
+
+def _on_cpu(
+    bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: Any
+) -> tuple[Any, _Blocks, _Blocks]:
+    """The documents, the blocks row by row, and the blocks column by column."""
+    if on_gpu(bounds):
+        bounds = bounds.cpu().numpy()
+    lengths = np.diff(bounds, append=total)
+    documents, address = empty("pt", (total,), INT32)
+    _require(_core.seq_idx(address_of(lengths), len(lengths), address, total))
+    return documents, _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
+
+
+def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int]) -> _Blocks:
+    rows, columns = (-(-total // one) for one in size)
+    made = [empty("pt", shape, INT32) for shape in ((1, 1, rows), (1, 1, rows, columns)) * 2]
+    where = address_of(bounds), len(bounds), total
+    _require(_core.document_blocks(*where, *reach, *size, *(address for _, address in made)))
+    return _Blocks(*(tensor for tensor, _ in made))
+
+
+def _require(failure: Any) -> None:
+    if failure is not None:
+        raise ValueError(f"cu_seqlens cannot be boundaries of documents: entry {failure[1]}")
+
+
+def _on_device(
+    bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: torch.device
+) -> tuple[Any, _Blocks, _Blocks]:
+    """As `_on_cpu`, where the mask is to be. Some forty small launches, and nothing waits for them."""
+    import torch
+
+    bounds = torch.as_tensor(bounds).to(target, non_blocking=True)
+    bounds = torch.cat([bounds, bounds.new_full((1,), total)])
+    tokens = torch.arange(total, device=target)
+    documents = torch.searchsorted(bounds[1:], tokens, right=True)
+    seen = []
+    for before, after in (reach, reach[::-1]):
+        begin = torch.maximum(tokens - before, bounds[documents])
+        end = torch.minimum(tokens + after + 1, bounds[documents + 1])
+        seen.append((begin, end))
+    rows = _blocks_on_device(*seen[0], total, *size)
+    columns = _blocks_on_device(*seen[1], total, *size[::-1])
+    return documents.to(torch.int32), rows, columns
+
+
+def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_size: int) -> _Blocks:
+    """The blocks of rows whose tokens see what is from `begin` to before `end`, as document_blocks.cpp has them."""
+    import torch
+
+    columns = -(-total // column_size)
+    last = torch.arange(row_size - 1, total + row_size - 1, row_size, device=begin.device)
+    inside = last < total
+    last = last.clamp(max=total - 1)
+    any_begin, any_end = begin[::row_size] // column_size, (end[last] + column_size - 1) // column_size
+    all_begin, all_end = (begin[last] + column_size - 1) // column_size, end[::row_size] // column_size
+    full = inside & (all_begin < all_end)
+    all_begin, all_end = torch.where(full, all_begin, any_end), torch.where(full, all_end, any_end)
+    partial_counts, full_counts = any_end - any_begin - (all_end - all_begin), all_end - all_begin
+
+    # Those that are chosen first, in order, and then the others: each goes where a sort would put it.
+    column = torch.arange(columns, device=begin.device)
+    any_begin, any_end, all_begin, all_end = (one[:, None] for one in (any_begin, any_end, all_begin, all_end))
+    in_full = (column >= all_begin) & (column < all_end)
+    in_any = (column >= any_begin) & (column < any_end)
+
+    def listed(chosen: Any) -> Any:
+        order = torch.argsort(chosen.to(torch.uint8), dim=-1, descending=True, stable=True)
+        return order.to(torch.int32)[None, None]
+
+    return _Blocks(
+        partial_counts.to(torch.int32)[None, None],
+        listed(in_any & ~in_full),
+        full_counts.to(torch.int32)[None, None],
+        listed(in_full),
+    )
+
+
+def _block_mask(rows: _Blocks, columns: _Blocks, total: int, size: tuple[int, int], mask_mod: Any) -> BlockMask:
+    from torch.nn.attention.flex_attention import BlockMask
+
+    return BlockMask(
+        seq_lengths=(total, total),
+        kv_num_blocks=rows.partial_counts,
+        kv_indices=rows.partial_columns,
+        full_kv_num_blocks=rows.full_counts,
+        full_kv_indices=rows.full_columns,
+        q_num_blocks=columns.partial_counts,
+        q_indices=columns.partial_columns,
+        full_q_num_blocks=columns.full_counts,
+        full_q_indices=columns.full_columns,
+        BLOCK_SIZE=size,
+        mask_mod=mask_mod,
+    )
+
+
+def _mask_mod(documents: Any, causal: bool, window: int | None) -> Callable[..., Any]:
+    """What FlexAttention asks of a pair of tokens. It is the same code for each batch, over other documents."""
+
+    def same_document(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return documents[q_idx] == documents[kv_idx]
+
+    def before_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx >= kv_idx) & (documents[q_idx] == documents[kv_idx])
+
+    def shortly_before_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx >= kv_idx) & (q_idx - kv_idx < window) & (documents[q_idx] == documents[kv_idx])
+
+    def near_it(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        near = (q_idx - kv_idx < window) & (kv_idx - q_idx < window)
+        return near & (documents[q_idx] == documents[kv_idx])
+
+    if window is None:
+        return before_it if causal else same_document
+    return shortly_before_it if causal else near_it

@@ -1,0 +1,84 @@
+"""The names that consumers have for where the rows of a flat batch are: one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# By consumer, each output and what it is:
+#   places    where rows begin, and where the last one ends, int32 [rows + 1]; with padding between rows, their places
+#   tokens    the lengths of the rows added up, without any padding, int32 [rows + 1]
+#   longest   the length of the longest row, or place
+#   total     the length of the batch, an int
+#   documents 1 ... rows for the tokens of each row, and 0 for padding, int64
+#   gaps      whether there is no token, bool
+#   thd       the word
+NAMES: dict[str, tuple[tuple[str, str], ...]] = {
+    "transformers": (
+        ("cu_seq_lens_q", "places"),
+        ("cu_seq_lens_k", "places"),
+        ("max_length_q", "longest"),
+        ("max_length_k", "longest"),
+    ),
+    "varlen_attn": (
+        ("cu_seq_q", "places"),
+        ("cu_seq_k", "places"),
+        ("max_q", "longest"),
+        ("max_k", "longest"),
+    ),
+    "megatron": (
+        ("qkv_format", "thd"),
+        ("cu_seqlens_q", "tokens"),
+        ("cu_seqlens_kv", "tokens"),
+        ("cu_seqlens_q_padded", "places"),
+        ("cu_seqlens_kv_padded", "places"),
+        ("max_seqlen_q", "longest"),
+        ("max_seqlen_kv", "longest"),
+        ("total_tokens", "total"),
+    ),
+    "mask": (("attention_mask", "documents"),),
+}
+
+# The outputs that a batch has only where rows are padded one by one.
+_OF_PLACES = ("cu_seqlens_q_padded", "cu_seqlens_kv_padded")
+_PADDING_MASK = ("padding_mask", "gaps")
+
+
+def check_names(names: Any) -> None:
+    """Raises ValueError unless it is None or a consumer in the table."""
+    if names is not None and (not isinstance(names, str) or names not in NAMES):
+        raise ValueError(f"names must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
+
+
+def parts_of(names: str | None, *, aligned: bool) -> tuple[tuple[str, str], ...]:
+    """The outputs that a consumer gets, and what each is; `aligned`: rows are padded one by one."""
+    found = () if names is None else NAMES[names]
+    if aligned:
+        return (*found, _PADDING_MASK)
+    return tuple((output, what) for output, what in found if output not in _OF_PLACES)
+
+
+def outputs() -> frozenset[str]:
+    """The names of all such outputs."""
+    return frozenset(output for parts in NAMES.values() for output, _ in (*parts, _PADDING_MASK))
+
+
+def renamed(made: Any, names: str, *, aligned: bool) -> dict[str, Any]:
+    """A `Flattened` or an `Aligned` under the names of a consumer."""
+    batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
+    for output, what in parts_of(names, aligned=aligned):
+        batch[output] = _part(made, what, aligned)
+    return batch
+
+
+def _part(made: Any, what: str, aligned: bool) -> Any:
+    if what == "documents":
+        following = made.seq_idx + 1
+        return following.long() if hasattr(following, "long") else following.astype("int64")
+    return {
+        "places": made.cu_seqlens_padded if aligned else made.cu_seqlens,
+        "tokens": made.cu_seqlens,
+        "longest": made.max_length_padded if aligned else made.max_length,
+        "total": len(made.position_ids),
+        "gaps": made.padding_mask if aligned else None,
+        "thd": "thd",
+    }[what]

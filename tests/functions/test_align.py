@@ -1,0 +1,142 @@
+"""align against plain PyTorch: every output, on both of its ways."""
+
+import doctest
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import quadrat
+from quadrat.varlen import align as module
+
+torch = pytest.importorskip("torch")
+from support.thd import (  # noqa: E402
+    DTYPES,
+    LENGTHS,
+    MULTIPLES,
+    a_column,
+    boundaries,
+    pad_sequences,
+    padded_boundaries,
+    same,
+)
+
+TRAILING = st.sampled_from([(), (3,), (2, 2)])
+
+
+def expected_of(bounds, columns, fills, *, multiple, rest, start, continues):
+    """An `Aligned`, token by token; `rest` more of padding at the end."""
+    lengths, starts = bounds.diff().tolist(), padded_boundaries(bounds, multiple).tolist()
+    starts[-1] += rest
+    positions, sequences, gaps = [], [], []
+    for row, length in enumerate(lengths):
+        for place in range(starts[row + 1] - starts[row]):
+            gap = place >= length
+            positions.append(0 if gap and not continues else start + place)
+            sequences.append(-1 if gap else row)
+            gaps.append(gap)
+    values = []
+    for column, fill in zip(columns, fills, strict=True):
+        tail = torch.full((rest, *column.shape[1:]), fill, dtype=column.dtype)
+        values.append(torch.cat([pad_sequences(column, bounds, multiple, fill), tail]))
+    return module.Aligned(
+        tuple(values),
+        torch.tensor(positions, dtype=torch.int64),
+        torch.tensor(sequences, dtype=torch.int32),
+        torch.tensor([sum(lengths[:row]) for row in range(len(lengths) + 1)], dtype=torch.int32),
+        max(lengths, default=0),
+        torch.tensor(starts, dtype=torch.int32),
+        max((end - begin for begin, end in pairwise(starts)), default=0),
+        torch.tensor(gaps, dtype=torch.bool),
+    )
+
+
+def assert_alike(made, expected):
+    for name, one, other in zip(made._fields, made, expected, strict=True):
+        ones, others = (one, other) if name == "values" else ((one,), (other,))
+        for left, right in zip(ones, others, strict=True):
+            assert left == right if isinstance(right, int) else same(left, right), name
+
+
+@given(
+    lengths=LENGTHS,
+    multiple=MULTIPLES,
+    kinds=st.lists(st.tuples(DTYPES, TRAILING, st.sampled_from([0, 1])), max_size=3),
+    more=st.integers(0, 3),
+    start=st.integers(-3, 9),
+    continues=st.booleans(),
+    fixed=st.booleans(),
+)
+def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, fixed):
+    bounds = boundaries(lengths)
+    columns = [a_column(int(bounds[-1]), dtype, trailing) for dtype, trailing, _ in kinds]
+    fills = [fill for *_, fill in kinds]
+    rest = more * multiple if fixed and lengths else 0
+    expected = expected_of(bounds, columns, fills, multiple=multiple, rest=rest, start=start, continues=continues)
+    options = {
+        "multiple_of": multiple,
+        "total_length": int(padded_boundaries(bounds, multiple)[-1]) + rest if fixed else None,
+        "padding_value": fills,
+        "position_ids_start": start,
+        "continue_positions": continues,
+    }
+    made = quadrat.align(bounds, *columns, **options)
+    assert_alike(made, expected)
+    how = module.Placement(multiple, options["total_length"], start, continues)
+    assert_alike(module.align_on_device(bounds, columns, how, fills), expected)
+    plain = [column for column in columns if column.dtype != torch.bfloat16]
+    if len(plain) == len(columns):
+        arrays = quadrat.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
+        assert all(isinstance(one, (int, tuple, np.ndarray)) for one in arrays)
+        again = [tuple(map(torch.from_numpy, arrays.values)), *arrays[1:]]
+        assert_alike(
+            module.Aligned(*(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in again)), expected
+        )
+
+
+def test_gradients_go_back_to_the_tokens():
+    bounds = torch.tensor([0, 3, 3, 5])
+    values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    made = quadrat.align(bounds, values, multiple_of=4, padding_value=7.0)
+    weights = torch.randn(8, 2, dtype=torch.float64)
+    (made.values[0] * weights).sum().backward()
+    assert torch.equal(values.grad, weights[[0, 1, 2, 4, 5]])
+    assert torch.autograd.gradcheck(lambda one: quadrat.align(bounds, one, multiple_of=4).values[0], (values,))
+
+
+def test_begins_where_the_first_sequence_does():
+    made = quadrat.align(np.array([1, 3]), np.arange(9), multiple_of=3)
+    assert made.values[0].tolist() == [1, 2, 0]
+    assert made.cu_seqlens.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "options", "error", "words"),
+    [
+        ([0, 3], {"multiple_of": 0}, ValueError, "multiple_of must be positive, not 0"),
+        ([0, 3], {"multiple_of": 1.0}, TypeError, "multiple_of must be an int"),
+        ([0, 6], {"multiple_of": 2}, ValueError, "stay within the 5 values"),
+        ([0, 3, 2], {"multiple_of": 2}, ValueError, "row 1 runs from 3 to 2"),
+        ([0, 3], {"multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is no multiple of 2"),
+        ([0, 3], {"multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
+        ([0], {"multiple_of": 2, "total_length": 2}, ValueError, "where there is no sequence"),
+        ([0, 3], {"multiple_of": 2, "padding_value": (1, 2)}, ValueError, "1 columns and 2 padding values"),
+        ([0, 3], {"multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
+        ([0, 3], {"multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),
+        ([0, 3], {"multiple_of": 2**31}, OverflowError, "more than the int32 cu_seqlens count"),
+    ],
+)
+def test_refuses(bounds, options, error, words):
+    with pytest.raises(error, match=words):
+        quadrat.align(np.array(bounds), np.arange(5), **options)
+
+
+def test_refuses_a_column_that_is_a_list():
+    with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
+        quadrat.align(np.array([0, 1]), np.arange(1), [1], multiple_of=2)
+
+
+def test_the_example_in_its_docstring():
+    assert doctest.testmod(module).failed == 0

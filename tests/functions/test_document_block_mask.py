@@ -1,0 +1,119 @@
+"""document_block_mask against create_block_mask: every tensor, and what attention makes of it."""
+
+import doctest
+import itertools
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+import quadrat
+from quadrat.varlen import block_mask
+
+torch = pytest.importorskip("torch")
+flex = pytest.importorskip("torch.nn.attention.flex_attention")
+from support.block_masks import LENGTHS, OPTIONS, assert_alike, boundaries, made_by_torch  # noqa: E402
+
+EXTRA = st.just(0) | st.integers(1, 70)
+
+
+@given(lengths=LENGTHS, extra=EXTRA, options=OPTIONS)
+def test_as_torch_makes_it(*, lengths, extra, options):
+    bounds = boundaries(lengths)
+    total = bounds[-1] + extra
+    assume(total > 0)  # torch's own fails without a token
+    expected = made_by_torch(bounds, total, **options)
+    for given_bounds in (bounds, np.array(bounds, np.int32), torch.tensor(bounds, dtype=torch.int32)):
+        mask = quadrat.document_block_mask(given_bounds, total_length=total, **options)
+        assert_alike(mask, expected)
+    if not extra:
+        assert_alike(quadrat.document_block_mask(bounds, **options), expected)
+    tokens = torch.arange(total)
+    pairs = (0, 0, tokens[:, None], tokens[None, :])
+    assert torch.equal(mask.mask_mod(*pairs), expected.mask_mod(*pairs))
+
+
+@given(lengths=LENGTHS, extra=EXTRA, options=OPTIONS)
+def test_the_way_of_a_gpu_makes_the_same(*, lengths, extra, options):
+    bounds = np.array(boundaries(lengths))
+    total = int(bounds[-1]) + extra
+    assume(total > 0)
+    size = block_mask._block_size(options["block_size"])
+    window = None if options["window"] is None else min(options["window"], 2**31 - 1)
+    before = total if window is None else min(window - 1, total)
+    reach = (before, 0 if options["causal"] else before)
+    documents, rows, columns = block_mask._on_device(bounds, total, reach, size, torch.device("cpu"))
+    expected = quadrat.document_block_mask(bounds, total_length=total, **options)
+    assert_alike(block_mask._block_mask(rows, columns, total, size, expected.mask_mod), expected)
+    tokens = torch.arange(total)
+    pairs = (0, 0, tokens[:, None], tokens[None, :])
+    made = block_mask._mask_mod(documents, options["causal"], window)
+    assert torch.equal(made(*pairs), expected.mask_mod(*pairs))
+
+
+def test_long_documents_and_edge_blocks():
+    bounds = [0, 3, 3, 700, 1500, 1501, 1999]
+    for options in ({}, {"causal": False}, {"window": 200}, {"window": 1, "causal": False}):
+        asked = {"causal": True, "window": None, "block_size": 128, **options}
+        assert_alike(quadrat.document_block_mask(bounds, **options), made_by_torch(bounds, 1999, **asked))
+
+
+def test_without_a_token():
+    mask = quadrat.document_block_mask([0, 0])
+    assert mask.shape == (1, 1, 0, 0)
+    assert mask.kv_indices.shape == (1, 1, 0, 0)
+    assert_alike(quadrat.document_block_mask(torch.tensor([0])), mask)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_attention_stays_within_documents():
+    bounds = [0, 10, 10, 45, 100]
+    query, key, value = torch.randn(3, 1, 2, 100, 16, generator=torch.Generator().manual_seed(0))
+    mask = quadrat.document_block_mask(bounds, block_size=16)
+    made = flex.flex_attention(query, key, value, block_mask=mask)
+    for begin, end in itertools.pairwise(bounds):
+        alone = [one[:, :, begin:end] for one in (query, key, value)]
+        expected = torch.nn.functional.scaled_dot_product_attention(*alone, is_causal=True)
+        torch.testing.assert_close(made[:, :, begin:end], expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"window": 20}, {"window": 20, "causal": False}])
+def test_the_next_batch_recompiles_nothing(options):
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    attention = torch.compile(flex.flex_attention, backend=counter, fullgraph=True)
+    query = torch.randn(1, 2, 64, 16)
+    for bounds in ([0, 10, 64], [0, 64], [0, 3, 3, 9, 64], [0, 1, 2, 40, 41, 64], [0, 50]):
+        mask = quadrat.document_block_mask(bounds, block_size=16, total_length=64, **options)
+        attention(query, query, query, block_mask=mask)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "options", "error", "words"),
+    [
+        ([1, 2], {}, ValueError, "begin with 0, not with 1"),
+        ([0, 2, 1], {}, ValueError, "row 1 runs from 2 to 1"),
+        ([[0, 2]], {}, ValueError, "one dimension"),
+        ([], {}, ValueError, "one dimension"),
+        ([0.0, 2.0], {}, ValueError, "must be integers"),
+        ([0, 2], {"window": 0}, ValueError, "window must be positive, not 0"),
+        ([0, 2], {"window": 1.5}, TypeError, "window must be an int"),
+        ([0, 2], {"block_size": 0}, ValueError, "block_size must be a positive int, or two of them, not 0"),
+        ([0, 2], {"block_size": (1, 2, 3)}, ValueError, "block_size must be a positive int, or two of them"),
+        ([0, 2], {"block_size": "128"}, TypeError, "block_size must be an int"),
+        ([0, 2], {"total_length": 1}, ValueError, "total_length=1 is below the 2 tokens of the documents"),
+        ([0, 2], {"total_length": 2.0}, TypeError, "total_length must be an int"),
+        ([0, 2**32], {"block_size": 1}, ValueError, "more blocks of"),
+    ],
+)
+def test_refuses(bounds, options, error, words):
+    with pytest.raises(error, match=words):
+        quadrat.document_block_mask(bounds, **options)
+
+
+def test_the_example_in_its_docstring():
+    assert doctest.testmod(block_mask).failed == 0

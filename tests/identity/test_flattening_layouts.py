@@ -1,0 +1,219 @@
+"""align_to, total_length, continue_positions and names of the collators and of `flatten`, against `align`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat.planning.flat_plainly import flatten_plainly
+from support.compare import assert_same_batch, seed_everything
+from support.masking import make_masking_tokenizer
+from support.strategies import make_tokenizer
+
+CONSUMERS = (None, "transformers", "varlen_attn", "megatron", "mask")
+LENGTHS = st.lists(st.integers(1, 9) | st.just(33), min_size=1, max_size=5)
+
+
+@st.composite
+def layouts(draw: Any) -> dict[str, Any]:
+    align_to = draw(st.sampled_from([None, 1, 4, 8]))
+    options = {"align_to": align_to, "names": draw(st.sampled_from(CONSUMERS))}
+    how = draw(st.sampled_from(["", "pad_to_multiple_of", "total_length"]))
+    if how:
+        options[how] = (align_to or 3) * draw(st.sampled_from([1, 2, 3])) * (200 if how == "total_length" else 1)
+    return {**options, "continue_positions": draw(st.booleans()), "position_ids_start": draw(st.sampled_from([0, 2]))}
+
+
+def rows_of(lengths: list[int], labels: bool) -> list[dict[str, Any]]:
+    rows = [{"input_ids": [10 * row + i for i in range(length)]} for row, length in enumerate(lengths)]
+    for row in rows:
+        row["weights"] = [float(i) for i in row["input_ids"]]
+        if labels:
+            row["labels"] = [i + 1000 for i in row["input_ids"]]
+    return rows
+
+
+def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: str) -> dict[str, Any]:
+    """What `align` makes of the columns, or, where rows are not padded one by one, of their last row made longer."""
+    lengths = [len(row["input_ids"]) for row in rows]
+    bounds = np.array([sum(lengths[:row]) for row in range(len(rows) + 1)])
+    ids = np.array([i for row in rows for i in row["input_ids"]])
+    labels = np.array([i for row in rows for i in (-100, *row.get("labels", row["input_ids"])[1:])])
+    weights = np.array([i for row in rows for i in row["weights"]], np.float32 if framework == "pt" else np.float64)
+    aligned, multiple = layout["align_to"] is not None, layout.get("pad_to_multiple_of") or 1
+    places = [-(-length // (layout["align_to"] or 1)) * (layout["align_to"] or 1) for length in lengths]
+    made = quadrat.align(
+        bounds, ids, labels, weights,
+        multiple_of=layout["align_to"] or 1,
+        total_length=layout.get("total_length") or -(-sum(places) // multiple) * multiple,
+        padding_value=(0, -100, 0.5),
+        position_ids_start=layout["position_ids_start"],
+        continue_positions=layout["continue_positions"],
+    )  # fmt: skip
+    starts = made.cu_seqlens_padded if aligned else made.cu_seqlens
+    longest = made.max_length_padded if aligned else made.max_length
+    batch = {
+        "input_ids": made.values[0][None],
+        "labels": made.values[1][None],
+        "position_ids": made.position_ids[None],
+        "seq_idx": made.seq_idx[None],
+    }
+    batch |= {
+        None: {},
+        "transformers": {
+            "cu_seq_lens_q": starts,
+            "cu_seq_lens_k": starts,
+            "max_length_q": longest,
+            "max_length_k": longest,
+        },
+        "varlen_attn": {"cu_seq_q": starts, "cu_seq_k": starts, "max_q": longest, "max_k": longest},
+        "megatron": {
+            "qkv_format": "thd",
+            "cu_seqlens_q": made.cu_seqlens,
+            "cu_seqlens_kv": made.cu_seqlens,
+            **({"cu_seqlens_q_padded": starts, "cu_seqlens_kv_padded": starts} if aligned else {}),
+            "max_seqlen_q": longest,
+            "max_seqlen_kv": longest,
+            "total_tokens": len(made.position_ids),
+        },
+        "mask": {"attention_mask": (made.seq_idx[None] + 1).astype(np.int64)},
+    }[layout["names"]]
+    if aligned:
+        batch["padding_mask"] = made.padding_mask[None]
+    batch["weights"] = made.values[2][None]
+    if framework == "pt":
+        return {name: torch.from_numpy(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
+    return batch
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@given(lengths=LENGTHS, labels=st.booleans(), layout=layouts())
+def test_the_collator(framework, *, lengths, labels, layout):
+    rows = rows_of(lengths, labels)
+    options = {"return_seq_idx": True, "pad_values": {"weights": 0.5}, "return_tensors": framework, **layout}
+    collator = quadrat.DataCollatorWithFlattening(**options)
+    expected = expected_of(rows, layout, framework)
+    for _ in range(2):  # anew, and known
+        assert_same_batch(expected, collator(rows))
+    assert_same_batch(expected, flatten_plainly(rows, collator._flattening(rows[0], framework)))
+    if framework == "pt":
+        deferred = quadrat.DataCollatorWithFlattening(**options, deferred=True)
+        for _ in range(2):
+            assert_same_batch(expected, deferred(rows).to("cpu"))
+
+
+@given(lengths=LENGTHS, layout=layouts())
+def test_arrow(*, lengths, layout):
+    rows = rows_of(lengths, labels=False)
+    collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True, pad_values={"weights": 0.5}, **layout)
+    for _ in range(2):
+        assert_same_batch(collator(rows), collator(pa.Table.from_pylist(rows)))
+
+
+@given(lengths=LENGTHS, layout=layouts(), as_tensor=st.booleans())
+def test_the_function(*, lengths, layout, as_tensor):
+    rows = rows_of(lengths, labels=False)
+    options = dict(layout)
+    options["multiple_of"] = options.pop("pad_to_multiple_of", None)
+    framework = "pt" if as_tensor else "np"
+    made = quadrat.flatten([row["input_ids"] for row in rows], return_tensors=framework, **options)
+    expected = expected_of(rows, layout, framework)
+    batch = {name: one for name, one in expected.items() if name not in ("labels", "weights", "padding_mask")}
+    if layout["names"] is None:
+        made = {"input_ids": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
+    else:
+        made["input_ids"] = made.pop("values")
+        made.pop("padding_mask", None)
+    for name, one in made.items():
+        flat = name in ("input_ids", "position_ids", "seq_idx", "attention_mask")
+        assert_same_batch({name: batch[name]}, {name: one[None] if flat else one})
+    assert set(made) == set(batch)
+
+
+@given(lengths=LENGTHS, layout=layouts())
+def test_collators_without_padding(*, lengths, layout):
+    """Those that pad by a tokenizer, too: their labels beside."""
+    rows = [{"input_ids": row["input_ids"]} for row in rows_of(lengths, labels=False)]
+    options = {"padding_free": True, "return_seq_idx": True, **layout}
+    flat = quadrat.DataCollatorWithFlattening(return_seq_idx=True, **layout)(rows)
+    causal = quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, mask_padding="length", **options)
+    assert_same_batch(flat, causal(rows))
+    labelled = [{**row, "labels": row["input_ids"]} for row in rows]
+    tokens = quadrat.DataCollatorForTokenClassification(make_tokenizer(), **options)(labelled)
+    assert_same_batch({**flat, "labels": tokens["labels"]}, tokens)
+    kept = flat["seq_idx"] >= 0
+    assert torch.equal(tokens["labels"][kept], flat["input_ids"][kept])
+    assert (tokens["labels"][~kept] == -100).all()
+
+
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_masked_rows_of_a_fixed_total(framework):
+    rows, made = [{"input_ids": list(range(3, 12))}, {"input_ids": [4] * 20}], []
+    for length in ({"pad_to_multiple_of": 32}, {"total_length": 32}):
+        options = {**length, "padding_free": True, "return_tensors": framework, "mlm_probability": 0.5}
+        seed_everything(0)
+        made.append(quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), **options)(rows))
+    assert made[0]["input_ids"].shape == (1, 32)
+    assert_same_batch(*made)
+
+
+ROWS = [{"input_ids": [1, 2, 3]}, {"input_ids": [4]}]
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "words"),
+    [
+        ({"names": "te"}, ROWS, "names must be one of 'transformers', 'varlen_attn', 'megatron', 'mask', or None"),
+        ({"align_to": 0}, ROWS, "align_to must be a positive int"),
+        ({"align_to": 2.0}, ROWS, "align_to must be a positive int"),
+        ({"total_length": 0}, ROWS, "total_length must be a positive int"),
+        ({"total_length": 8, "pad_to_multiple_of": 8}, ROWS, "give one of them"),
+        ({"total_length": 9, "align_to": 2}, ROWS, "total_length=9 must be a multiple of align_to=2"),
+        ({"pad_to_multiple_of": 9, "align_to": 2}, ROWS, "pad_to_multiple_of=9 must be a multiple of align_to=2"),
+        ({"total_length": 3}, ROWS, "total_length=3 is below the 4 tokens of the batch"),
+        ({"total_length": 4, "align_to": 2}, ROWS, "total_length=4 is below the 6 tokens of the batch"),
+        ({"total_length": 4}, [{"input_ids": []}], "row 0 is empty"),
+        ({"align_to": 4}, [{"input_ids": [1]}, {"input_ids": []}], "row 1 is empty"),
+    ],
+)
+def test_refuses(options, rows, words):
+    collator = quadrat.DataCollatorWithFlattening(**options)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=words):
+            collator(rows)
+
+
+def test_a_known_batch_that_is_too_long():
+    collator = quadrat.DataCollatorWithFlattening(total_length=6)
+    assert collator(ROWS)["input_ids"].tolist() == [[1, 2, 3, 4, 0, 0]]
+    with pytest.raises(ValueError, match="total_length=6 is below the 8 tokens"):
+        collator([*ROWS, *ROWS])
+    assert collator(ROWS)["input_ids"].shape == (1, 6)
+
+
+def test_masking_does_not_go_with_places():
+    collator = quadrat.DataCollatorForLanguageModeling(make_masking_tokenizer(), padding_free=True, align_to=4)
+    with pytest.raises(ValueError, match="align_to does not go with mlm"):
+        collator(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"names": "te"}, "names must be one of"),
+        ({"align_to": 0}, "align_to must be positive, not 0"),
+        ({"align_to": 2, "multiple_of": 3}, "multiple_of must be a multiple of align_to=2, not 3"),
+        ({"total_length": 8, "multiple_of": 8}, "give one of them"),
+        ({"total_length": 3}, "total=3 is below the 4 tokens"),
+    ],
+)
+def test_the_function_refuses(options, words):
+    with pytest.raises(ValueError, match=words):
+        quadrat.flatten([[1, 2, 3], [4]], **options)
