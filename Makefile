@@ -55,6 +55,8 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/dataloader.py
 	$(ENV) $(BIN)/python benchmarks/gather.py
 	$(ENV) $(BIN)/python benchmarks/batching.py
+	$(ENV) $(BIN)/python benchmarks/varlen.py
+	$(ENV) $(BIN)/python benchmarks/varlen_masks.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
 

@@ -39,7 +39,7 @@ def shuffled(*, special: bool = False) -> tuple[datasets.Dataset, list[int]]:
     return dataset(special=special).select(order), [int(place[index]) for index in pick()]
 
 
-def fetched(name: str, description: str, collator: str, target: float, *, special: bool = False) -> Case:
+def fetched(name: str, description: str, collator: str, *, special: bool = False) -> Case:
     """Fetching by `__getitems__`, as a DataLoader does, and collating."""
     plain, keys = shuffled(special=special)
     reference, ours = getattr(transformers, collator)(tokenizer()), getattr(quadrat, collator)(tokenizer())
@@ -51,15 +51,15 @@ def fetched(name: str, description: str, collator: str, target: float, *, specia
     def fetch_quadrat(_: list[Feature]) -> Any:
         return ours(source.__getitems__(keys))
 
-    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(plain, keys), target)
+    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(plain, keys))
 
 
 def fetch_pad() -> Case:
-    return fetched("fetch_pad", "fetch and pad, ArrowDataset", "DataCollatorWithPadding", 300)
+    return fetched("fetch_pad", "fetch and pad, ArrowDataset", "DataCollatorWithPadding")
 
 
 def fetch_mlm() -> Case:
-    return fetched("fetch_mlm", "fetch and mask, ArrowDataset", "DataCollatorForLanguageModeling", 80, special=True)
+    return fetched("fetch_mlm", "fetch and mask, ArrowDataset", "DataCollatorForLanguageModeling", special=True)
 
 
 def unchanged(name: str, description: str, collator: str, rows: datasets.Dataset, **options: Any) -> Case:
@@ -74,7 +74,7 @@ def unchanged(name: str, description: str, collator: str, rows: datasets.Dataset
     def fetch_quadrat(_: list[Feature]) -> Any:
         return ours(rows.__getitems__(keys))
 
-    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(rows, keys), None)
+    return Case(name, description, fetch_reference, fetch_quadrat, fetched_by_datasets(rows, keys))
 
 
 @functools.cache
@@ -125,9 +125,7 @@ def handed_over(name: str, description: str, make: Callable[[dict[str, list[Any]
     rows = fetched_by_datasets(plain, keys)
     features = make({column: [row[column] for row in rows] for column in rows[0]})
     ours = quadrat.DataCollatorWithPadding(tokenizer())
-    return Case(
-        name, description, transformers.DataCollatorWithPadding(tokenizer()), lambda _: ours(features), rows, None
-    )
+    return Case(name, description, transformers.DataCollatorWithPadding(tokenizer()), lambda _: ours(features), rows)
 
 
 def pad_table() -> Case:

@@ -27,14 +27,13 @@ MIN_LENGTH = 32
 
 @dataclass(frozen=True)
 class Case:
-    """One batch and the two collators that turn it into tensors; `target` is the required ratio of their times."""
+    """One batch and the two collators that turn it into tensors."""
 
     name: str
     description: str
     reference: Collate
     quadrat: Collate
     features: list[Feature]
-    target: float | None = None
     main: str = "input_ids"  # the column whose tokens are counted
 
 
@@ -78,7 +77,7 @@ def token_rows(tokens: int, *, min_length: int = 384) -> list[np.ndarray]:
     return [row.copy() for row in np.split(stream, ends[ends < tokens])]
 
 
-def padding(name: str, description: str, features: list[Feature], target: float | None = None) -> Case:
+def padding(name: str, description: str, features: list[Feature]) -> Case:
     """A case of `DataCollatorWithPadding`."""
     return Case(
         name,
@@ -86,12 +85,11 @@ def padding(name: str, description: str, features: list[Feature], target: float 
         transformers.DataCollatorWithPadding(tokenizer()),
         quadrat.DataCollatorWithPadding(tokenizer()),
         features,
-        target,
     )
 
 
 def pad_lists() -> Case:
-    return padding("pad_lists", "padding, Python lists", [encode(index) for index in pick()], 150)
+    return padding("pad_lists", "padding, Python lists", [encode(index) for index in pick()])
 
 
 def as_numpy(feature: Feature) -> Feature:
@@ -105,11 +103,11 @@ def as_torch(feature: Feature) -> Feature:
 
 
 def pad_numpy() -> Case:
-    return padding("pad_numpy", "padding, NumPy arrays", [as_numpy(encode(index)) for index in pick()], 250)
+    return padding("pad_numpy", "padding, NumPy arrays", [as_numpy(encode(index)) for index in pick()])
 
 
 def pad_torch() -> Case:
-    return padding("pad_torch", "padding, torch tensors", [as_torch(encode(index)) for index in pick()], 200)
+    return padding("pad_torch", "padding, torch tensors", [as_torch(encode(index)) for index in pick()])
 
 
 def pad_numpy_label() -> Case:
@@ -137,7 +135,6 @@ def token_classification() -> Case:
         transformers.DataCollatorForTokenClassification(tokenizer()),
         quadrat.DataCollatorForTokenClassification(tokenizer()),
         features,
-        120,
     )
 
 
@@ -151,12 +148,11 @@ def default_collator() -> Case:
             {**encode(index, max_length=128, padding="max_length"), "label": int(corpus().labels[index])}
             for index in pick()
         ],
-        40,
     )
 
 
 def single_short_row() -> Case:
-    return padding("single_short_row", "padding, one row of 8 tokens", [encode(pick(1)[0], max_length=8)], 3)
+    return padding("single_short_row", "padding, one row of 8 tokens", [encode(pick(1)[0], max_length=8)])
 
 
 BUILDERS: dict[str, Callable[[], Case]] = {

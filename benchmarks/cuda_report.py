@@ -14,8 +14,7 @@ import quadrat
 from quadrat import _cuda
 
 TIMES = "\N{MULTIPLICATION SIGN}"
-INK, SOFT, BAR, MARK = "#222222", "#7a7a7a", "#3f74b5", "#c2410c"
-WANTED = 0.9  # of a copy
+INK, SOFT, BAR = "#222222", "#7a7a7a", "#3f74b5"
 
 
 def rounded(value: Any) -> Any:
@@ -65,7 +64,6 @@ def plot(rows: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
         text = f"{share:.0f} %   {row['gigabytes_per_second'] / 1e3:.2f} TB/s"
         axes.annotate(text, (0, position), xytext=(6, -0.5), textcoords="offset points", va="center", color="white",
                       weight="bold", fontsize=9)  # fmt: skip
-    axes.axvline(WANTED * 100, color=MARK, linewidth=1.5)
     axes.set_yticks(range(len(rows)), [row["case"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(0, 105)
@@ -74,7 +72,7 @@ def plot(rows: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
     axes.tick_params(axis="x", colors=SOFT, labelsize=9)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_title("Bandwidth, as a share of a copy within the device", loc="left", weight="bold", color=INK, pad=12)
-    figure.supxlabel(f"{facts['gpu']}, torch {facts['torch']}; the line is at {WANTED:.0%}", fontsize=7, color=SOFT)
+    figure.supxlabel(f"{facts['gpu']}, torch {facts['torch']}", fontsize=7, color=SOFT)
     figure.savefig(path, dpi=160)
     plt.close(figure)
 

@@ -17,7 +17,7 @@ def pair(collator: str, **options: Any) -> tuple[Any, Any]:
 
 def masked() -> Case:
     features = [encode(index, return_special_tokens_mask=True) for index in pick()]
-    return Case("mlm", "masked language modelling", *pair("DataCollatorForLanguageModeling"), features, 80)
+    return Case("mlm", "masked language modelling", *pair("DataCollatorForLanguageModeling"), features)
 
 
 def masked_derived() -> Case:
@@ -44,18 +44,17 @@ def masked_numpy_rows() -> Case:
         "masked language modelling, NumPy arrays in",
         *pair("DataCollatorForLanguageModeling"),
         features,
-        90,
     )
 
 
 def causal() -> Case:
     features = [encode(index) for index in pick()]
-    return Case("clm", "causal language modelling", *pair("DataCollatorForLanguageModeling", mlm=False), features, 120)
+    return Case("clm", "causal language modelling", *pair("DataCollatorForLanguageModeling", mlm=False), features)
 
 
 def seq2seq() -> Case:
     features = [{**encode(index), "labels": encode(other)["input_ids"]} for index, other in both(pick())]
-    return Case("seq2seq", "sequence to sequence", *pair("DataCollatorForSeq2Seq"), features, 120)
+    return Case("seq2seq", "sequence to sequence", *pair("DataCollatorForSeq2Seq"), features)
 
 
 def both(indices: list[int]) -> list[tuple[int, int]]:
@@ -71,7 +70,6 @@ def flattening() -> Case:
         transformers.DataCollatorWithFlattening(),
         quadrat.DataCollatorWithFlattening(),
         features,
-        50,
     )
 
 
@@ -83,7 +81,6 @@ def flattening_torch_rows() -> Case:
         transformers.DataCollatorWithFlattening(),
         quadrat.DataCollatorWithFlattening(),
         features,
-        50,
     )
 
 
@@ -96,7 +93,6 @@ def flattening_everything() -> Case:
         transformers.DataCollatorWithFlattening(**options),
         quadrat.DataCollatorWithFlattening(**options),
         features,
-        50,
     )
 
 
@@ -114,19 +110,18 @@ def word_rows(length: int, rows: int = ROWS) -> list[Feature]:
     ]
 
 
-def whole_words_case(length: int, target: float | None = None) -> Case:
+def whole_words_case(length: int) -> Case:
     options = {"whole_word_mask": True, "mask_replace_prob": 1.0, "random_replace_prob": 0.0}
     return Case(
         "whole_words" if length == MAX_LENGTH else f"whole_words_{length}",
         f"whole words by offsets, {length} tokens",
         *pair("DataCollatorForLanguageModeling", **options),
         word_rows(length),
-        target,
     )
 
 
 def whole_words() -> Case:
-    return whole_words_case(MAX_LENGTH, 100)
+    return whole_words_case(MAX_LENGTH)
 
 
 def whole_words_short() -> Case:
@@ -140,14 +135,13 @@ def permutation() -> Case:
         "permutation language modelling",
         *pair("DataCollatorForPermutationLanguageModeling"),
         features,
-        5,
     )
 
 
 def whole_words_4() -> Case:
     """For transformers 4.x, which alone has this collator."""
     features = [{"input_ids": encode(index)["input_ids"]} for index in pick()]
-    return Case("whole_words_4", "whole words by ## prefixes", *pair("DataCollatorForWholeWordMask"), features, 50)
+    return Case("whole_words_4", "whole words by ## prefixes", *pair("DataCollatorForWholeWordMask"), features)
 
 
 def builders() -> list[Callable[[], Case]]:
