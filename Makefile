@@ -2,7 +2,8 @@
 # make test   two environments (the newest transformers and 4.57.x), the build, and all tests in each
 # make matrix the comparison with the reference on eight versions of transformers, and a table of the results
 # make bench  quadrat against the installed transformers, side by side
-# make lint | sanitize | wheel | clean
+# make wheel  the wheel to distribute, checked; make sdist, the sources
+# make lint | sanitize | clean
 #
 # Each target sets up what it needs under .venv*/ and build/.
 
@@ -23,7 +24,7 @@ PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-5 test-4 matrix bench lint format sanitize wheel clean
+.PHONY: demo test test-5 test-4 matrix bench lint format sanitize wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(ENV) $(BIN)/python examples/classify_packages.py $(ARGS)
@@ -85,9 +86,31 @@ sanitize: $(VENV)/.ready $(SOURCES)
 		-C cmake.define.QUADRAT_EMULATE=ON .
 	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED) $(ARGS)
 
-# A wheel as users get it, built in isolation: torch is no part of the build.
-wheel: $(VENV)/.ready
-	$(BIN)/python -m build --wheel --outdir dist .
+# The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
+# CUDA kernels out.
+WHEEL := build/wheel
+WHEEL_BIN := $(WHEEL)/venv/bin
+PROCESSOR := $(shell uname -m)
+# The time of every file in an archive, so that a second build gives the same bytes.
+wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+BUILD_WHEEL := env ZIG="$$($(WHEEL_BIN)/python -c 'import ziglang, pathlib; print(pathlib.Path(ziglang.__file__).with_name("zig"))')" \
+	ZIG_TARGET=$(PROCESSOR)-linux-gnu.2.17 CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig.cmake
+wheel: $(WHEEL)/.ready
+	rm -rf $(WHEEL)/linux
+	$(BUILD_WHEEL) $(WHEEL_BIN)/python -m build --wheel --no-isolation --outdir $(WHEEL)/linux .
+	env PATH="$(abspath $(WHEEL_BIN)):$$PATH" $(WHEEL_BIN)/auditwheel repair --wheel-dir dist $(WHEEL)/linux/*.whl
+	$(WHEEL_BIN)/python tests/support/check_wheel.py dist/*-manylinux*_$(PROCESSOR).whl $(ARGS)
+
+# The source distribution in dist/: complete, and two wheels that are built of it offline are the same bytes.
+sdist: $(WHEEL)/.ready
+	$(WHEEL_BIN)/python tests/support/check_sdist.py dist
+	$(WHEEL_BIN)/python -m twine check --strict dist/*.tar.gz
+
+$(WHEEL)/.ready: pyproject.toml
+	test -d $(WHEEL)/venv || $(PYTHON) -m venv $(WHEEL)/venv
+	$(WHEEL_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(WHEEL_BIN)/python -m pip install --quiet --group wheel
+	touch $@
 
 $(VENV)/.ready: pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)

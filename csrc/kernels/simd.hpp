@@ -23,6 +23,15 @@
 #define QUADRAT_HAS_CLONES 0
 #endif
 
+// Before a loop: none of its turns reads what another writes.
+#if defined(__clang__)
+#define QUADRAT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define QUADRAT_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define QUADRAT_INDEPENDENT
+#endif
+
 namespace quadrat {
 
 // The level the loader chose: "x86-64-v4", "x86-64-v3", "x86-64" or "portable" where there are no clones.

@@ -121,10 +121,11 @@ Status MaskingLabels::write(const Columns& columns, const BatchIds& batch) const
             status.row = static_cast<std::int64_t>(i);
             return status;
         }
-        classify_row(numbers.get(), special.get() + row_start, length, words.get() + row_start);
+        std::uint8_t* const row_words = words.get() + row_start;
+        classify_row(numbers.get(), special.get() + row_start, length, row_words);
         // What continues no word of its own row must not continue the last word of the row before.
-        for (std::int64_t at = row_start; at < row_start + length && words[at] != word_begins; ++at) {
-            words[at] = word_none;
+        for (std::int64_t at = 0; at < length && row_words[at] != word_begins; ++at) {
+            row_words[at] = word_none;
         }
     }
     return mask(columns, words.get(), batch);

@@ -20,11 +20,11 @@ QUADRAT_CLONES void twist_into(const std::uint32_t* __restrict old, std::uint32_
     for (int i = 0; i < size - shift; ++i) {
         fresh[i] = old[i + shift] ^ mix(old[i], old[i + 1]);
     }
-#pragma GCC ivdep
+    QUADRAT_INDEPENDENT
     for (int i = size - shift; i < 2 * (size - shift); ++i) {
         fresh[i] = fresh[i - (size - shift)] ^ mix(old[i], old[i + 1]);
     }
-#pragma GCC ivdep
+    QUADRAT_INDEPENDENT
     for (int i = 2 * (size - shift); i < size - 1; ++i) {
         fresh[i] = fresh[i - (size - shift)] ^ mix(old[i], old[i + 1]);
     }

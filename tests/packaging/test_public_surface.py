@@ -1,0 +1,77 @@
+"""The public names, their parameters and their methods are those of public_surface.txt: none changes unnoticed.
+
+    python tests/packaging/test_public_surface.py    # writes the file anew, after a change that is meant
+
+The rules for such a change are in CONTRIBUTING.md ("Deprecation").
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+import quadrat
+from quadrat._names import MODULES
+
+RECORDED = Path(__file__).with_name("public_surface.txt")
+# Methods that are called by Python for the user.
+SPECIAL = ("__call__", "__getitem__", "__iter__", "__len__")
+
+
+def parameters(function: Any) -> str:
+    """Names, kinds and defaults; what a parameter's type is called is no promise."""
+    signature = inspect.signature(function)
+    plain = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
+    text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def members(kind: type) -> Iterator[str]:
+    """The methods and properties that quadrat's own classes give a class, one in a line."""
+    own: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "quadrat":
+            own |= vars(base)
+    for name, value in sorted(own.items()):
+        if name.startswith("_") and name not in SPECIAL:
+            continue
+        if isinstance(value, property):
+            yield f"    {name}: property"
+        elif isinstance(value, (staticmethod, classmethod)) or inspect.isfunction(value):
+            prefix = "" if inspect.isfunction(value) else f"{type(value).__name__} "
+            function = getattr(kind, name)
+            ours = inspect.unwrap(function).__module__.startswith("quadrat")  # else its own library's parameters
+            yield f"    {prefix}{name}{parameters(function) if ours else ''}"
+
+
+def surface() -> str:
+    """The public surface of the package as text."""
+    lines = [f"beside transformers {transformers.__version__}", f"modules: {', '.join(sorted(MODULES))}"]
+    for name in sorted(quadrat.__all__):
+        value = getattr(quadrat, name)
+        if isinstance(value, type):
+            lines += [f"class {name}{parameters(value)}", *members(value)]
+        elif callable(value):
+            lines.append(f"{name}{parameters(value)}")
+        else:
+            lines.append(f"{name}: {type(value).__name__}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_public_surface_is_the_recorded_one() -> None:
+    recorded = RECORDED.read_text()
+    if recorded.partition("\n")[0] != surface().partition("\n")[0]:
+        pytest.skip("collators have the parameters of another transformers than the recorded one")
+    assert surface() == recorded, (
+        f"if the change is meant: python tests/packaging/{Path(__file__).name} records it; see CONTRIBUTING.md"
+    )
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(surface())

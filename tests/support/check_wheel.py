@@ -1,0 +1,155 @@
+"""Whether wheels are fit to be handed out: `make wheel` runs this on what it built.
+
+    python tests/support/check_wheel.py [--only-contents] [--beside PYTHON] WHEEL ...
+
+It needs the packages of the dependency group `wheel`. --beside names an interpreter whose torch and transformers the
+wheel is tried with too; --only-contents installs nothing, and is for wheels of other interpreters and processors. The
+exit status is 1 if a wheel failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import email
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+
+# Libraries of every Linux that the tags stand for; auditwheel knows which versions of them. CUDA's is in the module.
+SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-[\w-]+)\.so\.\d")
+ALONE, BESIDE = (Path(__file__).with_name(f"wheel_{name}.py") for name in ("alone", "beside"))
+# Its tag names the oldest glibc that a wheel runs with.
+TAG = re.compile(r"manylinux_(\d+)_(\d+)_")
+
+
+def modules_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
+    """The compiled modules in a wheel."""
+    with zipfile.ZipFile(wheel) as content:
+        for name in content.namelist():
+            if name.endswith(".so"):
+                yield name, content.read(name)
+
+
+def glibc_asked_for(elf: ELFFile) -> tuple[int, ...]:
+    """The newest version of glibc's symbols that a module uses."""
+    sections = [one for one in elf.iter_sections() if isinstance(one, GNUVerNeedSection)]
+    names = [one.name for section in sections for _, versions in section.iter_versions() for one in versions]
+    numbers = [name.removeprefix("GLIBC_").split(".") for name in names if re.match(r"GLIBC_\d", name)]
+    return max(tuple(map(int, number)) for number in numbers)
+
+
+def faults_of_module(elf: ELFFile) -> Iterator[str]:
+    """What is wrong with the dynamic section, the exported symbols and the stack of a module."""
+    for tag in elf.get_section_by_name(".dynamic").iter_tags():
+        if tag.entry.d_tag == "DT_NEEDED" and not SYSTEM.fullmatch(tag.needed):
+            yield f"needs {tag.needed}"
+        elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH", "DT_TEXTREL"):
+            yield f"has {tag.entry.d_tag}"
+    symbols = elf.get_section_by_name(".dynsym").iter_symbols()
+    defined = [one for one in symbols if one.entry.st_shndx != "SHN_UNDEF"]
+    exported = [one.name for one in defined if one.entry.st_info.bind == "STB_GLOBAL"]  # weak: types, shared by name
+    if strange := [name for name in exported if not name.startswith("PyInit_")]:
+        yield f"exports {len(strange)} symbols beside PyInit_: {', '.join(strange[:5])}"
+    if any(one.header.p_type == "PT_GNU_STACK" and one.header.p_flags & 1 for one in elf.iter_segments()):
+        yield "has an executable stack"
+
+
+def faults_of_content(wheel: Path) -> list[str]:
+    """What is wrong with the files of a wheel and its metadata."""
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        (bill,) = (name for name in names if name.endswith(".dist-info/sboms/quadrat.cdx.json"))
+        said = email.message_from_bytes(content.read(metadata))
+        parts = json.loads(content.read(bill))
+    faults = [f"{name} is no part of a wheel" for name in names if name.endswith((".cpp", ".hpp", ".a", ".pyc"))]
+    if parts["metadata"]["component"]["version"] != said["Version"] or said["Version"] not in wheel.name:
+        faults.append("its name, metadata and bill of materials name different versions")
+    if unknown := [part["name"] for part in parts["components"] if not part["version"]]:
+        faults.append(f"its bill of materials does not say which version of {', '.join(unknown)}")
+    return faults
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """The last line a command writes. Raises CalledProcessError."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, env={**kept, **environment})
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def try_out(wheel: Path, beside: Path | None) -> None:
+    """Install the wheel into a new environment and use it. Raises CalledProcessError."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", wheel)
+        print("  alone:", run(python, ALONE))
+        if beside is not None:
+            purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+            packages = run(beside, "-c", purelib)
+            own = Path(run(python, "-c", purelib))
+            (own / "beside.pth").write_text(packages + "\n")
+            print("  beside:", run(python, BESIDE, HF_HUB_OFFLINE="1"))
+
+
+def check(wheel: Path, *, only_contents: bool, beside: Path | None) -> bool:
+    """Print what is found of a wheel; whether it is fit."""
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+    tag = TAG.search(wheel.name)
+    faults = faults_of_content(wheel)
+    if tag is None:
+        faults.append("its tag names no glibc: it is for this machine only")
+    newest = (999,) if tag is None else tuple(map(int, tag.groups()))
+    for name, code in modules_of(wheel):
+        elf = ELFFile(io.BytesIO(code))
+        asked = glibc_asked_for(elf)
+        glibc = ".".join(map(str, asked))
+        found = [*faults_of_module(elf)]
+        if asked > newest:
+            found.append(f"asks for glibc {glibc}")
+        faults += [f"{name}: {one}" for one in found]
+        print(f"  {name}: {len(code) / 1e6:.1f} MB, glibc {glibc}")
+    for tool in (("auditwheel", "show"), ("twine", "check", "--strict"), ("check_wheel_contents",)):
+        done = subprocess.run(
+            [sys.executable, "-m", *tool, wheel],
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        if done.returncode != 0:
+            faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
+    try:
+        if not only_contents:
+            try_out(wheel, beside)
+    except subprocess.CalledProcessError as error:
+        faults.append(f"it does not work: {error}")
+    for fault in faults:
+        print(f"  FAILED: {fault}")
+    return not faults
+
+
+def main() -> int:
+    """The checks, on the wheels of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("wheels", nargs="+", type=Path)
+    parser.add_argument("--beside", type=Path, metavar="PYTHON")
+    parser.add_argument("--only-contents", action="store_true")
+    options = vars(parser.parse_args())
+    passed = [check(wheel, **options) for wheel in options.pop("wheels")]
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
