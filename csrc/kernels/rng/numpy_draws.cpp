@@ -192,7 +192,7 @@ private:
 };
 
 QUADRAT_CLONES void pair_words(const std::uint32_t* words, int n, std::uint64_t* out) {
-    for (int i = 0; i < n; ++i) {
+    for (std::int64_t i = 0; i < n; ++i) {
         const std::uint64_t high = Mt19937::temper(words[2 * i]) >> 5;
         out[i] = high << 26 | Mt19937::temper(words[2 * i + 1]) >> 6;
     }

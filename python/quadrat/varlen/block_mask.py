@@ -87,8 +87,9 @@ def document_block_mask(
     if total > _MOST * min(size):
         raise ValueError(f"{total} tokens are more blocks of {size} than int32 counts")
     before = total if window is None else min(window - 1, total)
-    work = _on_cpu if target.type == "cpu" else _on_device
-    documents, rows, columns = work(bounds, total, (before, 0 if causal else before), size, target)
+    reach = before, 0 if causal else before
+    work = _on_device if on_gpu(bounds) and target.type != "cpu" else _on_cpu
+    documents, rows, columns = work(bounds, total, reach, size, target)
     return _block_mask(rows, columns, total, size, _mask_mod(documents, causal, window))
 
 
@@ -116,13 +117,17 @@ def _bounds(cu_seqlens: Any, total_length: int | None) -> tuple[Any, int]:
 def _on_cpu(
     bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: Any
 ) -> tuple[Any, _Blocks, _Blocks]:
-    """The documents, the blocks row by row, and the blocks column by column."""
+    """The documents, the blocks row by row, and the blocks column by column; worked out here, and moved to `target`."""
     if on_gpu(bounds):
         bounds = bounds.cpu().numpy()
     lengths = np.diff(bounds, append=total)
     documents, address = empty("pt", (total,), INT32)
     _require(_core.seq_idx(address_of(lengths), len(lengths), address, total))
-    return documents, _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
+    blocks = _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
+    if target.type == "cpu":
+        return documents, *blocks
+    rows, columns = (_Blocks(*(one.to(target, non_blocking=True) for one in half)) for half in blocks)
+    return documents.to(target, non_blocking=True), rows, columns
 
 
 def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int]) -> _Blocks:
@@ -141,7 +146,7 @@ def _require(failure: Any) -> None:
 def _on_device(
     bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int], target: torch.device
 ) -> tuple[Any, _Blocks, _Blocks]:
-    """As `_on_cpu`, where the mask is to be. Some forty small launches, and nothing waits for them."""
+    """As `_on_cpu`, where boundaries and mask are on a GPU. Some forty small launches, and nothing waits for them."""
     import torch
 
     bounds = torch.as_tensor(bounds).to(target, non_blocking=True)
