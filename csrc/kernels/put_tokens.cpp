@@ -1,7 +1,5 @@
 #include "put_tokens.hpp"
 
-#include <cstring>
-
 #include "bytes.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
@@ -36,30 +34,30 @@ inline void put_small(const char* values, Span<const std::int64_t> indices, char
     std::int64_t at = 0, written = 0;
     const auto clear_to = [&](std::int64_t end) {
         if (end - written >= block) {
-            std::memset(out + at_byte(written), 0, at_byte(end - written));
+            fill_bytes(out + at_byte(written), 0, at_byte(end - written));
             written = end;
         }
         for (; written < end; ++written) {
-            std::memset(out + at_byte(written), 0, token);
+            fill_bytes(out + at_byte(written), 0, token);
         }
     };
     for (; at + block <= indices.size; at += block) {
         const std::int64_t* const number = indices.data + at;
         if (number[block - 1] - number[0] == block - 1) {  // they rise
             clear_to(number[0]);
-            std::memcpy(out + at_byte(number[0]), values + at_byte(at), block * token);
+            copy_bytes(out + at_byte(number[0]), values + at_byte(at), block * token);
             written += block;
             continue;
         }
         for (std::int64_t k = 0; k < block; ++k) {
             clear_to(number[k]);
-            std::memcpy(out + at_byte(number[k]), values + at_byte(at + k), token);
+            copy_bytes(out + at_byte(number[k]), values + at_byte(at + k), token);
             ++written;
         }
     }
     for (; at < indices.size; ++at) {
         clear_to(indices[at]);
-        std::memcpy(out + at_byte(indices[at]), values + at_byte(at), token);
+        copy_bytes(out + at_byte(indices[at]), values + at_byte(at), token);
         ++written;
     }
     clear_to(size);

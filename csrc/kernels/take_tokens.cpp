@@ -1,7 +1,5 @@
 #include "take_tokens.hpp"
 
-#include <cstring>
-
 #include "bytes.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
@@ -46,21 +44,21 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
             other |= static_cast<std::uint64_t>(number[k]) ^ (first + static_cast<std::uint64_t>(k));
         }
         if (other == 0 && number[0] >= 0 && number[0] <= size - block) {
-            std::memcpy(out + at_byte(at), values + at_byte(number[0]), block * token);
+            copy_bytes(out + at_byte(at), values + at_byte(number[0]), block * token);
             continue;
         }
         for (std::int64_t k = 0; k < block; ++k) {
             if (number[k] < 0 || number[k] >= size) {
                 return {Code::out_of_range, at + k};
             }
-            std::memcpy(out + at_byte(at + k), values + at_byte(number[k]), token);
+            copy_bytes(out + at_byte(at + k), values + at_byte(number[k]), token);
         }
     }
     for (; at < indices.size; ++at) {
         if (indices[at] < 0 || indices[at] >= size) {
             return {Code::out_of_range, at};
         }
-        std::memcpy(out + at_byte(at), values + at_byte(indices[at]), token);
+        copy_bytes(out + at_byte(at), values + at_byte(indices[at]), token);
     }
     return {};
 }

@@ -128,9 +128,23 @@ def test_bad_input(change, error, message):
         quadrat.mask_tokens(**({"input_ids": np.zeros((2, 3), np.int64)} | COMMON | change))
 
 
+class OwnGenerator(torch.Generator):
+    pass
+
+
 def test_a_generator_that_is_not_known_is_refused():
-    with default_dtype(torch.float64), pytest.raises(ValueError, match="not known"):
-        quadrat.mask_tokens(torch.zeros((2, 3), dtype=torch.int64), **COMMON)
+    with pytest.raises(ValueError, match="not known"):
+        quadrat.mask_tokens(torch.zeros((2, 3), dtype=torch.int64), generator=OwnGenerator(), **COMMON)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_probabilities_are_of_the_default_dtype(dtype):
+    ids = torch.full((40, 50), 9)
+    ours, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
+    with default_dtype(dtype):
+        masked = quadrat.mask_tokens(ids, generator=ours, **COMMON)
+        chosen = torch.bernoulli(torch.full(ids.shape, 0.15), generator=theirs)
+    assert torch.equal(masked.labels != -100, chosen.bool())
 
 
 ROWS = [np.random.default_rng(n).integers(5, 400, size=n) for n in (5, 0, 40, 130, 33)]
