@@ -80,7 +80,7 @@ def packages(code: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A folder with the models that the page names: where one is found under its name, the hub is not asked."""
+    """A folder with the models that the page names; transformers loads them from there and not from the hub."""
     folder = tmp_path_factory.mktemp("hub")
     standins.save_decoder(folder / "Qwen/Qwen2.5-0.5B")
     standins.save_encoder(folder / "google-bert/bert-base-uncased")
