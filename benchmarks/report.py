@@ -1,6 +1,7 @@
 """Time every workload; print the table, and write it as JSON, Markdown and a picture.
 
-The times and the ratio are of both collators called in turn; the ratio "alone" is of each by itself.
+"Cold" has times and ratio of both collators called in turn, which leaves the caches cold; "warm" has the ratio of each
+called again and again.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
 def table(results: list[dict[str, Any]], style: box.Box) -> Table:
     view = Table(box=style)
     view.add_column("case", no_wrap=True)
-    for heading in ("rows", "tokens", "padded", "transformers", "quadrat", "ratio", "alone"):
+    for heading in ("rows", "tokens", "padded", "transformers", "quadrat", "cold", "warm"):
         view.add_column(heading, justify="right")
     for result in results:
         view.add_row(
@@ -99,8 +100,8 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     """Horizontal bars of the ratios of every case, on a logarithmic axis."""
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.72 * len(results)), layout="constrained")
     bars = {
-        "median_of_ratios": (-0.19, BAR, "called in turn"),
-        "ratio_alone": (0.19, BAR_ALONE, "each alone, in warm caches"),
+        "median_of_ratios": (-0.19, BAR, "cold caches"),
+        "ratio_alone": (0.19, BAR_ALONE, "warm caches"),
     }
     for name, (offset, colour, label) in bars.items():
         for position, result in enumerate(results):

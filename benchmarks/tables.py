@@ -1,0 +1,321 @@
+"""The tables of README and docs, from the JSON in benchmarks/results.
+
+    python -m cogapp -P -r -I benchmarks README.md docs/*.md            writes them anew
+    python -m cogapp -P --check -I benchmarks README.md docs/*.md       fails where one differs
+
+A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog puts the text below it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+RESULTS = Path(__file__).parent / "results"
+
+
+def load(name: str) -> dict[str, Any]:
+    """The results of a benchmark."""
+    return json.loads((RESULTS / f"{name}.json").read_text())  # type: ignore[no-any-return]
+
+
+def time(nanoseconds: float | None) -> str:
+    """A time with three digits, in the unit that it needs."""
+    if nanoseconds is None:
+        return ""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size or unit == "µs":
+            value = nanoseconds / size
+            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    raise AssertionError
+
+
+def times(ratio: float | None) -> str:
+    """A ratio of two times."""
+    if ratio is None:
+        return ""
+    return f"{ratio:,.0f}{TIMES}" if ratio >= 10 else f"{ratio:.1f}{TIMES}"
+
+
+def number(value: float | None) -> str:
+    """A count, with separators, or nothing."""
+    return "" if value is None else f"{value:,}"
+
+
+def share(value: float) -> str:
+    """A part of one, in percent."""
+    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
+
+
+def put(headings: str, rows: Iterable[Sequence[str]], *, texts: int = 1) -> None:
+    """Print a Markdown table; `headings` are separated by bars, and the first `texts` columns are text."""
+    names = [name.strip() for name in headings.split("|")]
+    sides = ["left" if place < texts else "right" for place in range(len(names))]
+    print(tabulate(list(rows), names, tablefmt="pipe", colalign=sides, disable_numparse=True))
+
+
+def conditions(facts: dict[str, Any]) -> str:
+    """One sentence on the machine and the versions."""
+    where = f"{facts['cpu']} (family {facts['cpu_family']}, model {facts['cpu_model']}), {facts['cores']} cores"
+    versions = ", ".join(f"{name} {facts[name]}" for name in ("torch", "transformers", "trl", "numpy") if name in facts)
+    return f"Medians, one thread; {where}; Python {facts['python']}, {versions}."
+
+
+def collators(*suites: str) -> None:
+    """Suites of `report.py`: the sides in turn, which leaves the caches cold, and each alone, which keeps them warm."""
+    results = [load(suite) for suite in suites]
+    rows = [
+        (
+            case["description"],
+            time(case["reference_median_ns"]),
+            time(case["quadrat_median_ns"]),
+            times(case["median_of_ratios"]),
+            " to ".join(times(quartile) for quartile in case["ratio_quartiles"]),
+            times(case["ratio_alone"]),
+        )
+        for result in results
+        for case in result["cases"]
+    ]
+    put("| reference | quadrat | ratio, cold caches | its quartiles | ratio, warm caches", rows)
+    for result in results:
+        where = f"`{result['cases'][-1]['description']}`: " if result is not results[0] else ""
+        print(f"\n{where}{conditions(result['machine'])}")
+
+
+def limit() -> None:
+    """Padding beside a memcpy and a fill."""
+    put(
+        "tokens | rows | Arrow values | memcpy and fill | padding | padding / limit",
+        (
+            (
+                number(size["tokens"]),
+                number(size["rows"]),
+                size["arrow"],
+                time(size["limit_ns"]),
+                time(size["collator_ns"]),
+                f"{size['ratio']:.2f}",
+            )
+            for size in load("limit")["sizes"]
+        ),
+        texts=0,
+    )
+
+
+def growth() -> None:
+    """Nanoseconds a token, by collator and kind of rows."""
+    cells = {
+        (one["tokens"], one["collator"], one["kind"]): f"{one['ns_per_token']:.2f}" for one in load("growth")["batches"]
+    }
+    columns = [(collator, kind) for collator in ("quadrat", "transformers") for kind in ("lists", "numpy")]
+    put(
+        "tokens in the batch | " + " | ".join(f"{collator}, {kind}" for collator, kind in columns),
+        (
+            (number(tokens), *(cells.get((tokens, *column), "") for column in columns))
+            for tokens in sorted({tokens for tokens, _, _ in cells})
+        ),
+        texts=0,
+    )
+
+
+def dataloader() -> None:
+    """Batches a second that a DataLoader gives."""
+    put(
+        "| workers | transformers, batches/s | quadrat, batches/s | ratio",
+        (
+            (
+                case["description"],
+                str(case["workers"]),
+                f"{case['reference_batches_per_second']:,.0f}",
+                f"{case['quadrat_batches_per_second']:,.0f}",
+                times(case["median_of_ratios"]),
+            )
+            for case in load("dataloader")["cases"]
+        ),
+    )
+
+
+def jobs() -> None:
+    """Times of samplers and packing."""
+    put(
+        "job | rows | quadrat | reference | ratio | the reference",
+        (
+            (
+                job["job"],
+                number(job["rows"]),
+                time(job["quadrat_ns"]),
+                time(job["reference_ns"]),
+                times(job["ratio"]),
+                job["reference"],
+            )
+            for job in load("batching")["times"]
+        ),
+    )
+
+
+def plans() -> None:
+    """How full batches and packs are."""
+    put(
+        "plan | rows | batches or packs | fewest possible | fill | padding",
+        (
+            (
+                plan["plan"],
+                number(plan["rows"]),
+                number(plan["batches"]),
+                number(plan["fewest"]),
+                f"{plan['fill']:.3f}",
+                share(plan["padding"]),
+            )
+            for plan in load("batching")["plans"]
+        ),
+    )
+
+
+def containers() -> None:
+    """Trainer's container beside quadrat's."""
+    result = load("gather")
+    found = {(one["steps"], bool(one["every"])): one for one in (*result["steps"], *result["containers"])}
+
+    def cells(one: dict[str, Any] | None) -> list[str]:
+        return [time(one.get("reference_ns")), time(one["quadrat_ns"]), times(one.get("ratio"))] if one else [""] * 3
+
+    put(
+        "steps | transformers | quadrat | ratio | transformers, every 20 | quadrat, every 20 | ratio",
+        (
+            (number(steps), *cells(found.get((steps, False))), *cells(found.get((steps, True))))
+            for steps in sorted({steps for steps, _ in found})
+        ),
+        texts=0,
+    )
+
+
+def unpad() -> None:
+    """`unpad` beside a memcpy of the tokens that it keeps."""
+    names = ("lengths_to_memcpy", "mask_to_memcpy", "indexing_to_memcpy")
+    put(
+        "tokens | rows | numbers a token | lengths | mask | indexing",
+        (
+            (number(one["tokens"]), number(one["rows"]), str(one["inner"]), *(f"{one[name]:.1f}" for name in names))
+            for one in load("gather")["unpad"]
+        ),
+        texts=0,
+    )
+
+
+def bandwidth(name: str) -> None:
+    """Kernels beside a copy of the same bytes."""
+    put(
+        "| time | GB/s | copy, GB/s | of a copy",
+        (
+            (
+                case["case"],
+                time(case["microseconds"] * 1e3),
+                f"{case['gigabytes_per_second']:,.0f}",
+                f"{case['copy_gigabytes_per_second']:,.0f}",
+                share(case["share_of_copy"]),
+            )
+            for case in load(name)["bandwidth"]
+        ),
+    )
+
+
+def kernels() -> None:
+    """Kernels beside what else does the same on a GPU."""
+
+    def graphed(case: dict[str, Any]) -> str:
+        own, other = case.get("graph_microseconds"), case.get("other_graph_microseconds")
+        return "" if own is None else f"{own:.1f} / {other:.1f} µs, {times(case['graph_ratio'])}"
+
+    put(
+        "case | beside | quadrat | other | ratio | in a CUDA graph",
+        (
+            (
+                case["case"],
+                case["other"],
+                time(case["microseconds"] * 1e3),
+                time(case["other_microseconds"] * 1e3),
+                times(case["ratio"]),
+                graphed(case),
+            )
+            for case in load("cuda")["compare"]
+        ),
+        texts=2,
+    )
+
+
+def bert_padding(name: str) -> None:
+    """`unpad_input` and `pad_input` beside plain PyTorch, with a mask not seen before and one seen before."""
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for one in load(name)["bert_padding"]:
+        if "+" in one["case"] or one["case"] == "unpad_many":
+            found.setdefault((one["case"], one["size"]), {})[one["mask"]] = one
+    cell: Callable[[dict[str, Any]], str] = lambda one: f"{time(one['quadrat_ns'])}, {times(one['ratio'])}"  # noqa: E731
+    put(
+        "| | plain PyTorch | new mask | known mask",
+        (
+            (case, size, time(masks["new mask"]["plain_ns"]), cell(masks["new mask"]), cell(masks["known mask"]))
+            for (case, size), masks in found.items()
+        ),
+        texts=2,
+    )
+
+
+def block_masks() -> None:
+    """`document_block_mask` beside `create_block_mask`, on a CPU and a GPU."""
+    put(
+        "| tokens | documents | window | quadrat | `create_block_mask`, compiled | eager",
+        (
+            (
+                place,
+                number(one["tokens"]),
+                number(one["documents"]),
+                number(one["window"]),
+                time(one["quadrat_ns"]),
+                f"{time(one['compiled_ns'])}, {times(one['compiled_ratio'])}",
+                f"{time(one['eager_ns'])}, {times(one['eager_ratio'])}",
+            )
+            for place, name in (("CPU", "varlen_masks"), ("GPU", "varlen_masks_cuda"))
+            for one in load(name)["masks"]
+        ),
+    )
+
+
+def context_parallel(sequences: int = 512) -> None:
+    """The functions of context parallelism beside plain PyTorch."""
+    put(
+        "| sequences | plain PyTorch | quadrat | ratio",
+        (
+            (
+                f"{place}, `{one['function']}`",
+                number(one["sequences"]),
+                time(one["plain_ns"]),
+                time(one["quadrat_ns"]),
+                times(one["plain_ratio"]),
+            )
+            for place, name in (("CPU", "varlen_masks"), ("GPU", "varlen_masks_cuda"))
+            for one in load(name)["context_parallel"]
+            if one["sequences"] == sequences
+        ),
+    )
+
+
+def deferred() -> None:
+    """Batches a second of a pinned DataLoader, padded on the GPU or before."""
+    result = load("deferred")
+    through = {one["workers"]: one["deferred_to_reference"] for one in result["embedding"]}
+    put(
+        'workers | reference, `.to("cuda")` | quadrat, `.to("cuda")` | deferred | deferred / reference '
+        "| through the encoder",
+        (
+            (
+                str(one["workers"]),
+                *(f"{one['batches_per_second'][side]:,.0f}" for side in ("reference", "quadrat", "deferred")),
+                times(one["deferred_to_reference"]),
+                times(through[one["workers"]]),
+            )
+            for one in result["loading"]
+        ),
+        texts=0,
+    )
