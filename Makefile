@@ -60,6 +60,7 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/varlen_masks.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
+	$(BIN)/python -m cogapp -P -r -I benchmarks README.md docs/*.md
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -77,14 +78,15 @@ format: $(VENV)/.ready
 	$(BIN)/clang-format -i $(CPP)
 
 # The tests against a build with AddressSanitizer and UndefinedBehaviorSanitizer, each file in a process of its own;
-# ARGS may name some of them, or with -j say how many run at a time.
-SANITIZED := $(CURDIR)/build/sanitize/site
+# ARGS may name some of them, or with -j say how many run at a time. SANITIZER=thread: the tests that start threads.
+SANITIZER := address
+SANITIZED = $(CURDIR)/build/sanitize/$(SANITIZER)
 sanitize: $(VENV)/.ready $(SOURCES)
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target $(SANITIZED) \
-		-C build-dir=build/sanitize/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
-		-C cmake.define.QUADRAT_SANITIZE=address,undefined -C cmake.define.QUADRAT_CUDA=OFF \
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/site \
+		-C build-dir=$(SANITIZED)/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
+		-C cmake.define.QUADRAT_SANITIZE=$(SANITIZER:address=address,undefined) -C cmake.define.QUADRAT_CUDA=OFF \
 		-C cmake.define.QUADRAT_EMULATE=ON .
-	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED) $(ARGS)
+	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED)/site $(ARGS)
 
 # The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
 # CUDA kernels out.
@@ -97,7 +99,7 @@ BUILD_WHEEL := env ZIG="$$($(WHEEL_BIN)/python -c 'import ziglang, pathlib; prin
 	ZIG_TARGET=$(PROCESSOR)-linux-gnu.2.17 CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig.cmake
 wheel: $(WHEEL)/.ready
 	rm -rf $(WHEEL)/linux
-	$(BUILD_WHEEL) $(WHEEL_BIN)/python -m build --wheel --no-isolation --outdir $(WHEEL)/linux .
+	$(BUILD_WHEEL) $(WHEEL_BIN)/python -m build --wheel --no-isolation --outdir $(WHEEL)/linux -C build-dir=$(WHEEL)/cmake .
 	env PATH="$(abspath $(WHEEL_BIN)):$$PATH" $(WHEEL_BIN)/auditwheel repair --wheel-dir dist $(WHEEL)/linux/*.whl
 	$(WHEEL_BIN)/python tests/support/check_wheel.py dist/*-manylinux*_$(PROCESSOR).whl $(ARGS)
 

@@ -18,6 +18,9 @@ set(QUADRAT_STATIC_LIBRARIES "libc++ and libunwind of zig|${zig_version}|Apache-
 # Nothing of the C++ library in a module is there for other modules. Debugging information is left out.
 set(CMAKE_MODULE_LINKER_FLAGS_INIT "-s -Wl,--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map")
 set(CMAKE_CXX_COMPILER "${zig};c++;-target;${target}")
+# pybind11 asks whether link-time optimisation works, and nothing here uses it: zig would first build its libraries for it.
+set(HAS_FLTO_THIN OFF CACHE INTERNAL "")
+set(HAS_FLTO OFF CACHE INTERNAL "")
 # Archives of any processor's objects, which the machine's own ar may not be able to list.
 set(CMAKE_CXX_ARCHIVE_CREATE "\"${zig}\" ar qcs <TARGET> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_FINISH "")

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from set_address import RELATIVE
 
 # Libraries of every Linux that the tags stand for; auditwheel knows which versions of them. CUDA's is in the module.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-[\w-]+)\.so\.\d")
@@ -73,7 +74,9 @@ def faults_of_content(wheel: Path) -> list[str]:
         (bill,) = (name for name in names if name.endswith(".dist-info/sboms/quadrat.cdx.json"))
         said = email.message_from_bytes(content.read(metadata))
         parts = json.loads(content.read(bill))
-    faults = [f"{name} is no part of a wheel" for name in names if name.endswith((".cpp", ".hpp", ".a", ".pyc"))]
+    links = RELATIVE.findall(said.get_payload()) if said["Project-URL"] else []
+    faults = [f"its description has {len(links)} links to files that the index does not have"] * bool(links)
+    faults += [f"{name} is no part of a wheel" for name in names if name.endswith((".cpp", ".hpp", ".a", ".pyc"))]
     if parts["metadata"]["component"]["version"] != said["Version"] or said["Version"] not in wheel.name:
         faults.append("its name, metadata and bill of materials name different versions")
     if unknown := [part["name"] for part in parts["components"] if not part["version"]]:

@@ -1,10 +1,11 @@
-"""All tests against a build with AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`.
+"""Tests against a sanitized build: `make sanitize`, and `make sanitize SANITIZER=thread`.
 
     python tests/support/sanitize.py SITE [-j PROCESSES] [PATH ...]
 
-SITE is the folder the build is installed in. Each test file runs in a process of its own, because a report ends the
-process, and writes to files of its own in build/sanitize/reports, because a report to a captured standard error is lost
-with it. The exit status is 1 if a file failed or there is a report.
+SITE is the folder the build is installed in; its parent is named after the sanitizer, `address` (which has
+UndefinedBehaviorSanitizer with it) or `thread`. Each test file runs in a process of its own, because a report ends the
+process, and writes to files of its own in SITE/../reports, because a report to a captured standard error is lost with
+it. The exit status is 1 if a file failed or there is a report.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-REPORTS = ROOT / "build" / "sanitize" / "reports"
 
 # Tests that do not run here, and why: folders, files and tests.
 LEFT_OUT = {
@@ -34,13 +34,14 @@ LEFT_OUT = {
     "tests/integration/test_examples.py": "trains models for minutes, on batches like those of other tests",
 }
 
-# Not ours: Ray's own module looks at an environment that was freed, to change the title of its process.
-SUPPRESSED = "interceptor_via_lib:_raylet\n"
-SUPPRESSIONS = REPORTS.parent / "suppressions"
+# Tests that start threads: ThreadSanitizer runs these.
+THREADED = re.compile(r"import threading|support\.threads|support import .*threads")
 # A file that takes longer hangs.
 SECONDS = 1200
 # Not the warnings of memory that could not be had, which tests ask for.
-REPORT = re.compile(r".*(?:ERROR: \w+Sanitizer|Sanitizer:DEADLYSIGNAL|Sanitizer:? CHECK failed|runtime error:).*")
+REPORT = re.compile(
+    r".*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|Sanitizer:DEADLYSIGNAL|Sanitizer:? CHECK failed|runtime error:).*"
+)
 
 
 @dataclass(frozen=True)
@@ -70,42 +71,52 @@ def is_left_out(name: str) -> bool:
     return any(str(path) in LEFT_OUT for path in (Path(name), *Path(name).parents))
 
 
-def discover(paths: Sequence[Path]) -> list[str]:
-    """The test files below `paths`, the largest first, so that none of the long ones begins last."""
+def discover(paths: Sequence[Path], sanitizer: str) -> list[str]:
+    """The test files below `paths` for a sanitizer, the largest first, so that none of the long ones begins last."""
     found = {file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
     files = sorted(found, key=lambda file: (-file.stat().st_size, file))
+    if sanitizer == "thread":
+        files = [file for file in files if THREADED.search(file.read_text())]
     names = [str(file.resolve().relative_to(ROOT)) for file in files]
     return [name for name in names if not is_left_out(name)]
 
 
-def environment(site: Path, reports: Path) -> dict[str, str]:
-    """What a process needs for the sanitizers, which are loaded before an interpreter that knows nothing of them."""
+def preloaded(*names: str) -> dict[str, str]:
+    """The variable that loads libraries of the compiler before an interpreter that knows nothing of them."""
     compiler = os.environ.get("CXX", "c++")
-    libraries = [
-        subprocess.run(
-            [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for name in ("libasan.so", "libstdc++.so")
-    ]
+    commands = ([compiler, f"-print-file-name={name}"] for name in names)
+    paths = [subprocess.run(one, capture_output=True, text=True, check=True).stdout.strip() for one in commands]
+    return {"LD_PRELOAD": " ".join(paths)}
+
+
+def environment(site: Path, reports: Path) -> dict[str, str]:
+    """What a process needs for the sanitizer of the build in `site`."""
+    suppressions = Path(__file__).with_name(f"{site.parent.name}_suppressions.txt")
     common = f"log_path={reports}:print_stacktrace=1"
+    shared = {**os.environ, "PYTHONPATH": str(site), "HYPOTHESIS_PROFILE": "sanitize"}
+    options = f"suppressions={suppressions}:allocator_may_return_null=1:{common}"
+    if site.parent.name == "thread":
+        return {
+            **shared,
+            **preloaded("libtsan.so", "libstdc++.so"),
+            "TSAN_OPTIONS": f"{options}:ignore_noninstrumented_modules=1",
+        }
     # Python's own allocator would hide what is freed too early. The leaks are the interpreter's. Stacks are kept of all
     # memory the interpreter takes: short ones halve the time.
-    asan = f"suppressions={SUPPRESSIONS}:detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1"
     return {
-        **os.environ,
-        "PYTHONPATH": str(site),
+        **shared,
+        **preloaded("libasan.so", "libstdc++.so"),
         "PYTHONMALLOC": "malloc",
-        "LD_PRELOAD": " ".join(libraries),
-        "ASAN_OPTIONS": f"{asan}:malloc_context_size=8:{common}",
+        "ASAN_OPTIONS": f"{options}:detect_leaks=0:verify_asan_link_order=0:malloc_context_size=8",
         "UBSAN_OPTIONS": common,
-        "HYPOTHESIS_PROFILE": "sanitize",
     }
 
 
 def run(file: str, site: Path) -> Result:
     """Run one test file."""
+    reports = site.parent / "reports"
     name = file.removeprefix("tests/").removesuffix(".py").replace("/", ".")
-    output = REPORTS / f"{name}.log"
+    output = reports / f"{name}.log"
     # Without pytest's capture, and without its handler of signals, which would come before the sanitizers'. The last
     # line says which test a process ended in.
     options = ["-v", "-s", "--color=no", "-p", "no:faulthandler", "-p", "no:cacheprovider"]
@@ -118,7 +129,7 @@ def run(file: str, site: Path) -> Result:
         child = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(site, REPORTS / f"{name}.report"),
+            env=environment(site, reports / f"{name}.report"),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -132,8 +143,8 @@ def run(file: str, site: Path) -> Result:
             os.killpg(child.pid, signal.SIGKILL)  # workers of a process that has died
         child.wait()
     lines = output.read_text(errors="replace").splitlines()
-    reports = [path.read_text(errors="replace").splitlines() for path in sorted(REPORTS.glob(f"{name}.report.*"))]
-    report = next((line.strip() for said in (*reports, lines) for line in said if REPORT.match(line)), "")
+    found = [path.read_text(errors="replace").splitlines() for path in sorted(reports.glob(f"{name}.report.*"))]
+    report = next((line.strip() for said in (*found, lines) for line in said if REPORT.match(line)), "")
     said = lines[-1].strip("= ") if lines and status in (0, 1) else f"ended with {status}"
     return Result(file, said, report, status == 0 and not report, time.monotonic() - began)
 
@@ -145,18 +156,19 @@ def main() -> int:
     parser.add_argument("paths", type=Path, nargs="*", default=[ROOT / "tests"], help="files or folders of tests")
     parser.add_argument("-j", dest="processes", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     options = parser.parse_intermixed_args()
-    files = discover(options.paths)
+    site = options.site.resolve()
+    files = discover(options.paths, site.parent.name)
     if not files:
         parser.error("there are no tests")
     if gone := [name for name in LEFT_OUT if not (ROOT / name.partition("::")[0]).exists()]:
         parser.error(f"left out, and not there: {', '.join(gone)}")
-    shutil.rmtree(REPORTS, ignore_errors=True)
-    REPORTS.mkdir(parents=True)
-    SUPPRESSIONS.write_text(SUPPRESSED)
+    reports = site.parent / "reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
     began = time.monotonic()
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
-        for done in concurrent.futures.as_completed([pool.submit(run, file, options.site.resolve()) for file in files]):
+        for done in concurrent.futures.as_completed([pool.submit(run, file, site) for file in files]):
             results.append(done.result())
             say(str(results[-1]))
     failed = [result for result in results if not result.passed]
@@ -164,7 +176,7 @@ def main() -> int:
     for result in failed:
         say(str(result))
     minutes = (time.monotonic() - began) / 60
-    say(f"{len(files) - len(failed)} of {len(files)} files passed in {minutes:.0f} minutes; what they wrote: {REPORTS}")
+    say(f"{len(files) - len(failed)} of {len(files)} files passed in {minutes:.0f} minutes; what they wrote: {reports}")
     return bool(failed)
 
 
