@@ -40,7 +40,8 @@ THREADED = re.compile(r"import threading|support\.threads|support import .*threa
 SECONDS = 1200
 # Not the warnings of memory that could not be had, which tests ask for.
 REPORT = re.compile(
-    r".*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|Sanitizer:DEADLYSIGNAL|Sanitizer:? CHECK failed|runtime error:).*"
+    r".*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|Sanitizer:DEADLYSIGNAL|Sanitizer:? CHECK failed|runtime error:)"
+    r".*"
 )
 
 
@@ -149,6 +150,16 @@ def run(file: str, site: Path) -> Result:
     return Result(file, said, report, status == 0 and not report, time.monotonic() - began)
 
 
+def sees_nothing(site: Path) -> bool:
+    """Whether a call that is wrong on purpose goes unreported."""
+    reports = site.parent / "reports" / "broken"
+    script = Path(__file__).with_name("broken.py")
+    command = [sys.executable, script, site.parent.name]
+    subprocess.run(command, check=False, env=environment(site, reports), stderr=subprocess.DEVNULL)
+    found = [REPORT.search(path.read_text(errors="replace")) for path in reports.parent.glob("broken.*")]
+    return not any(found)
+
+
 def main() -> int:
     """Run the files, some at a time; 1 if one failed."""
     parser = argparse.ArgumentParser(description="All tests against a sanitized build.")
@@ -165,6 +176,8 @@ def main() -> int:
     reports = site.parent / "reports"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir()
+    if sees_nothing(site):
+        parser.error("the sanitizer does not report tests/support/broken.py")
     began = time.monotonic()
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
