@@ -3,6 +3,7 @@
 # make matrix the comparison with the reference on eight versions of transformers, and a table of the results
 # make bench  quadrat against the installed transformers, side by side
 # make wheel  the wheel to distribute, checked; make sdist, the sources
+# make docs   the documentation site, in build/docs/site
 # make lint | sanitize | clean
 #
 # Each target sets up what it needs under .venv*/ and build/.
@@ -24,7 +25,7 @@ PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-5 test-4 matrix bench lint format sanitize wheel sdist clean
+.PHONY: demo test test-5 test-4 matrix bench docs lint format sanitize wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(ENV) $(BIN)/python examples/classify_packages.py $(ARGS)
@@ -61,6 +62,17 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
 	$(BIN)/python -m cogapp -P -r -I benchmarks README.md docs/*.md
+
+# Warnings are errors, broken links among them. It reads the sources, and compiles nothing.
+DOCS := build/docs/venv
+docs: build/docs/.ready
+	env NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+
+build/docs/.ready: pyproject.toml
+	test -d $(DOCS) || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(DOCS)/bin/python -m pip install --quiet --group docs
+	touch $@
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -11,10 +11,15 @@ from quadrat.support.gpu import load_cuda_kernels
 
 
 def show_config() -> dict[str, str]:
-    """Version, compiler, SIMD level, CUDA architectures of this build, and the libraries it works with.
+    """Return the version, compiler, SIMD level and CUDA architectures of this build, and the installed libraries.
 
     Returns:
-        name -> value, all strings; `python -m quadrat info` prints it. Imports neither torch nor transformers.
+        A dict of strings by name; `python -m quadrat info` prints it. Imports neither torch nor transformers.
+
+    Examples:
+        >>> import quadrat
+        >>> quadrat.show_config()["quadrat"] == quadrat.__version__
+        True
     """
     return {
         "quadrat": _core.__version__,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import warnings
 from collections import deque
 from itertools import pairwise
@@ -394,7 +393,3 @@ def test_map_finds_what_it_made(tmp_path, monkeypatch):
     assert again[:] == first[:]
     with pytest.raises(TypeError):
         quadrat.pack_dataset(rows, 9)
-
-
-def test_the_example():
-    assert doctest.testmod(module).failed == 0

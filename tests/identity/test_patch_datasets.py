@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import doctest
 import pickle
 from typing import Any
 
@@ -23,7 +22,6 @@ import quadrat
 from quadrat.data.stored import original_getitems
 from quadrat.input.rows import Rows
 from quadrat.installed.behaviour import flattening_takes_arrays
-from quadrat.integration import patch_datasets
 from support.compare import assert_same_batch, assert_same_outcome, assert_same_value, outcome
 from support.samples import TWINS, make
 from support.strategies import make_tokenizer
@@ -356,10 +354,6 @@ def test_undone():
         assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
     with quadrat.patch_transformers():
         assert type(tokens().__getitems__([0])) is Rows
-
-
-def test_example_in_the_docstring():
-    assert doctest.testmod(patch_datasets).failed == 0
 
 
 @given(st.data())

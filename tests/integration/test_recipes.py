@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import BertForSequenceClassification, set_seed
+from transformers import set_seed
 
 import quadrat
 from support import llama_factory, standins
 from support.compare import assert_same_value, frozen
+from support.pages import snippets
 
 PACKAGE = Path(quadrat.__file__).parent
 LLAMA_FACTORY = "LLaMA-Factory 1"
@@ -36,17 +37,17 @@ pytestmark = [
 ]
 
 
-def snippets() -> dict[str, str]:
-    """The Python snippets of the page by heading, numbered where it has several."""
-    found: dict[str, str] = {}
-    for section in PAGE.read_text().split("\n## ")[1:]:
-        heading, _, text = section.partition("\n")
-        for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL), 1):
-            found[f"{heading} {number}"] = code
+def by_heading() -> dict[str, str]:
+    """The snippets of the page by heading, numbered."""
+    text, found = PAGE.read_text().splitlines(), {}
+    for snippet in snippets(PAGE):
+        heading = next(line[3:] for line in reversed(text[: snippet.line]) if line.startswith("## "))
+        number = sum(title.startswith(heading) for title in found) + 1
+        found[f"{heading} {number}"] = snippet.code
     return found
 
 
-SNIPPETS = snippets()
+SNIPPETS = by_heading()
 # The module of quadrat that does a snippet's work.
 WORKS = {
     "TRL 1": "trl/sft.py",
@@ -80,35 +81,13 @@ def packages(code: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A folder with the models that the page names; transformers loads them from there and not from the hub."""
-    folder = tmp_path_factory.mktemp("hub")
-    standins.save_decoder(folder / "Qwen/Qwen2.5-0.5B")
-    standins.save_encoder(folder / "google-bert/bert-base-uncased")
-    standins.save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
-    standins.save_speech(folder / "facebook/wav2vec2-base-960h")
-    classifier = folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
-    BertForSequenceClassification(standins.encoder_config()).save_pretrained(classifier)
-    standins.encoder_tokenizer().save_pretrained(classifier)
-    return folder
+    return standins.save_hub(tmp_path_factory.mktemp("hub"))
 
 
 @pytest.fixture
 def patches(monkeypatch):
-    """The patches that a snippet makes, to be undone after it."""
-    made: list[Any] = []
-
-    def kept(patch):
-        def call(*args, **options):
-            made.append(patch(*args, **options))
-            return made[-1]
-
-        return call
-
-    for name in ("patch_transformers", "patch_trl", "patch_tokenizers"):
-        monkeypatch.setattr(quadrat, name, kept(getattr(quadrat, name)))
-    yield made
-    while made:
-        made.pop().undo()
+    with standins.undone(monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

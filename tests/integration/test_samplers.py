@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import datasets
 import numpy as np
 import pytest
@@ -70,14 +68,3 @@ def test_in_a_data_loader():
     assert widths[0] == max(widths)
     as_they_come = quadrat.lengths(dataset).reshape(-1, 4).max(axis=1)
     assert sum(widths) < as_they_come.sum(), "rows of about the same length go together"
-
-
-@pytest.mark.parametrize("name", ["lengths", "DistributedLengthGroupedSampler", *SAMPLERS.values()])
-def test_examples(name):
-    if not hasattr(trainer_pt_utils, name) and name != "lengths":
-        pytest.skip("the installed transformers has no such sampler")
-    runner = doctest.DocTestRunner()
-    for example in doctest.DocTestFinder(recurse=False).find(getattr(quadrat, name), name, globs={}):
-        runner.run(example)
-    assert runner.summarize() == (0, runner.tries)
-    assert runner.tries

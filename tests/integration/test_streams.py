@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import pickle
 from types import SimpleNamespace
@@ -383,11 +382,3 @@ def test_packs_are_full():
     rows = [{"input_ids": np.zeros(length, np.int32)} for length in lengths]
     packs = list(quadrat.PackedStream(rows, 1024))
     assert lengths.sum() / (len(packs) * 1024) > 0.998
-
-
-@pytest.mark.parametrize("name", ["BatchedStream", "PackedStream"])
-def test_examples(name):
-    runner = doctest.DocTestRunner()
-    for example in doctest.DocTestFinder(recurse=False).find(getattr(quadrat, name), name, globs={}):
-        assert runner.run(example).attempted
-        assert runner.summarize(verbose=False).failed == 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
+    BertForSequenceClassification,
     BertModel,
     LlamaConfig,
     LlamaForCausalLM,
@@ -21,6 +25,8 @@ from transformers import (
     Wav2Vec2Processor,
     set_seed,
 )
+
+import quadrat
 
 _SAID = "the cat sat on a mat while seven dogs in Paris were barking at an old grey postman who ran away"
 WORDS = _SAID.split()
@@ -126,3 +132,34 @@ def save_speech(folder: Path) -> None:
     """A folder that AutoModelForCTC and AutoProcessor load."""
     speech_processor(folder).save_pretrained(folder)
     speech_model().save_pretrained(folder)
+
+
+def save_hub(folder: Path) -> Path:
+    """Models under the names that the documentation uses; transformers loads them from there and not from the hub."""
+    save_decoder(folder / "Qwen/Qwen2.5-0.5B")
+    save_encoder(folder / "google-bert/bert-base-uncased")
+    save_encoder(folder / "sentence-transformers/all-MiniLM-L6-v2")
+    save_speech(folder / "facebook/wav2vec2-base-960h")
+    classifier = folder / "distilbert/distilbert-base-uncased-finetuned-sst-2-english"
+    BertForSequenceClassification(encoder_config()).save_pretrained(classifier)
+    encoder_tokenizer().save_pretrained(classifier)
+    return folder
+
+
+@contextlib.contextmanager
+def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The patches that code makes in this block, undone at its end."""
+    made: list[Any] = []
+
+    def kept(patch: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            made.append(patch(*args, **options))
+            return made[-1]
+
+        return call
+
+    for name in ("patch_transformers", "patch_trl", "patch_tokenizers", "patch_datasets"):
+        monkeypatch.setattr(quadrat, name, kept(getattr(quadrat, name)))
+    yield made
+    while made:
+        made.pop().undo()

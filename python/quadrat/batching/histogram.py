@@ -32,7 +32,7 @@ def packs_needed(counts: Any, max_length: int) -> int:
         TypeError: when `counts` are not integers of one dimension, or `max_length` is no int.
         ValueError: when a count is negative, rows are longer than `max_length`, or that is below 1.
 
-    Example:
+    Examples:
         >>> import numpy
         >>> from quadrat.batching.histogram import packs_needed
         >>> packs_needed(numpy.bincount([5, 3, 8, 2, 6]), max_length=8)

@@ -19,17 +19,17 @@ _ROW_FORMATS = (None, "python", "numpy", "torch")
 
 
 def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
-    """How many items each row of a column has.
+    """Return the number of items in each row of a column.
 
-    A `datasets.Dataset` and everything else that lies in Arrow is not decoded: the lengths come from the offsets of the
-    lists, by way of the indices mapping that `select`, `shuffle` and `filter` leave. Other datasets are read once, item
-    by item, with a progress bar on a terminal.
+    A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, through
+    the indices mapping that `select`, `shuffle` and `filter` leave. Other datasets are read once, item by item, with a
+    progress bar on a terminal.
 
     Args:
         dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
             interface, which needs pyarrow; a `Ragged`; a dict of columns; a list of mappings or of rows; any dataset
             with `len` whose items are mappings.
-        column: the column to measure; not used for what has no columns.
+        column: the column to measure; not used for data without columns.
 
     Returns:
         `[rows]` int64, in items (tokens, for a column of token ids).
@@ -39,7 +39,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
             list; it names the row.
         ValueError: when the column is missing, or rows are made when they are read (`with_transform`).
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> quadrat.lengths([{"input_ids": [5, 6, 7]}, {"input_ids": []}])
         array([3, 0])

@@ -57,7 +57,7 @@ def pack_dataset(
     chunks, or with 64-bit offsets) go together, and null lists that lie on values in one column only are refused. TRL
     raises other errors there, or mixes up tokens.
 
-    Example:
+    Examples:
         >>> import datasets, quadrat
         >>> datasets.disable_progress_bars()
         >>> rows = datasets.Dataset.from_dict({"input_ids": [[1, 2, 3, 4, 5], [6, 7], [8, 9, 10], [11]]})

@@ -60,7 +60,7 @@ def pack(
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
             `max_length` below 1; for an unknown `strategy` or `overlong`.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> quadrat.pack([5, 3, 8, 2, 6], max_length=8).to_lists()
         [[2], [4, 3], [0, 1]]

@@ -76,8 +76,8 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
 
     The indices are those of transformers for the same generator: a random permutation, sorted from long to short within
     megabatches of (at most) 50 batches, the longest row first. Lengths of a `datasets.Dataset` come from Arrow without
-    a look at the tokens, and the sort is compiled. Where that might differ from the reference (lengths that are no
-    integers, a dataset with its own way to read rows), the reference's code does it.
+    a look at the tokens, and the sort is compiled. If the result might differ from the reference (lengths that are not
+    integers, a dataset that reads rows in its own way), the reference's code does it.
 
     Args:
         batch_size: rows of a batch; with gradient accumulation, of all batches of a step.
@@ -90,7 +90,7 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
         ValueError: without dataset and lengths, and when the first item is no mapping with that column.
         TypeError: when a row is null; it names the row.
 
-    Example:
+    Examples:
         >>> import quadrat, torch
         >>> sampler = quadrat.LengthGroupedSampler(2, lengths=[3, 9, 4, 8], generator=torch.Generator().manual_seed(0))
         >>> list(sampler)
@@ -122,7 +122,7 @@ class DistributedLengthGroupedSampler(
     _WithLengths,
     originals.DistributedLengthGroupedSampler,  # type: ignore[misc,name-defined]
 ):
-    """As `LengthGroupedSampler`, and each process takes every `num_replicas`-th row number: that of transformers.
+    """`LengthGroupedSampler` for several processes, each of which takes every `num_replicas`-th row number.
 
     Args:
         batch_size: rows of a batch.
@@ -136,10 +136,10 @@ class DistributedLengthGroupedSampler(
 
     Raises:
         ValueError: without dataset and lengths, and when the first item is no mapping with that column.
-        RuntimeError: when processes are not given, and torch.distributed is not there or not initialised.
+        RuntimeError: without `num_replicas` or `rank`, when torch.distributed is not available or not initialised.
         TypeError: when a row is null; it names the row.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> sampler = quadrat.DistributedLengthGroupedSampler(1, num_replicas=3, rank=0, lengths=[3, 9, 4, 8])
         >>> len(sampler), list(sampler)[0]
@@ -201,8 +201,8 @@ class _OrReference(type):
 class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore[misc]
     """Batches of different sizes that cost about the same on each rank: the sampler of Trainer's `batch_rebalance`.
 
-    The batches are those of transformers. The search for the numbers of rows is compiled. A subclass with costs or a
-    search of its own gets these.
+    The batches are those of transformers. The search for the numbers of rows is compiled. Costs and
+    search of a subclass are used if it overrides them.
 
     Args:
         lengths: the length of each row, in tokens.
@@ -212,13 +212,13 @@ class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore
         shuffle: whether to shuffle the rows in each epoch.
         seed: with the epoch (`set_epoch`), the seed of the permutation.
         rank: the number of this rank.
-        drop_last: drop the rows that make no whole step.
+        drop_last: drop the rows that do not fill a whole step.
 
     Raises:
         AssertionError: when a size is less than 1, or a step has fewer rows than batches.
         NotImplementedError: when the installed transformers has no such sampler.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> sampler = quadrat.BatchRebalanceSampler([9, 1, 1, 2, 8, 1], 6, dp_size=2, grad_accum=1, shuffle=False)
         >>> list(sampler)

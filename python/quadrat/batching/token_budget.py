@@ -51,12 +51,12 @@ class Budget(NamedTuple):
 class TokenBudgetBatchSampler(_Base):
     """Batches of row numbers, each of which costs at most `max_tokens`.
 
-    Rows are shuffled, sorted by length within windows, and taken into a batch as long as the budget lasts. Short rows
-    make batches of many rows, long ones of few, and all batches fill the device alike. The batches of an epoch depend
-    on the arguments, `seed` and the epoch alone. Each rank plans all of them and takes its share: no rank waits for
-    another.
+    Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up. A batch of
+    short rows has many of them, a batch of long rows few, and all batches cost about the same. The batches of an epoch
+    depend on the arguments, `seed` and the epoch alone. Each rank plans all of them and takes its share: no rank waits
+    for another.
 
-    Each rank has the same number of batches, and the batches of one step have costs as near as they come. Each row is
+    Each rank has the same number of batches, and the batches of one step cost about the same. Each row is
     in exactly one batch of an epoch, with two exceptions:
 
     - If there are too few batches to fill the last step, some are split, so that nothing is repeated or dropped. If no
@@ -73,16 +73,16 @@ class TokenBudgetBatchSampler(_Base):
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list. They are copied.
         max_tokens: what a batch may cost, at most `2**61`.
-        padded: whether the cost is that of a padded batch, rows times the longest row, or of one without padding, the
-            sum of lengths.
+        padded: whether the cost is that of a padded batch (rows times the longest row) or of one without padding (the
+            sum of lengths).
         max_batch_size: how many rows a batch may have; None: as many as the budget allows.
         multiple_of: the longest row counts as a multiple of this, as `pad_to_multiple_of` pads it; with `padded=False`,
             the sum of lengths does.
-        window: how many shuffled rows are sorted at a time. More waste less padding and leave less to chance. None:
-            as many as 64 batches have, but at least 2,048. 1: rows are not sorted.
+        window: how many shuffled rows are sorted at a time. A larger window wastes less padding and mixes rows less.
+            None: as many as 64 batches have, but at least 2,048. 1: rows are not sorted.
         world_size: how many ranks share the batches.
         rank: whose batches these are; None: those of all ranks, step by step.
-        shuffle: False: windows are of the rows in their order, and steps come in the order of their first rows.
+        shuffle: False: windows take the rows in their order, and steps come in the order of their first rows.
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
@@ -100,7 +100,7 @@ class TokenBudgetBatchSampler(_Base):
             `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
             batches than ranks, as soon as they are planned.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> sampler = quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], max_tokens=16, shuffle=False)
         >>> list(sampler)
@@ -238,7 +238,7 @@ class TokenBudgetBatchSampler(_Base):
         Raises:
             TypeError, ValueError: unless the epoch is a whole number below `2**32`.
 
-        Example:
+        Examples:
             >>> import quadrat
             >>> quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], max_tokens=16, shuffle=False).batches().to_lists()
             [[2, 4], [0, 1, 3]]

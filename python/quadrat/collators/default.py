@@ -12,29 +12,45 @@ from quadrat.planning.stacked import attributes_of, stack_features
 
 
 def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
-    """Stack each column of `features`; a drop-in for `transformers.default_data_collator`.
+    """Stack each column of `features`; replaces `transformers.default_data_collator`.
 
     Args:
-        features: one mapping per row (or an object with attributes). Values are numbers, equally long rows (lists,
+        features: one mapping per row (or an object with attributes). Values are numbers or rows of equal length (lists,
             tuples, NumPy arrays, torch tensors); strings and None are left out.
-        return_tensors: "pt" or "np"; "tf" or "jax" where that is installed.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
 
     Returns:
         A dict of tensors, `[rows]` or `[rows, length]`; `label` (int64 or float32) and `label_ids` become `labels`,
         first in the batch.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError: as the reference, with the column, the row and the lengths added; so are all other errors.
+
+    Examples:
+        >>> import quadrat
+        >>> batch = quadrat.default_data_collator([{"x": [1, 2], "label": 0.5}, {"x": [3, 4], "label": 1.5}], "np")
+        >>> batch["x"]
+        array([[1, 2],
+               [3, 4]])
+        >>> batch["labels"]
+        array([0.5, 1.5], dtype=float32)
     """
     return _function._collate(features, return_tensors)
 
 
 @dataclass
 class DefaultDataCollator(Collator, originals.DefaultDataCollator):
-    """`default_data_collator` as an object that remembers `return_tensors`; a drop-in for the transformers class.
+    """`default_data_collator` as an object that keeps `return_tensors`; replaces the transformers class.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> import quadrat
+        >>> batch = quadrat.DefaultDataCollator()([{"pixels": [1, 2], "label": 0}, {"pixels": [3, 4], "label": 1}])
+        >>> batch["labels"].tolist(), batch["pixels"].tolist()
+        ([0, 1], [[1, 2], [3, 4]])
     """
 
     deferred: bool = False

@@ -33,39 +33,53 @@ _KEYS = {
 
 @dataclass
 class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening):
-    """Joins the rows of a batch to one sequence without padding; a drop-in for the transformers class.
+    """Join the rows of a batch to one sequence without padding; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of
-    `input_ids` and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`; `position_ids`,
-    `[1, total]` int64, counted from `position_ids_start` in each row; `seq_idx`, `[1, total]` int32; `cu_seq_lens_q`
-    and `cu_seq_lens_k`, `[rows + 1]` int32; `max_length_q` and `max_length_k`, ints. Labels are made of the column
-    `labels` where the first row has one, else of `input_ids`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors.
-    There is no attention mask: the attention must be told where the rows begin.
+    The result is that of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of `input_ids`
+    and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`, and what the options ask for.
+    Labels are made of the column `labels` if the first row has one, else of `input_ids`. Rows may be lists, 1-D NumPy
+    arrays or 1-D torch tensors. There is no attention mask: the attention must be told where the rows begin.
 
     Args:
-        pad_to_multiple_of: opt-in, beyond the reference: round `total` up to a multiple of this. input_ids are padded
-            with `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. position_ids go on counting from the
-            last token, and cu_seq_lens and max_length speak of the real rows only: whoever infers the rows from where
-            positions restart finds as many as there are, the last one longer by the padding.
-        pad_values: opt-in: further columns with one number per token and the value to pad each with, for example
-            `{"token_type_ids": 0}`. They come last, `[1, total]`: integers int64, floats of the default dtype.
-        scalar_labels: opt-in: `label` or `labels` holds one number per row, and comes out as `labels`, `[rows]`, int64
-            or float32, in place of the labels of tokens; without either column there are no labels.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: opt-in: say where the rows are under the names of a consumer, "transformers" (as with
+        return_position_ids: returns `position_ids`, `[1, total]` int64, counted from `position_ids_start` in each row.
+        separator_id: the label of the first token of each row.
+        return_flash_attn_kwargs: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32, and the ints
+            `max_length_q` and `max_length_k`.
+        return_seq_idx: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
+        position_ids_start: the position of the first token of each row; some models, such as RoBERTa, need 2.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        pad_to_multiple_of: quadrat only: rounds `total` up to a multiple of this. input_ids are padded with
+            `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. `position_ids` continue from the last
+            token, and cu_seq_lens and max_length count the real rows only: code that finds rows where positions restart
+            finds the right number of rows, and the last one is longer by the padding.
+        pad_values: quadrat only: further columns with one number per token, and the value to pad each with, for example
+            `{"token_type_ids": 0}`. They come last, `[1, total]`: integers as int64, floats in the default dtype.
+        scalar_labels: quadrat only: `label` or `labels` holds one number per row and becomes `labels`, `[rows]`, int64
+            or float32, in place of the labels of tokens. Without either column there are no labels.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        names: quadrat only: returns where the rows are under the names of a consumer: "transformers" (as with
             `return_flash_attn_kwargs`), "varlen_attn", "megatron" or "mask": see `quadrat.flatten`. A mask is
             `[1, total]`.
-        align_to: opt-in: pad each row to a multiple of this, as `quadrat.align` does; labels with -100. Boundaries and
-            lengths are then those of the padded rows, and there is a `padding_mask`, `[1, total]` bool, True where
-            there is no token: see `quadrat.flatten`.
-        total_length: opt-in, in place of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
-        continue_positions: whether position_ids go on through the padding; else they are 0 there.
+        align_to: quadrat only: pads each row to a multiple of this, as `quadrat.align` does; labels with -100.
+            Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
+            for padding: see `quadrat.flatten`.
+        total_length: quadrat only, in place of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
+        continue_positions: whether `position_ids` continue through the padding; else they are 0 there.
 
     Raises:
-        ValueError: for an option that is none, or that does not go with another; when a row of `pad_values` is not as
-            long as its input_ids; where there may be padding, when one of `labels` is not, or a row is empty; when
-            `total_length` is below what the rows take.
-        KeyError, TypeError, ...: what the reference raises, naming column and row as well.
+        ValueError: for an unknown option, or one that does not go with another; for a row of `pad_values` that is not
+            as long as its input_ids; with padding, for such a row of `labels` and for an empty row; for a
+            `total_length` below what the rows take.
+        KeyError: as the reference, with the column and the row added; so are TypeError and all other errors.
+
+    Examples:
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+        >>> batch = collator([{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}])
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["position_ids"].tolist()
+        ([[5, 6, 7, 8, 9]], [[-100, 6, 7, -100, 9]], [[0, 1, 2, 0, 1]])
+        >>> batch["cu_seq_lens_q"].tolist(), batch["max_length_q"]
+        ([0, 3, 5], 3)
     """
 
     _joins_rows: ClassVar[bool] = True

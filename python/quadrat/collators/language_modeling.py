@@ -21,49 +21,75 @@ from quadrat.support.memory import Framework
 
 @dataclass
 class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLanguageModeling):
-    """Pads features and makes labels of the tokens; a drop-in for the transformers class.
+    """Pad features and make labels of their tokens; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`,
-    int64 `[rows, width]`. Masked language modelling draws what the reference draws, from the same generator, which
-    afterwards is in the same state. Features are mappings, or bare rows of token ids.
+    The result is that of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`, int64 `[rows,
+    width]`. Masked language modelling draws the same random numbers as the reference, from the same generator, and
+    leaves the generator in the same state. Features are mappings, or bare rows of token ids.
 
-    Whole-word masking takes time linear in the length, and rows of different lengths. Besides `offset_mapping` it takes
-    a column `word_ids` (the number of each token's word, None for special tokens), which is right for byte-level and
-    metaspace tokenizers too: their offsets leave no gap between words.
+    Whole-word masking takes time linear in the length, and takes rows of different lengths. Besides `offset_mapping` it
+    reads a column `word_ids` (the number of each token's word, None for special tokens). That column is also right for
+    byte-level and metaspace tokenizers, whose offsets leave no gap between words.
 
     Args:
-        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
+        tokenizer: a tokenizer of transformers. It gives the padding token, the mask token and the special tokens.
+        mlm: whether to mask tokens; else labels are the tokens themselves, for causal language modelling.
+        whole_word_mask: whether to mask whole words.
+        mlm_probability: of a token to be masked; also of a word.
+        mask_replace_prob: of a masked token to become the mask token.
+        random_replace_prob: of a masked token to become a random token. The rest stays what it is.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        seed: of a generator of the collator's own; by default the library's global generator draws.
+        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
-        mask_padding: what the labels of causal language modelling ignore: "token", every token that is the padding
-            token, as the reference does; or "length", just the padding, so that an end-of-sequence token that serves as
-            padding token stays in the labels.
-
-        padding_free: opt-in: no padding, the rows one after the other, for attention that is told where they begin. A
-            dict of `input_ids` and `labels`, `[1, total]` int64: masked as a batch of one row, or, for causal language
-            modelling, the ids with -100 for the first token of each row; what the next options ask for; then the other
-            columns the tokenizer pads and those of `pad_values`, `[1, total]`; no attention mask. With
-            `pad_to_multiple_of`, `total` is rounded up, as in `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: `position_ids`, `[1, total]` int64, where in its row a token stands.
-        return_flash_attn_kwargs: with `padding_free`: `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32, and the
-            ints `max_length_q` and `max_length_k`.
-        return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
+        mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is
+            the padding token, as in the reference; or "length", only the padding. With "length", an end-of-sequence
+            token that serves as padding token stays in the labels.
+        padding_free: quadrat only: no padding. The rows come one after the other, for attention that is told where they
+            begin: a dict of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for
+            causal language modelling, labels are the ids with -100 for the first token of each row. What the next
+            options ask for follows, then the other columns that the tokenizer pads and those of `pad_values`,
+            `[1, total]`. There is no attention mask. `pad_to_multiple_of` rounds `total` up, as in
+            `DataCollatorWithFlattening`.
+        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, each token's place in its
+            row.
+        return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
+            and the ints `max_length_q` and `max_length_k`.
+        return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
         position_ids_start: with `padding_free`: the position of the first token of each row.
-        names: with `padding_free`: say where the rows are under the names of a consumer, as
-            `DataCollatorWithFlattening` does; so are the next three.
-        align_to: with `padding_free`: pad each row to a multiple of this; not with `mlm`.
+        rng: "torch" draws as the reference. "philox", quadrat only, for masked language modelling: a row's mask
+            depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
+            row, and on nothing else: not on other rows, their order, padding, the number of workers or processes, or
+            the step at which a run was resumed. No generator is used.
+        row_key: with "philox": the column with an integer per row, such as its number in the dataset. The batch does
+            not contain this column. By default the key is a 64-bit sum over the row's tokens, so that equal rows have
+            equal masks within an epoch.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        names: with `padding_free`: returns where the rows are under the names of a consumer, see
+            `DataCollatorWithFlattening`.
+        align_to: with `padding_free`: pads each row to a multiple of this; not with `mlm`.
         total_length: with `padding_free`, in place of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether position_ids go on through the padding; else they are 0 there.
-        rng: "torch", the reference's draws; or "philox", opt-in, for masked language modelling: counter-based ones. A
-            row's mask then depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and nothing else:
-            not on the other rows, their order, padding, the number of workers or processes, or where a run was resumed.
-            What becomes of a token depends on its position in the row too. No generator is used.
-        row_key: with "philox": the column with an integer per row, such as its number in the data set, that tells it
-            from others; it is not in the batch. By default 64 bits that come from the row's tokens, so that equal rows
-            have equal masks within an epoch.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; else they are 0
+            there.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError: as the reference, with the column, the row and the lengths added; so are TypeError, KeyError and
+            all other errors.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "[MASK]": 1, "the": 2, "cat": 3, "sat": 4}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", mask_token="[MASK]")
+        >>> import quadrat
+        >>> rows = [{"input_ids": [2, 3, 4, 3]}, {"input_ids": [2, 3]}]
+        >>> batch = quadrat.DataCollatorForLanguageModeling(tokenizer, mlm=False)(rows)
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[2, 3, 4, 3], [2, 3, 0, 0]], [[2, 3, 4, 3], [2, 3, -100, -100]])
+        >>> masked = quadrat.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5, rng="philox", seed=3)(rows)
+        >>> masked["input_ids"].tolist(), masked["labels"].tolist()
+        ([[2, 3, 4, 1], [2, 4, 0, 0]], [[-100, -100, 4, 3], [-100, 3, -100, -100]])
     """
 
     pad_values: Mapping[str, Any] | None = None

@@ -22,19 +22,36 @@ _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 @dataclass
 class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMultipleChoice):
-    """Pads the choices of every example to one length; a drop-in for the transformers class.
+    """Pad the choices of every example to one length; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one
-    row per choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right one.
-    The result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`,
-    int64. Features are left as they are; before 5.23 transformers takes the labels out of them.
+    The result is that of `transformers.DataCollatorForMultipleChoice`. Each column of a feature holds one row per
+    choice, as many as the first example's `input_ids` have; `label` or `labels` is the number of the right choice. The
+    result is a dict with one tensor per column, `[examples, choices, width]`, and then `labels`, `[examples]`, int64.
+    Features do not change; before 5.23 transformers removes the labels from them.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
+        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
+            "do_not_pad" does not pad.
+        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError, ...: what the reference raises, naming column, example, choice and
-            lengths as well.
+        ValueError: as the reference, with the column, example, choice and lengths added; so are TypeError, KeyError,
+            IndexError and all other errors.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> example = {"input_ids": [[1, 2, 3], [1, 2]], "label": 0}
+        >>> batch = quadrat.DataCollatorForMultipleChoice(tokenizer)([example])
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[[1, 2, 3], [1, 2, 0]]], [0])
     """
 
     deferred: bool = False

@@ -17,21 +17,39 @@ from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 
 @dataclass
 class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
-    """Pads a list of features to the longest one, or as `padding` says; a drop-in for the transformers class.
+    """Pad features to the longest one, or as `padding` says; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per
-    column, `[rows, width]` for the columns the tokenizer pads, in the order of the first feature's keys; `label` and
-    `label_ids` come out as `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors. Like every collator of
-    quadrat's it also takes features that come as columns: a mapping of them, Arrow tables, see `quadrat.input.rows`.
+    The result is that of `transformers.DataCollatorWithPadding`: a `BatchEncoding` with one tensor per column, in the
+    order of the first feature's keys. Columns that the tokenizer pads are `[rows, width]`; `label` and `label_ids` are
+    renamed `labels`. Rows may be lists, 1-D NumPy arrays or 1-D torch tensors. Like every collator of quadrat, it also
+    takes features as columns: a mapping of them, a slice of a `datasets.Dataset`, an Arrow table.
 
     Args:
-        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, for example
-            `{"labels": -100}`. They are padded to the width of the batch where every row is as long as its tokens,
-            else to their own longest row, rounded up to `pad_to_multiple_of`.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
+        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
+            "do_not_pad" does not pad.
+        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, for
+            example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its
+            tokens, else to their own longest row, rounded up to `pad_to_multiple_of`.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError: as the reference, with the column, the row and the lengths added; so are TypeError, KeyError and
+            all other errors.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=4)
+        >>> batch = collator([{"input_ids": [1, 2, 3], "label": 0}, {"input_ids": [2], "label": 1}])
+        >>> {name: values.tolist() for name, values in batch.items()}
+        {'input_ids': [[1, 2, 3, 0], [2, 0, 0, 0]], 'attention_mask': [[1, 1, 1, 0], [1, 0, 0, 0]], 'labels': [0, 1]}
     """
 
     pad_values: Mapping[str, Any] | None = None

@@ -18,18 +18,33 @@ from quadrat.support.memory import Framework
 
 @dataclass
 class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCollatorForPermutationLanguageModeling):
-    """Masks spans of tokens and draws an order to predict them in; a drop-in for the transformers class.
+    """Mask spans of tokens and draw an order to predict them in; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and
-    `labels`, `[rows, width]` int64, `perm_mask` and `target_mapping`, `[rows, width, width]` float32. Of features only
-    `input_ids` is read; rows may be given bare, too. The numbers come from the generators the reference draws from,
-    torch's for "pt", Python's and NumPy's for "np", and leave them as it would.
+    The result is that of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and `labels`, `[rows,
+    width]` int64, `perm_mask` and `target_mapping`, `[rows, width, width]` float32. Only `input_ids` of the features
+    are read; rows may also come bare. The numbers come from the generators that the reference uses, torch's for "pt",
+    Python's and NumPy's for "np", and leave them in the same state.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        tokenizer: a tokenizer of transformers with a mask token and a padding token.
+        plm_probability: the ratio of the length of a masked span to the length of its context.
+        max_span_length: the length of the longest span, in tokens.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming row and lengths as well.
+        ValueError: as the reference, with the row and its length added, for example for rows of odd length; so are all
+            other errors.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "[MASK]": 1, "the": 2, "cat": 3, "sat": 4}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", mask_token="[MASK]")
+        >>> import quadrat
+        >>> batch = quadrat.DataCollatorForPermutationLanguageModeling(tokenizer)([[2, 3, 4, 3], [3, 3, 2, 4]])
+        >>> {name: tuple(values.shape) for name, values in batch.items()}
+        {'input_ids': (2, 4), 'perm_mask': (2, 4, 4), 'target_mapping': (2, 4, 4), 'labels': (2, 4)}
     """
 
     deferred: bool = False

@@ -24,20 +24,40 @@ _EXACT_IN_FLOATS = range(-(2**53), 2**53 + 1)
 
 @dataclass
 class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
-    """Pads features, and their labels to the longest row of labels; a drop-in for the transformers class.
+    """Pad features, and their labels to the longest row of labels; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per
-    column, `[rows, width]` for the columns the tokenizer pads; then `labels`, `[rows, label width]`, int64, padded with
-    `label_pad_token_id`, or None where the features have neither `label` nor `labels`; then `decoder_input_ids` where
-    `model` makes them.
+    The result is that of `transformers.DataCollatorForSeq2Seq`: a `BatchEncoding` with one tensor per column,
+    `[rows, width]` for the columns that the tokenizer pads; then `labels`, `[rows, label width]`, int64, padded with
+    `label_pad_token_id`, or None if the features have neither `label` nor `labels`; then `decoder_input_ids` if `model`
+    makes them.
 
     Args:
-        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
+        tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
+        model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` of the labels.
+        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
+            "do_not_pad" does not pad.
+        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        label_pad_token_id: what labels are padded with; losses of torch ignore -100.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError: as the reference, with the column, the row and the lengths added; so are TypeError, KeyError and
+            all other errors.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorForSeq2Seq(tokenizer)
+        >>> batch = collator([{"input_ids": [1, 2, 3], "labels": [2, 3]}, {"input_ids": [2], "labels": [1]}])
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[1, 2, 3], [2, 0, 0]], [[2, 3], [1, -100]])
     """
 
     pad_values: Mapping[str, Any] | None = None

@@ -24,35 +24,55 @@ from quadrat.support.memory import Framework
 
 @dataclass
 class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorForTokenClassification):
-    """Pads features and their labels; a drop-in for the transformers class.
+    """Pad features and the labels of their tokens; replaces the transformers class.
 
-    Arguments and results are those of `transformers.DataCollatorForTokenClassification`: one tensor per column,
-    `[rows, width]` for the columns the tokenizer pads and for `label` or `labels`, which are int64, padded with
-    `label_pad_token_id`, and last in the batch.
+    The result is that of `transformers.DataCollatorForTokenClassification`: one tensor per column, `[rows, width]` for
+    the columns that the tokenizer pads and for `label` or `labels`. Labels are int64, padded with `label_pad_token_id`,
+    and last in the batch.
 
     Args:
-        pad_values: opt-in, beyond the reference: further ragged columns and the value to pad each with, as for
+        tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
+        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
+            "do_not_pad" does not pad.
+        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        label_pad_token_id: what labels are padded with; losses of torch ignore -100.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
-        padding_free: opt-in: no padding, the rows one after the other, for attention that is told where they begin. A
-            dict of `input_ids` and the labels, `[1, total]` int64, each label beside its token; what the next options
-            ask for; then the other columns the tokenizer pads and those of `pad_values`, `[1, total]`; no attention
-            mask. With `pad_to_multiple_of`, `total` is rounded up: each column is padded as it would be else, and
-            position_ids, seq_idx and cu_seq_lens as in `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: `position_ids`, `[1, total]` int64, where in its row a token stands.
-        return_flash_attn_kwargs: with `padding_free`: `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32, and the
-            ints `max_length_q` and `max_length_k`.
-        return_seq_idx: with `padding_free`: `seq_idx`, `[1, total]` int32, which row each token belongs to.
+        padding_free: quadrat only: no padding. The rows come one after the other, for attention that is told where they
+            begin: a dict of `input_ids` and the labels, `[1, total]` int64; what the next options ask for; then the
+            other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no attention mask.
+            `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
+        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, each token's place in its
+            row.
+        return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
+            and the ints `max_length_q` and `max_length_k`.
+        return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
         position_ids_start: with `padding_free`: the position of the first token of each row.
-        names: with `padding_free`: say where the rows are under the names of a consumer, as
-            `DataCollatorWithFlattening` does; so are the next three.
-        align_to: with `padding_free`: pad each row to a multiple of this.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        names: with `padding_free`: returns where the rows are under the names of a consumer, see
+            `DataCollatorWithFlattening`.
+        align_to: with `padding_free`: pads each row to a multiple of this.
         total_length: with `padding_free`, in place of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether position_ids go on through the padding; else they are 0 there.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; else they are 0
+            there.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well. With
-            `padding_free`, ValueError when a row of any column is not as long as its input_ids.
+        ValueError: as the reference, with the column, the row and the lengths added; so are TypeError, KeyError and
+            all other errors. With `padding_free` also for a column whose row is not as long as its input_ids.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> rows = [{"input_ids": [1, 2, 3], "labels": [7, 8, 9]}, {"input_ids": [2], "labels": [8]}]
+        >>> quadrat.DataCollatorForTokenClassification(tokenizer)(rows)["labels"].tolist()
+        [[7, 8, 9], [8, -100, -100]]
+        >>> quadrat.DataCollatorForTokenClassification(tokenizer, padding_free=True)(rows)["labels"].tolist()
+        [[7, 8, 9, 8]]
     """
 
     pad_values: Mapping[str, Any] | None = None

@@ -13,18 +13,43 @@ from quadrat.support.memory import Framework
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
-    """Masks whole words, "##..." continuing a word; a drop-in for the class of transformers 4.x, there on 5.x too.
+    """Mask whole words, where "##..." continues a word; the class of transformers 4.x, on 5.x too.
 
-    Fields are those of `transformers.DataCollatorForLanguageModeling`. Features are mappings with `input_ids` and, if
-    words are known better, `chinese_ref` (positions that continue the word before them), or bare rows of ids; other
-    columns are left out. The result is a dict of `input_ids` and `labels`, int64, `[rows, width]`; labels are -100
-    where nothing is masked. Words are shuffled by Python's `random`, or with a `seed` by the collator's own generator.
+    Features are mappings with `input_ids`, or bare rows of ids. A column `chinese_ref` may name the positions that
+    continue the word before them; other columns are left out. The result is a dict of `input_ids` and `labels`, int64,
+    `[rows, width]`; labels are -100 where nothing is masked. Words are shuffled by Python's `random`, or with a `seed`
+    by the collator's own generator.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        tokenizer: a tokenizer of transformers with a mask token.
+        mlm: not read, as in the reference: words are always masked.
+        mlm_probability: of a word to be masked.
+        mask_replace_prob: of a masked token to become the mask token.
+        random_replace_prob: of a masked token to become a random token. The rest stays what it is.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
+        seed: of a generator of the collator's own.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError, TypeError, AttributeError, ...: what the reference raises, with what quadrat can add to it.
+        ValueError: as the reference, with what quadrat can add; so are TypeError, AttributeError and all other errors.
+            For `rng="philox"`, which this class does not have.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models, normalizers
+        >>> from transformers import BertTokenizerFast
+        >>> words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "bark": 5, "##ing": 6, "dogs": 7}
+        >>> pieces = Tokenizer(models.WordPiece(words))
+        >>> pieces.normalizer = normalizers.BertNormalizer()
+        >>> tokenizer = BertTokenizerFast(tokenizer_object=pieces)
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorForWholeWordMask(
+        ...     tokenizer, mlm_probability=0.5, mask_replace_prob=1.0, random_replace_prob=0.0
+        ... )
+        >>> batch = collator([[2, 7, 5, 6, 3]])
+        >>> masked = batch["input_ids"] == tokenizer.mask_token_id
+        >>> bool(masked[0, 2] == masked[0, 3])  # "bark" and "##ing" are masked together
+        True
     """
 
     _takes_bare_rows: ClassVar[bool] = True

@@ -15,25 +15,34 @@ with needs("quadrat.data.arrow", "datasets"):
 
 
 class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
-    """A `datasets.Dataset` that hands its batches to quadrat's collators as they lie in Arrow.
+    """A `datasets.Dataset` whose batches quadrat's collators read directly from Arrow.
 
-    It is the dataset it was made from, with the same rows, columns, format and methods, and takes its place in
-    `torch.utils.data.DataLoader`, in `Trainer` (which removes the columns the model does not take) and in worker
-    processes. A batch, `ds.__getitems__([3, 1, 2])`, refers to rows, which are gathered when a collator of quadrat's
-    writes its tensors. To other code, such as a collate function of your own that changes the features first, it is the
-    list of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in memory, concatenated, read from
+    It has the rows, columns, format and methods of the dataset it was made from. Use it in its place in
+    `torch.utils.data.DataLoader`, in `Trainer` (which removes the columns that the model does not take) and in worker
+    processes. A batch, `ds.__getitems__([3, 1, 2])`, refers to rows, and a collator of quadrat reads them when it
+    writes its tensors. For other code, such as your own collate function that edits the features first, it is the list
+    of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in memory, concatenated, read from
     parquet, and have an indices mapping. Methods that choose or order rows or columns return an `ArrowDataset` again.
 
-    Rows come as Python numbers and lists would, whatever `with_format` says of their type; its choice of columns is
-    kept. With a transform (`set_transform`) batches are those of `datasets.Dataset`.
+    Rows are read as Python numbers and lists, whatever type `with_format` asks for; its choice of columns is kept. With
+    a transform (`set_transform`) batches are those of `datasets.Dataset`.
 
     Args:
-        dataset: a `datasets.Dataset`, which is left as it is.
+        dataset: a `datasets.Dataset`, which does not change.
         columns: the columns to keep; by default all of them.
 
     Raises:
         TypeError: when `dataset` is not a `datasets.Dataset`.
-        ValueError: when one of `columns` is not there.
+        ValueError: when the dataset lacks one of `columns`.
+
+    Examples:
+        >>> import datasets, quadrat
+        >>> dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6, 7], [8]], "label": [0, 1]})
+        >>> rows = quadrat.ArrowDataset(dataset, columns=["input_ids"])
+        >>> quadrat.DataCollatorWithFlattening()(rows.__getitems__([1, 0]))["input_ids"]  # as in a DataLoader
+        tensor([[8, 5, 6, 7]])
+        >>> list(rows.__getitems__([1, 0]))
+        [{'input_ids': [8]}, {'input_ids': [5, 6, 7]}]
     """
 
     def __init__(self, dataset: datasets.Dataset, columns: Sequence[str] | None = None) -> None:

@@ -14,12 +14,13 @@ from quadrat.support.arrays import as_numpy
 
 
 class BatchedDataset(GroupedDataset):
-    """A map-style dataset whose item `i` is batch `i` of a batch sampler, rows and all.
+    """A map-style dataset whose item `i` holds the rows of batch `i` of a batch sampler.
 
-    With it, everything that takes a dataset and a batch size takes batches of any size: give the DataLoader
-    `batch_size=1`, or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch of
-    the item's rows. For another collate function write `lambda items: collate(items[0])`. Rows of a `datasets.Dataset`
-    stay in Arrow until they become tensors. Trainer shuffles the items, and accelerate deals them out to processes.
+    With it, code that takes a dataset and a batch size can have batches of any size: give the DataLoader
+    `batch_size=1`, or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch
+    from the item's rows. For another collate function write `lambda items: collate(items[0])`. Rows of a
+    `datasets.Dataset` stay in Arrow until they become tensors. Trainer shuffles the items, and accelerate deals them
+    out to processes.
 
         sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
         Trainer(
@@ -29,11 +30,11 @@ class BatchedDataset(GroupedDataset):
             callbacks=[quadrat.SetEpochCallback()],
         )
 
-    The callback tells the dataset the epoch. accelerate does so too, but neither with several processes nor in an epoch
-    that is resumed half-way: there, without the callback, batches are those of epoch 0, and some rows come twice.
+    The callback tells the dataset the epoch. accelerate does so too, but not with several processes and not in an epoch
+    that is resumed in the middle: without the callback, batches are then those of epoch 0, and some rows come twice.
 
     With several processes, give the sampler `world_size` (the number of processes) and `rank=None`: then each process
-    gets as many batches.
+    gets the same number of batches.
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
@@ -42,11 +43,11 @@ class BatchedDataset(GroupedDataset):
         columns: the columns to keep; by default all. Trainer removes none from batches.
 
     Raises:
-        TypeError: when there are no rows by number (an `IterableDataset`), or row numbers are no integers.
+        TypeError: when the dataset has no rows by number (an `IterableDataset`), or row numbers are not integers.
         ValueError: when a row number is out of range or a batch is empty, for a missing column, and for the sampler of
             one of several ranks.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
         >>> sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(rows), max_tokens=16, shuffle=False)

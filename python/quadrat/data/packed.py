@@ -67,7 +67,7 @@ class PackedDataset(GroupedDataset):
         ValueError: when there are no rows, one is too long, or a column is missing; when a pack is read, if a row's
             columns differ in length, or it is not as long as `lengths` say.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> rows = [{"input_ids": [length] * length} for length in (5, 3, 8, 2, 6)]
         >>> packs = quadrat.PackedDataset(rows, max_length=8, shuffle=False)

@@ -25,7 +25,7 @@ _VARIABLE_SHAPE = "ray.data.arrow_variable_shaped_tensor"
 
 
 class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
-    """Collates the batches of Ray Data with one of quadrat's collators, straight from Arrow.
+    """Collate the batches of Ray Data with one of quadrat's collators, directly from Arrow.
 
         dataset.iter_torch_batches(batch_size=32, collate_fn=CollateFn(DataCollatorWithPadding(tokenizer)))
 
@@ -45,6 +45,14 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
     Raises:
         TypeError: when `collator` cannot be called or is one of transformers', or `columns` is one name.
         ValueError: when a batch lacks one of `columns`. Else what the collator raises.
+
+    Examples:
+        >>> import pyarrow, quadrat
+        >>> from quadrat.data.ray import CollateFn
+        >>> collate = CollateFn(quadrat.DataCollatorWithFlattening(), columns=["input_ids"])
+        >>> table = pyarrow.table({"input_ids": [[5, 6, 7], [8]], "text": ["a", "b"]})  # Ray passes such a table
+        >>> collate(table)["input_ids"]
+        tensor([[5, 6, 7, 8]])
     """
 
     def __init__(self, collator: Callable[[Any], Any], columns: Sequence[str] | None = None) -> None:
@@ -80,7 +88,7 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
 
 
 class PackBlocks:
-    """Packs the rows of each batch of Ray Data, Arrow in and Arrow out: no row becomes a Python object.
+    """Pack the rows of each batch of Ray Data, from Arrow to Arrow: no row becomes a Python object.
 
         packed = dataset.map_batches(PackBlocks(4096), batch_format="pyarrow", batch_size=2048)
         packed.iter_torch_batches(batch_size=8, collate_fn=CollateFn(DataCollatorWithFlattening()))
@@ -102,6 +110,13 @@ class PackBlocks:
         TypeError: when a number is no int; of a batch, when a column does not hold rows of numbers, or a row is null.
         ValueError: for an argument out of range; of a batch, for a row that is too long, a missing column, and columns
             that differ in the length of a row.
+
+    Examples:
+        >>> import pyarrow
+        >>> from quadrat.data.ray import PackBlocks
+        >>> table = pyarrow.table({"input_ids": [[5, 5, 5], [8, 8], [6]]})  # Ray passes such a table
+        >>> PackBlocks(4)(table).to_pydict()
+        {'input_ids': [[5, 5, 5, 6], [8, 8]], 'seq_lengths': [[3, 1], [2]]}
     """
 
     def __init__(

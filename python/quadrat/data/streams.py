@@ -48,9 +48,9 @@ class BatchedStream(StreamedDataset):
     Args:
         dataset: a `datasets.IterableDataset`, a torch `IterableDataset`, any iterable of mappings that can be read
             again, or a function that returns an iterator.
-        max_tokens: see `TokenBudgetBatchSampler`, as for `padded`, `max_batch_size`, `multiple_of` and `overlong`.
-        window: how many rows are read at a time. A window ought to hold several batches: then rows of about the same
-            length are there to go together.
+        max_tokens, padded, max_batch_size, multiple_of, overlong: see `TokenBudgetBatchSampler`.
+        window: how many rows are read at a time. A window should hold several batches, so that it has
+            rows of about the same length to put together.
         shuffle: whether rows of about the same length, and the batches of a window, come in random order. Rows do not
             leave their window: order them at random in the dataset too.
         seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
@@ -68,7 +68,7 @@ class BatchedStream(StreamedDataset):
             read, if a row is no mapping, or is null or no list in `column`.
         ValueError: for an argument out of range; when it is read, for a missing column, or a row above the budget.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
         >>> stream = quadrat.BatchedStream(rows, max_tokens=16, shuffle=False)
@@ -180,7 +180,7 @@ class PackedStream(StreamedDataset):
         TypeError: see `BatchedStream`; when it is read, if a column does not hold rows of numbers.
         ValueError: see `BatchedStream`; when it is read, if a row's columns differ in length.
 
-    Example:
+    Examples:
         >>> import quadrat
         >>> rows = [{"input_ids": [length] * length} for length in (5, 3, 8, 2, 6)]
         >>> stream = quadrat.PackedStream(rows, max_length=8, shuffle=False)

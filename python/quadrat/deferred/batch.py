@@ -22,14 +22,21 @@ _IDS = (PAD, STACK, JOIN)  # the actions that may make the ids that labels come 
 
 
 class DeferredBatch(Mapping[str, Any]):
-    """A batch that is padded later, on its device: collators return it with `deferred=True`.
+    """A batch that is padded later, on its device; collators with `deferred=True` return it.
 
-    The rows of all its columns lie in one buffer, which is pinned, sent between processes and copied to a device as a
-    whole. `to(device)` makes the batch there: the container, keys, dtypes and values that the collator gives without
-    `deferred`. Until then it is a mapping: `batch["labels"]` makes that one column on the CPU, and keeps it.
+    The rows of all columns lie in one buffer, which is pinned, sent between processes and copied to a device as a
+    whole. `to(device)` makes the batch there, with the container, keys, dtypes and values that the collator gives
+    without `deferred`. Until then it is a mapping: `batch["labels"]` makes this one column on the CPU, and keeps it.
 
     Args:
         tensors: a finished batch, a dict or `BatchEncoding`; its CPU tensors are copied to one buffer.
+
+    Examples:
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorWithFlattening(deferred=True)
+        >>> batch = collator([{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}])  # a DeferredBatch
+        >>> batch.to("cpu")["input_ids"]  # or .to("cuda")
+        tensor([[5, 6, 7, 8, 9]])
     """
 
     def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:

@@ -47,16 +47,27 @@ class _Listed(NamedTuple):
 class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[misc]
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
-    That of transformers copies all it holds at each step. This one appends, and pads once, in place: at its peak it
-    holds the result. Same results, `tensors` and `arrays` included; reading these two joins what is there so far.
-    Several threads may use it at once: batches are added one after the other. A batch whose addition fails or is
-    interrupted is in it as a whole or not at all.
+    The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
+    that its peak memory is the result. The results are the same, also those of `tensors` and `arrays`; reading these
+    two joins the batches added so far. Several threads may use one container. If adding a batch fails or is
+    interrupted, the container holds the whole batch or nothing of it.
 
     Args:
         do_nested_concat: whether to join batches along the first axis, padding the second; else they stay in a list.
         padding_index: what shorter batches are padded with.
-        ragged: with `do_nested_concat`, return arrays of two and more dimensions as a `Ragged` whose rows are as
-            long as they were in their batch. Nothing is padded, and tensors of a GPU are copied as they are added.
+        ragged: quadrat only: with `do_nested_concat`, returns arrays of two and more dimensions as a `Ragged` whose
+            rows are as long as they were in their batch. Nothing is padded, and tensors on a GPU are copied when they
+            are added.
+
+    Examples:
+        >>> import torch, quadrat
+        >>> container = quadrat.EvalLoopContainer()
+        >>> container.add(torch.tensor([[1, 2]]))
+        >>> container.add(torch.tensor([[3, 4, 5]]))
+        >>> container.to_cpu_and_numpy()
+        >>> container.get_arrays()
+        array([[   1,    2, -100],
+               [   3,    4,    5]])
     """
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
@@ -160,20 +171,31 @@ def _value(held: Any) -> Any:
 def without_padding(
     compute_metrics: Callable[..., dict[str, Any]], *, padding_index: int = -100
 ) -> Callable[..., dict[str, Any]]:
-    """A `compute_metrics` for Trainer that hands predictions and labels on without padding.
+    """Make a `compute_metrics` for Trainer that gets predictions and labels without padding.
 
-    Trainer's `EvalPrediction` has padded arrays. The function given here gets one of the same type, in which
+    Trainer's `EvalPrediction` holds padded arrays. Your function gets one of the same type, in which
 
     - labels of several dimensions are a `Ragged` of those that are not `padding_index`;
-    - predictions, inputs and whatever else has the rows and width of the labels is a `Ragged` of the same tokens, so
+    - predictions, inputs and all arrays with the rows and width of the labels are a `Ragged` of the same tokens, so
       that `prediction.predictions.values[k]` goes with `prediction.label_ids.values[k]`;
     - integers of another width than the labels, such as generated tokens, are a `Ragged` of those that are not
       `padding_index`;
-    - everything else (labels of one dimension, losses) is as it was. Tuples and mappings are kept.
+    - everything else (labels of one dimension, losses) does not change. Tuples and mappings are kept.
 
     Args:
-        compute_metrics: gets an `EvalPrediction`, and what else Trainer passes (`compute_result`).
-        padding_index: the label of tokens that count for nothing: padding, special tokens, parts of words.
+        compute_metrics: your function. It gets an `EvalPrediction`, and what else Trainer passes (`compute_result`).
+        padding_index: the label of tokens that do not count: padding, special tokens, parts of words.
+
+    Examples:
+        >>> import numpy, quadrat
+        >>> from transformers import EvalPrediction
+        >>> def compute_metrics(prediction):
+        ...     chosen = prediction.predictions.values.argmax(-1)
+        ...     return {"accuracy": float((chosen == prediction.label_ids.values).mean())}
+        >>> logits = numpy.array([[[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]]])  # one row, three tokens, two classes
+        >>> labels = numpy.array([[1, 1, -100]])  # the last token is padding
+        >>> quadrat.without_padding(compute_metrics)(EvalPrediction(logits, labels))
+        {'accuracy': 0.5}
     """
 
     @functools.wraps(compute_metrics)  # Trainer looks whether it takes `compute_result`

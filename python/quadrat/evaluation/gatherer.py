@@ -47,17 +47,27 @@ class _Stretches(NamedTuple):
 
 
 class DistributedTensorGatherer:
-    """Arrays that processes computed batch by batch, in the order of the data set: that of transformers 4.x.
+    """Put arrays that several processes computed back into the order of the dataset; the class of transformers 4.x.
 
-    Each process has a stretch of the data set (`SequentialDistributedSampler`), and a gather after each step puts the
-    batches of all processes side by side. Here the rows go back to their places, and those that only filled up the last
-    batches are cut off. Batches are kept without padding, and padded once.
+    Each process computes a stretch of the dataset (`SequentialDistributedSampler`), and a gather after each step puts
+    the batches of all processes side by side. This class puts the rows back into order and drops those that only filled
+    the last batches. It keeps batches without padding and pads once.
 
     Args:
         world_size: the number of processes.
-        num_samples: the rows of the data set.
-        make_multiple_of: what the rows of each process were made a multiple of.
+        num_samples: the rows of the dataset.
+        make_multiple_of: the rows of each process are rounded up to a multiple of this.
         padding_index: what shorter batches are padded with.
+
+    Examples:
+        >>> import numpy, quadrat
+        >>> gatherer = quadrat.DistributedTensorGatherer(world_size=2, num_samples=3)  # rows 0, 1 and row 2
+        >>> gatherer.add_arrays(numpy.array([[10], [12]]))  # the first step: row 0, row 2
+        >>> gatherer.add_arrays(numpy.array([[11], [10]]))  # the second: row 1, and row 0 once more
+        >>> gatherer.finalize()
+        array([[10],
+               [11],
+               [12]])
     """
 
     def __init__(

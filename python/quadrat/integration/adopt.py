@@ -11,19 +11,26 @@ from quadrat.planning.plan_cache import Remembering
 
 
 def from_transformers(collator: Any) -> Any:
-    """The quadrat twin of a transformers collator, with everything it holds.
+    """Convert a transformers collator to quadrat's class of the same name.
 
     Args:
         collator: an instance of one of the transformers collator classes, or `transformers.default_data_collator`.
 
     Returns:
-        An instance of the quadrat class of the same name. Its attributes are those of `collator`, the same objects: the
-        tokenizer, and a generator where it was before. quadrat's further options have their defaults. A collator that
-        is quadrat's comes back as it is.
+        An instance of the quadrat class of the same name. It holds the same objects as `collator`: the
+        options, the tokenizer, and a generator in its current state. Options that only quadrat has get their defaults.
+        A collator of quadrat is returned unchanged.
 
     Raises:
         TypeError: for a class of your own derived from a transformers collator, a class instead of an instance, a
-            collator that quadrat has no twin of, and anything else.
+            collator that quadrat does not have, and for anything else.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import DataCollatorWithFlattening
+        >>> collator = quadrat.from_transformers(DataCollatorWithFlattening(separator_id=-1))
+        >>> isinstance(collator, quadrat.DataCollatorWithFlattening), collator.separator_id
+        (True, -1)
     """
     found = {name: load(name) for name in ORIGINALS}
     if isinstance(collator, Remembering) or any(collator is twin for twin in found.values()):

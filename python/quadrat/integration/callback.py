@@ -8,18 +8,27 @@ from transformers import TrainerCallback
 
 
 class SetEpochCallback(TrainerCallback):
-    """Tells the collator and the training dataset when an epoch begins.
+    """Tell the collator and the training dataset of a Trainer when an epoch begins.
 
-    With it, `rng="philox"` masks anew, and a `BatchedDataset` or `PackedDataset` has the batches or packs of that
-    epoch, on every process. A run that is resumed, half-way through an epoch too, goes on with the masks and batches it
-    would have had.
+    With it, `rng="philox"` draws new masks in each epoch, and a `BatchedDataset` or `PackedDataset` has the batches or
+    packs of that epoch, on every process. A run that is resumed, also in the middle of an epoch, has the masks and
+    batches that it would have had.
 
     Args:
-        collator: what has `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
-            whichever have it.
+        collator: an object with `set_epoch`; by default the collator and the dataset of Trainer's training DataLoader,
+            if they have it.
 
     Raises:
-        TypeError: when training begins, if none has a `set_epoch`.
+        TypeError: when training begins, if nothing has a `set_epoch`.
+
+    Examples:
+        >>> import quadrat
+        >>> rows = [{"input_ids": [5] * length} for length in (5, 3, 8, 2, 6)]
+        >>> packs = quadrat.PackedDataset(rows, max_length=8)
+        >>> callback = quadrat.SetEpochCallback(packs)  # Trainer(..., callbacks=[callback]) calls the next line
+        >>> callback.on_epoch_begin(args=None, state=type("State", (), {"epoch": 2.0}), control=None)
+        >>> packs.epoch
+        2
     """
 
     def __init__(self, collator: Any = None) -> None:

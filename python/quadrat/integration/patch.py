@@ -19,23 +19,31 @@ from quadrat.integration.switch import Patch, Switch
 
 
 def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attention: bool = True) -> Patch:
-    """Put quadrat's collators, samplers and `EvalLoopContainer` in the places of transformers' own, for this process.
+    """Replace the collators, samplers and `EvalLoopContainer` of transformers by quadrat's, in this process.
 
-    Afterwards `transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding`, and so for each collator that
-    quadrat has a twin of, in every module of transformers, those loaded later included; a `Trainer` without
+    `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
+    quadrat has, in every module of transformers, also in modules that are loaded later. A `Trainer` without
     `data_collator` uses quadrat's, and every `Trainer` gathers predictions in quadrat's container and groups rows by
-    length with quadrat's samplers. What was imported or made before is left alone: call this before
-    `from transformers import ...`, or give existing collators to `from_transformers`.
+    length with quadrat's samplers. Names that were imported earlier and existing collators do not change: call this
+    before `from transformers import ...`, or give existing collators to `from_transformers`.
 
     Args:
-        datasets: whether to patch `datasets` as well, if it is installed, see `patch_datasets`.
-        tokenizers: whether to patch `pad` and the conversion to tensors of tokenizers as well, see `patch_tokenizers`.
-        attention: whether models with flash attention take the padding out of their batches by the functions of
-            `quadrat.bert_padding`, which look at a mask once, not in each layer.
+        datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
+        tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
+        attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
+            which read a mask once and not in each layer.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
-        Where several are in force, transformers is as it was once the last of them has been undone.
+        With several patches, undoing the last one restores transformers.
+
+    Examples:
+        >>> import quadrat, transformers
+        >>> with quadrat.patch_transformers():
+        ...     transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        True
+        >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        False
     """
     switches = [TRANSFORMERS, *((TOKENIZERS,) if tokenizers else ()), *((ATTENTION,) if attention else ())]
     if datasets and importlib.util.find_spec("datasets") is not None:

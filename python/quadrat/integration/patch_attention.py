@@ -28,18 +28,24 @@ Function = Callable[..., Any]
 
 
 def patch_flash_attn() -> Patch:
-    """Put the functions of `quadrat.bert_padding` in the places of those of flash-attn, for this process.
+    """Replace the functions of `flash_attn.bert_padding` by those of `quadrat.bert_padding`, in this process.
 
-    They replace them in `flash_attn.bert_padding`, in all modules of flash-attn and transformers that have them, and in
-    what is imported from there later; `unpad_input` returns as many values as the installed one. What other modules
-    imported before is left alone: call this before `from flash_attn.bert_padding import ...`.
+    They are replaced in all modules of flash-attn and transformers, also in modules that are loaded later.
+    `unpad_input` returns as many values as the installed one. Names that other modules imported earlier do not change:
+    call this before `from flash_attn.bert_padding import ...`.
 
     Returns:
         The patch: `with quadrat.patch_flash_attn(): ...` undoes it at the end of the block, `.undo()` at any time.
-        Where several are in force, flash-attn is as it was once the last of them has been undone.
+        With several patches, undoing the last one restores flash-attn.
 
     Raises:
         ModuleNotFoundError: when flash-attn is not installed.
+
+    Examples:
+        >>> import quadrat, flash_attn.bert_padding
+        >>> with quadrat.patch_flash_attn():
+        ...     flash_attn.bert_padding.pad_input is quadrat.bert_padding.pad_input
+        True
     """
     with needs("quadrat.patch_flash_attn"):
         import flash_attn.bert_padding  # type: ignore[import-not-found]  # noqa: F401

@@ -20,21 +20,20 @@ _stored: WeakKeyDictionary[Any, StoredRows] = WeakKeyDictionary()
 
 
 def patch_datasets() -> Patch:
-    """Have every `datasets.Dataset` of this process fetch batches and rows from Arrow by compiled code.
+    """Make every `datasets.Dataset` of this process read batches and rows from Arrow in compiled code.
 
     A batch that a DataLoader fetches (`Dataset.__getitems__`) refers to rows in Arrow, and quadrat's collators write
-    its tensors from there, as with `ArrowDataset`. For all other code it is what it was: a list of dicts of the
-    dataset's format, made when somebody looks, which may be edited, and is collated with the edits. A row,
-    `dataset[3]`, of numbers, texts and lists of them is read by compiled code too, where the dataset has no format.
-    Everything else about datasets is as before.
+    its tensors from there, as with `ArrowDataset`. Other code gets what it always gets: a list of dicts in the
+    dataset's format, made on first access. It may edit them, and the edits are collated. A row, `dataset[3]`, of
+    numbers, texts and lists of them is read in compiled code too, if the dataset has no format. Nothing else changes.
 
     Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
-    "numpy" and "torch", and subclasses with a way to read rows of their own are read by `datasets` itself.
+    "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself.
 
     Returns:
         The patch: `with quadrat.patch_datasets(): ...` undoes it at the end of the block, `.undo()` at any time.
 
-    Example:
+    Examples:
         >>> import datasets, quadrat
         >>> dataset = datasets.Dataset.from_dict({"input_ids": [[5, 6], [7]]})
         >>> with quadrat.patch_datasets():

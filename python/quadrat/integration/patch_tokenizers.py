@@ -16,15 +16,25 @@ from quadrat.planning.tokenizer_pad import TokenizerPad, pad_or_fall_back
 
 
 def patch_tokenizers() -> Patch:
-    """Put quadrat's `tokenizer_pad` and `convert_to_tensors` into transformers' tokenizers, for this process.
+    """Make the tokenizers of transformers pad and convert with quadrat, in this process.
 
-    Afterwards `tokenizer.pad(...)` and `tokenizer(texts, padding=True, return_tensors="pt")` give what they gave
-    before, for every tokenizer, made before or after; errors are the reference's own. Classes that override `pad`, and
-    subclasses of `BatchEncoding` that override `convert_to_tensors`, stay as they are.
+    `tokenizer.pad(...)` and `tokenizer(texts, padding=True, return_tensors="pt")` then use `tokenizer_pad` and
+    `convert_to_tensors`. Results and errors do not change, and tokenizers that were made earlier are patched too.
+    Classes that override `pad`, and subclasses of `BatchEncoding` that override `convert_to_tensors`, do not change.
 
     Returns:
         The patch: `with quadrat.patch_tokenizers(): ...` undoes it at the end of the block, `.undo()` at any time.
-        Where several are in force, the tokenizers are as they were once the last of them has been undone.
+        With several patches, undoing the last one restores the tokenizers.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import PreTrainedTokenizerBase
+        >>> before = PreTrainedTokenizerBase.pad
+        >>> with quadrat.patch_tokenizers():
+        ...     PreTrainedTokenizerBase.pad is before
+        False
+        >>> PreTrainedTokenizerBase.pad is before
+        True
     """
     return Patch("patch_tokenizers", TOKENIZERS)
 

@@ -12,18 +12,24 @@ from quadrat.support.extras import needs
 
 
 def patch_trl() -> Patch:
-    """Put quadrat's collators, `pad` and `pack_dataset` in the places of TRL's own, for this process.
+    """Replace the collators, `pad` and `pack_dataset` of TRL by quadrat's, in this process.
 
     `SFTTrainer`, `DPOTrainer`, `RewardTrainer`, `KTOTrainer` and `TPOTrainer` without `data_collator` then use
-    quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, those in modules that are loaded later
-    included. What was imported or made before is left alone: call this before `from trl... import DataCollator...`.
+    quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, also in modules that are loaded later.
+    Names that were imported earlier do not change: call this before `from trl... import DataCollator...`.
 
     Returns:
-        The patch: `with quadrat.patch_trl(): ...` undoes it at the end of the block, `.undo()` at any time. Where
-        several are in force, TRL is as it was once the last of them has been undone.
+        The patch: `with quadrat.patch_trl(): ...` undoes it at the end of the block, `.undo()` at any time. With
+        several patches, undoing the last one restores TRL.
 
     Raises:
         ModuleNotFoundError: when TRL is not installed.
+
+    Examples:
+        >>> import quadrat, trl.trainer.utils
+        >>> with quadrat.patch_trl():
+        ...     trl.trainer.utils.pad is quadrat.trl.pad
+        True
     """
     return Patch("patch_trl", TRL)
 

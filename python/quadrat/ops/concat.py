@@ -14,25 +14,32 @@ from quadrat.support.memory import is_tensor
 
 
 def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
-    """Join batches along their first axis, and fill the second out to the widest.
+    """Join batches along their first axis, and pad the second to the widest batch.
 
-    What folding `nested_concat` of transformers over them gives.
+    The result is that of folding `nested_concat` of transformers over the batches.
 
     Args:
         arrays: the batches. Each is a NumPy array or a torch tensor, `[rows]` or `[rows, width, ...]`, or a list,
-            tuple or mapping of such, nested at will; all of the structure of the first. Of tensors of different dtypes
-            the first one's stays where their widths differ, and the common one is taken where they do not.
-        padding_index: what stands where a batch is less wide than the widest.
+            tuple or mapping of such, nested at will; all have the structure of the first. Tensors of different dtypes
+            get the dtype of the first if their widths differ, else their common dtype.
+        padding_index: the value that pads batches less wide than the widest.
 
     Returns:
         Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
-        single batch is returned as it is. Time and memory are those of a copy.
+        single batch is returned as it is. It takes the time and memory of a copy.
 
     Raises:
         AssertionError: when batches are of different types.
         TypeError: when they hold anything but arrays.
         ValueError: when there is no batch, or the shapes of NumPy arrays do not go together.
-        RuntimeError, IndexError, KeyError: the same of tensors, dimensions, keys.
+        RuntimeError, IndexError, KeyError: the same for tensors, dimensions, keys.
+
+    Examples:
+        >>> import numpy, quadrat
+        >>> quadrat.concat_padded([numpy.array([[1, 2], [3, 4]]), numpy.array([[5, 6, 7]])])
+        array([[   1,    2, -100],
+               [   3,    4, -100],
+               [   5,    6,    7]])
     """
     if is_tensor(arrays) or isinstance(arrays, (np.ndarray, Mapping, str)):
         raise TypeError(f"arrays must be a sequence of batches, not one {type(arrays).__name__}")

@@ -49,22 +49,22 @@ def flatten(
     continue_positions: bool = True,
     names: Names | None = None,
 ) -> Any:
-    """Join rows to one sequence, and say where they begin.
+    """Join rows to one sequence, and return where they begin.
 
     Args:
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
             Tensors may be on a GPU; that waits for the offsets of a `Ragged`, unless they came from the CPU.
         position_ids_start: the position of the first token of each row.
         multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
-            `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` go on counting from the
-            last token, so that code that finds rows where positions restart does not find one more.
+            `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the last
+            token, so that code that finds rows where positions restart does not find one more.
         padding_value: what fills the padding of the values; it must fit the dtype.
         dtype: of the values, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
         align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16 for
             FP8. What `multiple_of`, itself a multiple of it, or `total_length` adds goes to the last row.
         total_length: in place of `multiple_of`, the total itself, for static shapes.
-        continue_positions: whether `position_ids` go on through the padding; else they are 0 there.
+        continue_positions: whether `position_ids` continue through the padding; else they are 0 there.
         names: give the result as a dict for a consumer. It has `values`, `position_ids`, `seq_idx`, and where the rows
             are under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "megatron": the fields
@@ -84,10 +84,11 @@ def flatten(
         ValueError: when an option is unknown or does not go with another; when `total_length` is below what the rows
             take, or there is no token that its padding could follow.
 
-    >>> import quadrat
-    >>> batch = quadrat.flatten([[1, 2, 3], [7]], align_to=2, names="megatron")
-    >>> batch["values"], batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
-    (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
+    Examples:
+        >>> import quadrat
+        >>> batch = quadrat.flatten([[1, 2, 3], [7]], align_to=2, names="megatron")
+        >>> batch["values"], batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
+        (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
     if total_length is not None and multiple_of is not None:
         raise ValueError("multiple_of and total_length both say how long the result is: give one of them")

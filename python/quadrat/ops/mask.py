@@ -36,7 +36,7 @@ def attention_mask(
     dtype: Any = None,
     return_tensors: Framework | None = None,
 ) -> Any:
-    """Ones where a batch padded by `pad` with the same options has tokens, zeros where it has padding.
+    """Return ones where a batch that `pad` makes with the same options has tokens, and zeros where it has padding.
 
     Args:
         rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
@@ -53,6 +53,15 @@ def attention_mask(
         TypeError: when `rows` are neither rows nor lengths.
         ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU longer
             rows are cut, unless it is known without waiting how long they are.
+
+    Examples:
+        >>> import quadrat
+        >>> quadrat.attention_mask([[5, 6, 7], [8]])
+        array([[1, 1, 1],
+               [1, 0, 0]])
+        >>> quadrat.attention_mask([3, 1], side="left", multiple_of=4, return_tensors="pt")  # from lengths
+        tensor([[0, 1, 1, 1],
+                [0, 0, 0, 1]])
     """
     kind = INT64 if dtype is None else kind_of(dtype)
     if (on_device := _offsets_on_gpu(rows)) is not None:

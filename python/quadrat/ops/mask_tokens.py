@@ -48,7 +48,7 @@ def mask_tokens(
     """Mask tokens at random: the BERT recipe, drawn as `transformers.DataCollatorForLanguageModeling` draws it.
 
     Each token that is not special becomes a label with `mlm_probability`; it is then replaced by the mask token, by a
-    random token, or kept. The generator advances as it would there.
+    random token, or kept. The generator advances as in the reference.
 
     With `rng="philox"` there is no generator: what happens to a token depends only on `seed`, `epoch`, its row's key
     and its position in the row, not on other rows, padding or the device. `input_ids` may then be a CUDA tensor.
@@ -56,7 +56,7 @@ def mask_tokens(
     Args:
         input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. The
             last dimension makes a row for `rng="philox"`.
-        mask_token_id: what masked tokens become.
+        mask_token_id: the id that masked tokens get.
         vocab_size: random tokens are drawn below this.
         special_tokens_mask: not 0 for tokens that are never masked, padding among them; the shape of `input_ids`.
         special_ids: without a mask, the ids that are never masked.
@@ -70,8 +70,8 @@ def mask_tokens(
         rng: "torch", as the reference draws (from NumPy's generator for arrays), or "philox": counter-based.
         seed: with "philox", 0 to 2**64 - 1; None is 0.
         epoch: with "philox", 0 to 2**32 - 1.
-        row_keys: with "philox", an integer for each row, such as its number in the data set; by default 64 bits that
-            come from the row's tokens.
+        row_keys: with "philox", an integer for each row, such as its number in the dataset; by default a 64-bit sum
+            over the row's tokens.
         lengths: with "philox", `[rows]` integers, the tokens of each row where `input_ids` are padded: positions are
             counted from a row's first token, and padding is neither masked nor part of its key.
         side: with `lengths`, where the padding is, "right" or "left".
@@ -85,6 +85,15 @@ def mask_tokens(
         ValueError: for probabilities outside 0 to 1, shapes that differ, a generator whose draws are not known, or
             options that do not go with `rng`.
         RuntimeError: for a CUDA tensor, where quadrat has no CUDA kernels.
+
+    Examples:
+        >>> import torch, quadrat
+        >>> ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
+        >>> masked, labels = quadrat.mask_tokens(
+        ...     ids, mask_token_id=4, vocab_size=10, special_ids=(0, 2, 3), mlm_probability=0.4, rng="philox", seed=1
+        ... )
+        >>> masked.tolist(), labels.tolist()
+        ([[2, 3, 4, 7, 3], [2, 4, 4, 3, 0]], [[-100, 5, 6, -100, -100], [-100, 8, 9, -100, -100]])
     """
     _check(mlm_probability, mask_replace_prob, random_replace_prob)
     vocab_size = philox.number_below(vocab_size, "vocab_size", _core.MOST_TOKENS, first=1)

@@ -43,6 +43,15 @@ def pad(
         OverflowError: when a number or `padding_value` does not fit the dtype.
         ValueError: when a row is longer than `length`, or an option is unknown. On a GPU longer rows are cut, unless it
             is known without waiting how long they are.
+
+    Examples:
+        >>> import quadrat
+        >>> quadrat.pad([[5, 6, 7], [8]])
+        array([[5, 6, 7],
+               [8, 0, 0]])
+        >>> quadrat.pad([[5, 6, 7], [8]], side="left", multiple_of=4, padding_value=-1, return_tensors="pt")
+        tensor([[-1,  5,  6,  7],
+                [-1, -1, -1,  8]])
     """
     if isinstance(rows, Ragged) and tracked(rows.values):
         # The operator knows its derivative, and torch.compile the operator.

@@ -19,7 +19,7 @@ from quadrat.support.memory import BOOL, address_of, compiling, is_tensor, on_gp
 def unpad(
     padded: Any, *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
 ) -> Ragged:
-    """Take the padding out of a padded array.
+    """Remove the padding of a padded array.
 
     Args:
         padded: `[rows, width, ...]`, a NumPy array or torch tensor, on the CPU or a GPU.
@@ -36,7 +36,16 @@ def unpad(
         TypeError: when `padded` is not an array, has a dtype that no kernel moves, or its numbers are not in memory;
             when lengths are not integers.
         ValueError: when a row is longer than the width, shapes differ, or an option is unknown. On a GPU longer rows
-            are cut, and zeros stand for the rest.
+            are cut, and the rest is zeros.
+
+    Examples:
+        >>> import numpy, quadrat
+        >>> padded = numpy.array([[5, 6, 7], [8, 0, 0]])
+        >>> quadrat.unpad(padded, lengths=[3, 1]).to_lists()
+        [[5, 6, 7], [8]]
+        >>> labels = numpy.array([[-100, 1, 2], [-100, 3, -100]])
+        >>> quadrat.unpad(labels, mask=labels != -100).to_lists()
+        [[1, 2], [3]]
     """
     if not (is_tensor(padded) or isinstance(padded, np.ndarray)):
         raise TypeError(f"padded must be a NumPy array or torch tensor, not {type(padded).__name__}")

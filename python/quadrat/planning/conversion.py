@@ -32,10 +32,10 @@ _SEQUENCES = (list, tuple)
 
 
 def convert_to_tensors(encoding: Any, tensor_type: Any = None, prepend_batch_axis: bool = False) -> Any:
-    """Convert the values of a `BatchEncoding` to tensors, in place, as its method of this name does.
+    """Convert the values of a `BatchEncoding` to tensors, in place, as its method `convert_to_tensors` does.
 
     Args:
-        encoding: keys keep their order, and values that are tensors already stay what they are.
+        encoding: its keys keep their order, and values that are already tensors do not change.
         tensor_type: "pt", "np" or a `TensorType`; None changes nothing.
         prepend_batch_axis: whether each value becomes a batch of one.
 
@@ -43,8 +43,16 @@ def convert_to_tensors(encoding: Any, tensor_type: Any = None, prepend_batch_axi
         The encoding. Lists of numbers, and lists of equally long lists of them, are converted in compiled code.
 
     Raises:
-        ValueError: what the reference raises, for a value that makes no tensor. Those before it are converted then.
+        ValueError: as the reference, for a value that cannot become a tensor. The values before it are converted.
         ImportError: for a framework that is not installed.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import BatchEncoding
+        >>> encoding = BatchEncoding({"input_ids": [[5, 6], [7, 8]]})
+        >>> quadrat.convert_to_tensors(encoding, "pt")["input_ids"]
+        tensor([[5, 6],
+                [7, 8]])
     """
     if tensor_type is None:
         return encoding

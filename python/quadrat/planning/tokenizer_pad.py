@@ -39,17 +39,17 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 ) -> Any:
     """Pad encoded inputs as `tokenizer.pad` does.
 
-    Arguments, result, warnings and what is changed in `encoded_inputs` are those of the installed transformers. Batches
+    Arguments, result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches
     that become tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of
-    columns, whose rows are lists, 1-D arrays or 1-D tensors. A single example, and what comes out as lists, is left to
-    the tokenizer's own method, as is all that quadrat cannot prove, such as tokenizers that pad in their own way.
+    columns, whose rows are lists, 1-D arrays or 1-D tensors. The tokenizer's own method pads a single example, makes
+    lists, and does what quadrat cannot prove to be the same, for example for tokenizers that pad in their own way.
 
     Args:
-        tokenizer: of transformers.
+        tokenizer: a tokenizer of transformers.
         encoded_inputs: a list of mappings, a mapping of columns, one example; also the rows of an `ArrowDataset`.
         padding: True or "longest", "max_length", False or "do_not_pad".
         max_length: the width, in tokens, for "max_length".
-        pad_to_multiple_of: round the width up to a multiple of this.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
         padding_side: "right" or "left"; by default the tokenizer's.
         return_attention_mask: whether to make or pad the attention mask; by default what the tokenizer's model takes.
         return_tensors: "pt", "np" or a `TensorType`; by default that of the rows.
@@ -60,6 +60,16 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 
     Raises:
         ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> batch = quadrat.tokenizer_pad(tokenizer, {"input_ids": [[1, 2, 3], [2]]}, return_tensors="pt")
+        >>> batch["input_ids"].tolist(), batch["attention_mask"].tolist()
+        ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     own = getattr(type(tokenizer), "pad", None)

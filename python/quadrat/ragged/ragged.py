@@ -35,18 +35,29 @@ from quadrat.support.memory import (
 class Ragged:
     """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
 
-    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so their numbers may be changed
-    elsewhere: on the CPU, offsets are checked again whenever rows are read.
+    Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so other code may change
+    their numbers: on the CPU, offsets are checked again whenever rows are read.
 
     Args:
         values: NumPy array or torch tensor, `[total, ...]`.
         offsets: `[rows + 1]` integers of the same library and on the same device, rising from 0 to at most `total`. On
-            a GPU that is not checked, because that would wait for it: there rows are cut where they leave the values.
+            a GPU this is not checked, because checking would wait for it: rows that leave the values are cut.
 
     Raises:
         TypeError: when `values` or `offsets` are not arrays of one library, their dtypes are not known, or the numbers
             of a tensor are not in memory (sparse, fake, ... ones).
         ValueError: when `offsets` decrease, are empty, or run past the values, or the devices differ.
+
+    Examples:
+        >>> import numpy, quadrat
+        >>> rows = quadrat.Ragged(numpy.array([5, 6, 7, 8]), numpy.array([0, 3, 4]))
+        >>> len(rows), rows.lengths.tolist(), rows.to_lists()
+        (2, [3, 1], [[5, 6, 7], [8]])
+        >>> rows[0], rows[[1, 0]].to_lists()
+        (array([5, 6, 7]), [[8], [5, 6, 7]])
+        >>> quadrat.Ragged.from_rows([[5, 6, 7], [8]], return_tensors="pt").to_padded()
+        tensor([[5, 6, 7],
+                [8, 0, 0]])
     """
 
     __slots__ = ("_facts", "_offsets", "_values")

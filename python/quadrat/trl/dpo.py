@@ -14,14 +14,26 @@ Original: Any = _Original
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):
-    """Joins prompts and both completions, and pads them; a drop-in for the class in `trl.trainer.dpo_trainer`.
+    """Join prompts and both completions, and pad them; replaces the class in `trl.trainer.dpo_trainer`.
 
-    Arguments and results are those of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`,
-    `[2 * rows, width]` int64, chosen rows first; then `ref_chosen_logps` and `ref_rejected_logps`, `[rows]`, where the
-    first example has them.
+    The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[2 * rows,
+    width]` int64, chosen rows first; then `ref_chosen_logps` and `ref_rejected_logps`, `[rows]`, if the first example
+    has them. Options are those of the installed TRL; the list is of TRL 1.16.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id: what ids are padded with.
+        max_length: longer rows are cut to this many tokens.
+        truncation_mode: "keep_start" or "keep_end": which part of a longer row stays.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt", as in TRL.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> from quadrat.trl.dpo import DataCollatorForPreference
+        >>> rows = [{"prompt_ids": [5, 6], "chosen_ids": [7], "rejected_ids": [8, 9]}]
+        >>> batch = DataCollatorForPreference(pad_token_id=0)(rows)
+        >>> batch["input_ids"].tolist(), batch["completion_mask"].tolist()
+        ([[5, 6, 7, 0], [5, 6, 8, 9]], [[0, 0, 1, 0], [0, 0, 1, 1]])
     """
 
     deferred: bool = False

@@ -14,14 +14,29 @@ Original: Any = _Original
 
 @dataclass
 class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
-    """Joins prompts and completions, and pads them; a drop-in for the class in `trl.trainer.kto_trainer`.
+    """Join prompts and completions, and pad them; replaces the class in `trl.trainer.kto_trainer`.
 
-    Arguments and results are those of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`,
-    `[rows, width]` int64; the same with `KL_` before their names where the first example has `KL_completion_ids`;
-    `ref_logps` and `ref_KL_logps`, `[rows]`, where it has them; and `label`, `[rows]`.
+    The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[rows, width]`
+    int64; the same with `KL_` before their names if the first example has `KL_completion_ids`; `ref_logps` and
+    `ref_KL_logps`, `[rows]`, if it has them; and `label`, `[rows]`. Options are those of the installed TRL; the list is
+    of TRL 1.16.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id: what ids are padded with.
+        max_length: longer rows are cut to this many tokens.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt", as in TRL.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> from quadrat.trl.kto import DataCollatorForUnpairedPreference
+        >>> rows = [
+        ...     {"prompt_ids": [5, 6], "completion_ids": [7], "label": True},
+        ...     {"prompt_ids": [5], "completion_ids": [8, 9, 4], "label": False},
+        ... ]
+        >>> batch = DataCollatorForUnpairedPreference(pad_token_id=0)(rows)
+        >>> batch["input_ids"].tolist(), batch["label"].tolist()
+        ([[5, 6, 7, 0], [5, 8, 9, 4]], [True, False])
     """
 
     deferred: bool = False

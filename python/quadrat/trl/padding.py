@@ -60,6 +60,13 @@ def pad(
     Raises:
         ValueError: for another `padding_side`.
         IndexError, TypeError, ValueError, RuntimeError: what TRL raises for tensors that have no common shape.
+
+    Examples:
+        >>> import torch
+        >>> from quadrat.trl import pad
+        >>> pad([torch.tensor([5, 6, 7]), torch.tensor([8])], padding_side="left")
+        tensor([[5, 6, 7],
+                [0, 0, 8]])
     """
     padded: torch.Tensor | None = _padded(tensors, padding_value, padding_side, pad_to_multiple_of)
     if padded is None:

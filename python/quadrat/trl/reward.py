@@ -15,13 +15,23 @@ Original: Any = _Original
 
 @dataclass
 class DataCollatorForPreference(PreferenceCollator, Original):
-    """Pads chosen rows, then rejected ones; a drop-in for the class in `trl.trainer.reward_trainer`.
+    """Pad chosen rows, then rejected ones; replaces the class in `trl.trainer.reward_trainer`.
 
-    Arguments and results are those of TRL's class: a dict of `input_ids` and `attention_mask`, `[2 * rows, width]`
-    int64; then `margin`, `[rows]` float32, where the first example has one.
+    The result is that of TRL's class: a dict of `input_ids` and `attention_mask`, `[2 * rows, width]` int64; then
+    `margin`, `[rows]` float32, if the first example has one. Options are those of the installed TRL; the list is of TRL
+    1.16.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id: what ids are padded with.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt", as in TRL.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> from quadrat.trl.reward import DataCollatorForPreference
+        >>> batch = DataCollatorForPreference(pad_token_id=0)([{"chosen_ids": [5, 6, 7], "rejected_ids": [8]}])
+        >>> batch["input_ids"].tolist()
+        [[5, 6, 7], [8, 0, 0]]
     """
 
     deferred: bool = False

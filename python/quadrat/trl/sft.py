@@ -41,18 +41,32 @@ _IGNORED = -100
 
 @dataclass
 class DataCollatorForLanguageModeling(TrlCollator, Original):
-    """Pads rows and labels, or joins them; a drop-in for the class in `trl.trainer.sft_trainer`.
+    """Pad rows and labels, or join them; replaces the class in `trl.trainer.sft_trainer`.
 
-    Arguments and results are those of TRL's class: a dict of `input_ids` and `labels`, then `position_ids` if asked
-    for, then `attention_mask`, all `[rows, width]` int64. With `padding_free` `input_ids`, `labels` and `position_ids`,
-    `[1, total]` int64, and, where the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k`, one int32 tensor,
+    The result is that of TRL's class: a dict of `input_ids` and `labels`, then `position_ids` if asked for, then
+    `attention_mask`, all `[rows, width]` int64. With `padding_free`: `input_ids`, `labels` and `position_ids`, `[1,
+    total]` int64, and, if the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k`, one int32 tensor,
     `max_length_q` and `max_length_k`, ints, and `seq_idx`, `[1, total]` int32. Rows that were packed, with a column
-    `seq_lengths`, are taken for their documents.
+    `seq_lengths`, count as their documents. Options are those of the installed TRL; the list is of TRL 1.16.
 
     Args:
-        padding_is_one_sequence: opt-in, with `padding_free` and `pad_to_multiple_of`: the tokens that round the total
-            up are one more sequence, with positions from 0 on. TRL makes each of them a sequence of its own.
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id: what ids are padded with.
+        padding_free: joins the rows to one sequence in place of padding.
+        return_position_ids: returns `position_ids` with padded batches too.
+        pad_to_multiple_of: rounds the width, or the total, up to a multiple of this.
+        return_tensors: "pt", as in TRL.
+        padding_is_one_sequence: quadrat only, with `padding_free` and `pad_to_multiple_of`: the tokens that round the
+            total up are one more sequence, with positions from 0. TRL makes each of them a sequence of its own.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> from quadrat.trl.sft import DataCollatorForLanguageModeling
+        >>> rows = [{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8, 9], "labels": [-100, 9]}]
+        >>> batch = DataCollatorForLanguageModeling(pad_token_id=0)(rows)
+        >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+        ([[5, 6, 7], [8, 9, 0]], [[-100, 6, 7], [-100, 9, -100]])
+        >>> DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)(rows)["position_ids"].tolist()
+        [[0, 1, 2, 0, 1]]
     """
 
     padding_is_one_sequence: bool = False

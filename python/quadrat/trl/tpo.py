@@ -14,13 +14,28 @@ Original: Any = _Original
 
 @dataclass
 class DataCollatorForTriplePreference(PreferenceCollator, Original):
-    """Joins prompts and completions, and pads them; a drop-in for the class in `trl.experimental.tpo.tpo_trainer`.
+    """Join prompts and completions, and pad them; replaces the class in `trl.experimental.tpo.tpo_trainer`.
 
-    Arguments and results are those of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`,
-    `[3 * rows, width]` int64: chosen rows, rejected ones, and with `include_reference` those of the reference.
+    The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[3 * rows,
+    width]` int64: chosen rows, rejected ones, and with `include_reference` those of the reference completion; else `[2
+    * rows, width]`. Options are those of the installed TRL; the list is of TRL 1.16.
 
     Args:
-        deferred: opt-in: return a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        pad_token_id: what ids are padded with.
+        max_length: longer rows are cut to this many tokens.
+        truncation_mode: "keep_start" or "keep_end": which part of a longer row stays.
+        pad_to_multiple_of: rounds the width up to a multiple of this.
+        return_tensors: "pt", as in TRL.
+        include_reference: whether rows have `reference_ids`.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+
+    Examples:
+        >>> import os
+        >>> os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+        >>> from quadrat.trl.tpo import DataCollatorForTriplePreference
+        >>> rows = [{"prompt_ids": [5], "chosen_ids": [7], "rejected_ids": [8, 9], "reference_ids": [6]}]
+        >>> DataCollatorForTriplePreference(pad_token_id=0)(rows)["input_ids"].tolist()
+        [[5, 7, 0], [5, 8, 9], [5, 6, 0]]
     """
 
     deferred: bool = False

@@ -58,13 +58,13 @@ def align(
         cu_seqlens: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one ends.
         *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device; they may have a
             gradient. Those on a GPU need a `cu_seqlens` there, which is waited for once.
-        multiple_of: what the length of each place is a multiple of. An empty sequence has none.
-        total_length: the length of the result, for static shapes, a multiple of `multiple_of`. The place of the last
-            sequence is as long as it takes.
-        padding_value: what fills the places; or one for each column.
+        multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
+        total_length: the length of the result, for static shapes, a multiple of `multiple_of`. The last sequence
+            gets the padding that is needed.
+        padding_value: the value of the padding; or one for each column.
         position_ids_start: the position of the first token of each sequence.
-        continue_positions: whether the positions go on through the padding, so that code that finds sequences where
-            positions restart finds as many as there are; else they are 0 there.
+        continue_positions: whether positions continue through the padding, so that code that finds sequences where
+            positions restart finds the right number; else they are 0 there.
 
     Returns:
         An `Aligned`; its `values` are a tuple.
@@ -75,14 +75,15 @@ def align(
         ValueError: when `cu_seqlens` decreases or leaves a column; when `multiple_of` is not positive; when
             `total_length` is no multiple of it, is below what the sequences take, or there is no sequence to fill it.
 
-    >>> import quadrat, numpy
-    >>> made = quadrat.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), multiple_of=4)
-    >>> made.values[0]
-    array([1, 2, 3, 0, 7, 8, 0, 0])
-    >>> made.cu_seqlens, made.cu_seqlens_padded
-    (array([0, 3, 5], dtype=int32), array([0, 4, 8], dtype=int32))
-    >>> made.position_ids
-    array([0, 1, 2, 3, 0, 1, 2, 3])
+    Examples:
+        >>> import quadrat, numpy
+        >>> made = quadrat.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), multiple_of=4)
+        >>> made.values[0]
+        array([1, 2, 3, 0, 7, 8, 0, 0])
+        >>> made.cu_seqlens, made.cu_seqlens_padded
+        (array([0, 3, 5], dtype=int32), array([0, 4, 8], dtype=int32))
+        >>> made.position_ids
+        array([0, 1, 2, 3, 0, 1, 2, 3])
     """
     if whole(multiple_of, "multiple_of") <= 0:
         raise ValueError(f"multiple_of must be positive, not {multiple_of}")

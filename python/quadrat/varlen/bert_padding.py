@@ -27,7 +27,7 @@ __all__ = [
 
 
 def index_first_axis(input: Any, indices: Any) -> Any:
-    """The tokens with these numbers: `input[indices]`.
+    """Return the tokens with these numbers: `input[indices]`.
 
     Args:
         input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
@@ -40,7 +40,7 @@ def index_first_axis(input: Any, indices: Any) -> Any:
         IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
         ValueError: when the indices are not integers of one dimension, or on another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import index_first_axis
         >>> index_first_axis(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([2, 0])).tolist()
@@ -51,7 +51,7 @@ def index_first_axis(input: Any, indices: Any) -> Any:
 
 
 def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
-    """The tokens at these places, zeros elsewhere: the way back from `index_first_axis`.
+    """Put tokens at these places, with zeros elsewhere; the inverse of `index_first_axis`.
 
     Args:
         values: `[count, ...]`, of any dtype, on the CPU or a GPU.
@@ -66,7 +66,7 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
         ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
             another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import index_put_first_axis
         >>> index_put_first_axis(torch.tensor([[1.0], [2.0]]), torch.tensor([2, 0]), 3).tolist()
@@ -89,7 +89,7 @@ class _Residual(torch.autograd.Function):
 
 
 def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
-    """`index_first_axis`, and the input itself for a residual connection, whose gradients come back together.
+    """`index_first_axis`, and the input itself for a residual connection; their gradients are added.
 
     Args:
         input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
@@ -102,7 +102,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
         IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
         ValueError: when the indices are not integers of one dimension, or on another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import index_first_axis_residual
         >>> tokens = torch.ones(3, 1, requires_grad=True)
@@ -121,16 +121,16 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
 def unpad_input(
     hidden_states: Any, attention_mask: Any, unused_mask: Any = None, *, return_seqused: bool = True
 ) -> tuple[Any, ...]:
-    """Take the padding out of a batch, and say where its sequences are: what attention kernels without padding ask for.
+    """Remove the padding of a batch, and return where its sequences are, as attention kernels without padding need it.
 
-    What a mask keeps is remembered with the mask: the second layer that asks about the same tensor, not written to
-    since, gets the same indices and bounds at once, and waits for no GPU. Do not write to them.
+    The layout of a mask is kept with the mask: the second layer that gives the same tensor, not written to since, gets
+    the same indices and bounds at once, without waiting for a GPU. Do not write to them.
 
     Args:
         hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU, with padding anywhere.
         attention_mask: `[batch, seqlen]`, bools or integers, 1 for tokens and 0 for padding, on the same device.
-        unused_mask: the same for places that get room, and no token yet: they count in all that is returned but the
-            last.
+        unused_mask: the same for places that are reserved but hold no token yet: they count in everything returned
+            except the last value.
         return_seqused: whether there are five values, as in flash-attn since September 2024, or the first four.
 
     Returns:
@@ -142,7 +142,7 @@ def unpad_input(
         TypeError: when the mask is not a tensor.
         ValueError: when the mask is not `[batch, seqlen]`, or on another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import unpad_input
         >>> mask = torch.tensor([[1, 1, 0], [0, 1, 0]])
@@ -165,7 +165,7 @@ def unpad_input(
 
 
 def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
-    """Put the tokens of a batch to their places, zeros elsewhere: the way back from `unpad_input`.
+    """Put the tokens of a batch back to their places, with zeros elsewhere; the inverse of `unpad_input`.
 
     Args:
         hidden_states: `[total, ...]`, of any dtype, on the CPU or a GPU.
@@ -181,7 +181,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
         ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
             another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import pad_input
         >>> pad_input(torch.tensor([5, 6, 7]), torch.tensor([0, 1, 4]), 2, 3).tolist()
@@ -194,7 +194,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
 def unpad_input_for_concatenated_sequences(
     hidden_states: Any, attention_mask_in_length: Any
 ) -> tuple[Any, Any, Any, int]:
-    """Take the padding out of a batch whose rows hold several sequences each, one after the other from the left.
+    """Remove the padding of a batch whose rows hold several sequences each, one after the other from the left.
 
     Args:
         hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU.
@@ -209,7 +209,7 @@ def unpad_input_for_concatenated_sequences(
         TypeError: when the lengths are not a tensor.
         ValueError: when they are not `[batch, seqlen]`, or on another device.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from quadrat.bert_padding import unpad_input_for_concatenated_sequences
         >>> ids, lengths = torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0]]), torch.tensor([[2, 1, 0, 0], [2, 0, 0, 0]])

@@ -38,11 +38,10 @@ def document_block_mask(
     total_length: int | None = None,
     device: Any = None,
 ) -> BlockMask:
-    """The `BlockMask` of FlexAttention in which each token sees its own document only.
+    """Make the `BlockMask` of FlexAttention in which each token sees only its own document.
 
-    It has the tensors that `torch.nn.attention.flex_attention.create_block_mask` makes of the same mask, to the last
-    entry, with batch and head dimensions of 1. They follow from the boundaries of the documents: no pair of tokens is
-    looked at, and no pair of blocks but to write it down.
+    It has the tensors that `torch.nn.attention.flex_attention.create_block_mask` makes of the same mask, with batch and
+    head dimensions of 1. They are computed from the boundaries of the documents, without looking at pairs of tokens.
 
     `mask_mod` reads a tensor with the number of each token's document. Masks made with the same options and the same
     total therefore share what `torch.compile` made of one: the next batch recompiles nothing.
@@ -68,12 +67,13 @@ def document_block_mask(
             below its last entry; when `window` or a block size is not positive. Boundaries on a GPU are not checked.
         ImportError: without torch, or with one that has no FlexAttention.
 
-    >>> import quadrat
-    >>> mask = quadrat.document_block_mask([0, 100, 320], block_size=64)
-    >>> mask.kv_num_blocks  # of the blocks of 64 keys, how many does each block of queries see in part?
-    tensor([[[1, 2, 2, 2, 2]]], dtype=torch.int32)
-    >>> mask.full_kv_num_blocks  # and how many without any exception?
-    tensor([[[0, 0, 0, 1, 2]]], dtype=torch.int32)
+    Examples:
+        >>> import quadrat
+        >>> mask = quadrat.document_block_mask([0, 100, 320], block_size=64)
+        >>> mask.kv_num_blocks  # of the blocks of 64 keys, how many does each block of queries see in part?
+        tensor([[[1, 2, 2, 2, 2]]], dtype=torch.int32)
+        >>> mask.full_kv_num_blocks  # and how many without any exception?
+        tensor([[[0, 0, 0, 1, 2]]], dtype=torch.int32)
     """
     with needs("quadrat.document_block_mask"):
         import torch

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0) -> Any:
-    """What one rank of a context-parallel group gets of a batch: two chunks of each sequence.
+    """Return the part of a batch for one rank of a context-parallel group: two chunks of each sequence.
 
     Each sequence is cut into `2 * cp_size` chunks of one length. Rank r gets number r and number `2 * cp_size - 1 - r`,
-    so that all have as much to do under a causal mask.
+    so that causal attention costs each rank the same.
 
     Args:
         cu_seqlens_padded: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one
             ends; each length is a multiple of `2 * cp_size`, see `quadrat.align`.
         *columns: NumPy arrays or torch tensors with the tokens along `dim`, on one device, of any dtype; they may have
             a gradient. A column may be None, and stays so.
-        cp_size: of the group.
-        cp_rank: from 0 to before `cp_size`.
-        dim: that of the tokens, as in `[1, total]`, where it is 1.
+        cp_size: the size of the group.
+        cp_rank: the rank, from 0 to `cp_size - 1`.
+        dim: the dimension of the tokens; 1 for `[1, total]`.
 
     Returns:
         A tuple of the slices, or the slice of one column alone: copies, chunk by chunk, sequence by sequence. On a GPU
@@ -46,9 +46,10 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
         ValueError: when `cu_seqlens_padded` decreases or leaves a column, a length is no multiple, or the rank is none
             of the group. On a GPU it is the total that is checked.
 
-    >>> import quadrat, numpy
-    >>> quadrat.context_parallel_slice(numpy.array([0, 4, 12]), numpy.arange(12), cp_size=2, cp_rank=0)
-    array([ 0,  3,  4,  5, 10, 11])
+    Examples:
+        >>> import quadrat, numpy
+        >>> quadrat.context_parallel_slice(numpy.array([0, 4, 12]), numpy.arange(12), cp_size=2, cp_rank=0)
+        array([ 0,  3,  4,  5, 10, 11])
     """
     _check_rank(cp_size, cp_rank)
     given = [column for column in columns if column is not None]
@@ -167,10 +168,12 @@ def pad_thd_sequences_for_cp(  # noqa: PLR0917 - the order is TransformerEngine'
     Raises:
         TypeError, ValueError, OverflowError: as `quadrat.align`.
 
-    >>> import torch
-    >>> ids, labels = torch.tensor([[1, 2, 3, 7]]), torch.tensor([[2, 3, -100, 8]])
-    >>> pad_thd_sequences_for_cp(ids, labels, torch.tensor([0, 3, 4]), 2)
-    (tensor([1, 2, 3, 0, 7, 0]), tensor([   2,    3, -100, -100,    8, -100]), tensor([0, 4, 6]))
+    Examples:
+        >>> import torch
+        >>> from quadrat.varlen.context_parallel import pad_thd_sequences_for_cp
+        >>> ids, labels = torch.tensor([[1, 2, 3, 7]]), torch.tensor([[2, 3, -100, 8]])
+        >>> pad_thd_sequences_for_cp(ids, labels, torch.tensor([0, 3, 4]), 2)
+        (tensor([1, 2, 3, 0, 7, 0]), tensor([   2,    3, -100, -100,    8, -100]), tensor([0, 4, 6]))
     """
     flat = [one.squeeze(0) if one.dim() == 2 else one for one in (input_ids, labels)]
     made = align(cu_seqlens, *flat, multiple_of=divisibility_factor, padding_value=(padding_token_id, padding_label_id))
@@ -193,9 +196,11 @@ def generate_positional_ids_for_cp(
     Raises:
         TypeError, ValueError, OverflowError: as `quadrat.align`.
 
-    >>> import torch
-    >>> generate_positional_ids_for_cp(torch.tensor([0, 3, 4]), 2)
-    tensor([0, 1, 2, 3, 0, 1])
+    Examples:
+        >>> import torch
+        >>> from quadrat.varlen.context_parallel import generate_positional_ids_for_cp
+        >>> generate_positional_ids_for_cp(torch.tensor([0, 3, 4]), 2)
+        tensor([0, 1, 2, 3, 0, 1])
     """
     if on_gpu(cu_seqlens):
         positions = align(cu_seqlens, multiple_of=divisibility_factor).position_ids
@@ -241,10 +246,12 @@ def get_batch_on_this_cp_rank(  # noqa: PLR0917 - the order is TransformerEngine
     Raises:
         ValueError: for another format; when a tensor has no dimension of the total; when the rank is none of the group.
 
-    >>> import torch
-    >>> batch = torch.arange(8)[None], None, None
-    >>> get_batch_on_this_cp_rank(torch.tensor([0, 8]), *batch, cp_size=2, cp_rank=1)
-    (tensor([[2, 3, 4, 5]]), None, None)
+    Examples:
+        >>> import torch
+        >>> from quadrat.varlen.context_parallel import get_batch_on_this_cp_rank
+        >>> batch = torch.arange(8)[None], None, None
+        >>> get_batch_on_this_cp_rank(torch.tensor([0, 8]), *batch, cp_size=2, cp_rank=1)
+        (tensor([[2, 3, 4, 5]]), None, None)
     """
     if qvk_format not in ("thd", "bshd", "sbhd"):
         raise ValueError(f"Unsupported qvk_format: {qvk_format}!")

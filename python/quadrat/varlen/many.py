@@ -25,9 +25,9 @@ class Unpadded(NamedTuple):
 
 
 def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
-    """Take the padding out of several tensors by one mask: ids, log-probs, advantages, loss masks.
+    """Remove the padding of several tensors by one mask: ids, log-probabilities, advantages, loss masks.
 
-    The mask is looked at once, and remembered as in `quadrat.bert_padding.unpad_input`: on a GPU one wait serves all
+    The mask is read once, and its layout kept as in `quadrat.bert_padding.unpad_input`: on a GPU one wait serves all
     tensors. Gradients flow back through each.
 
     Args:
@@ -44,7 +44,7 @@ def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
         TypeError: when something is not a tensor.
         ValueError: when shapes or devices differ; the message says which tensor it is.
 
-    Example:
+    Examples:
         >>> import torch, quadrat
         >>> masks = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[1, 1], [1, 0]])
         >>> prompts, responses = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 5], [6, 0]])
@@ -60,7 +60,7 @@ def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
 
 
 def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
-    """Put the tokens of several tensors to their places, zeros elsewhere: the way back from `unpad_many`.
+    """Put the tokens of several tensors back to their places, with zeros elsewhere; the inverse of `unpad_many`.
 
     Args:
         mask: the mask, or masks, that `unpad_many` was given.
@@ -73,7 +73,7 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
         TypeError: when something is not a tensor.
         ValueError: when devices differ, or a tensor has more or fewer tokens than the mask keeps.
 
-    Example:
+    Examples:
         >>> import torch, quadrat
         >>> quadrat.pad_many(torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.tensor([5, 6, 7]))[0].tolist()
         [[5, 6, 0], [0, 7, 0]]

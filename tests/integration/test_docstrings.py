@@ -1,0 +1,116 @@
+"""The examples in docstrings run as printed, and every public name has one."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+import quadrat
+from quadrat import bert_padding
+from quadrat._names import HOMES
+from support import flash
+
+PACKAGE = Path(quadrat.__file__).parent
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for path in PACKAGE.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
+NEEDS = {"trl": ("quadrat.trl", "quadrat.integration.patch_trl"), "ray": ("quadrat.data.ray",)}
+# Modules that are public themselves, with one or two names each.
+PUBLIC = ["quadrat.data.ray", *(f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo"))]
+
+
+# On 4.57, as the reference does.
+pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is deprecated:FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No progress bars, and no word of TRL about experiments."""
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+@pytest.fixture
+def flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with the functions of flash-attn stands in for it."""
+    package, module = types.ModuleType("flash_attn"), types.ModuleType("flash_attn.bert_padding")
+    vars(module).update({name: getattr(flash, name, getattr(bert_padding, name)) for name in bert_padding.__all__})
+    vars(package)["bert_padding"] = module
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    monkeypatch.setitem(sys.modules, "flash_attn.bert_padding", module)
+
+
+def examples(value: Any, name: str) -> list[doctest.DocTest]:
+    """The docstrings with examples. Each has a namespace of its own: an example imports what it needs."""
+    found = doctest.DocTestFinder().find(value, name, globs={})
+    return [example for example in found if example.examples]
+
+
+def missing(name: str) -> bool:
+    """Whether the installed transformers lacks the sampler of this name."""
+    from transformers import trainer_pt_utils
+
+    return name.endswith("BatchRebalanceSampler") and not hasattr(trainer_pt_utils, "BatchRebalanceSampler")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "quadrat.integration.patch_attention":
+        request.getfixturevalue("flash_attn")
+    for package, modules in NEEDS.items():
+        if name.startswith(modules):
+            pytest.importorskip(package, reason=f"{package}, which the examples use, is not installed")
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        pytest.skip(f"the installed TRL has no such trainer: {error}")
+    found = examples(module, name)
+    for example in found:
+        if not missing(example.name):
+            report: list[str] = []
+            assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
+    assert found
+
+
+@pytest.mark.parametrize("name", sorted(HOMES))
+def test_public_names_have_examples(name: str) -> None:
+    value = getattr(importlib.import_module(HOMES[name]), name)
+    assert examples(value, name), f"quadrat.{name} needs a section `Examples:` in its docstring"
+
+
+@pytest.mark.parametrize("name", sorted(HOMES))
+def test_docstrings_describe_every_argument(name: str) -> None:
+    """Those of a base class in transformers too; `a, b: ...` describes several."""
+    value = getattr(importlib.import_module(HOMES[name]), name)
+    entries = re.findall(r"^ +([\w*, ]+): ", inspect.getdoc(value) or "", re.MULTILINE)
+    described = {argument.strip(" *") for entry in entries for argument in entry.split(",")}
+    expected = {
+        parameter.name
+        for parameter in inspect.signature(value).parameters.values()
+        if not (parameter.kind is parameter.VAR_KEYWORD or parameter.name == "args")
+    }
+    assert expected - {"tf_experimental_compile"} <= described
+
+
+@pytest.mark.parametrize("name", bert_padding.__all__)
+def test_functions_of_bert_padding_have_examples(name: str) -> None:
+    assert examples(getattr(bert_padding, name), name)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_modules_have_examples(name: str) -> None:
+    assert name in MODULES

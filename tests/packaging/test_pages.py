@@ -1,0 +1,104 @@
+"""Every Python snippet of README.md and docs/ runs as it is printed, or says why it does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from transformers import set_seed
+
+import quadrat
+from support import standins
+from support.pages import ROOT, pages, snippets
+
+# Its snippets are also compared with what they give without quadrat.
+ELSEWHERE = {"docs/recipes.md": "tests/integration/test_recipes.py"}
+PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
+RUN = [
+    name
+    for name, page in PAGES.items()
+    if name not in ELSEWHERE and any(snippet.reason is None for snippet in snippets(page))
+]
+NOT_RUN = {snippet.place: snippet.reason for page in PAGES.values() for snippet in snippets(page) if snippet.reason}
+OPTIONAL = {"trl"}
+LANGUAGES = {"", "console", "diff", "python", "text", "toml", "yaml"}
+# What the installed libraries say about each other, and about machines without a GPU.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return standins.save_hub(tmp_path_factory.mktemp("hub"))
+
+
+@pytest.fixture
+def surroundings(page: str, hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A page runs in a folder with the models that it names, from one seed. Its patches are undone after it."""
+    for owner in hub.iterdir():
+        (tmp_path / owner.name).symlink_to(owner)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    datasets.disable_progress_bars()
+    if page == "docs/how-to/lightning.md" and importlib.util.find_spec("lightning") is None:
+        lightning = types.ModuleType("lightning")  # of whose class the snippets use nothing
+        vars(lightning)["LightningDataModule"] = object
+        monkeypatch.setitem(sys.modules, "lightning", lightning)
+    set_seed(0)
+    with standins.undone(monkeypatch):
+        yield
+    datasets.enable_progress_bars()
+
+
+@pytest.mark.parametrize("page", RUN)
+@pytest.mark.usefixtures("surroundings")
+def test_snippets_run_as_printed(page: str) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    missing = set()
+    for snippet in snippets(PAGES[page]):
+        if snippet.reason is None:
+            try:
+                snippet.run(names)
+            except ModuleNotFoundError as error:
+                if error.name not in OPTIONAL:
+                    raise
+                missing.add(error.name)
+    if page == "docs/padding-free.md":
+        assert torch.equal(names["back"], names["hidden"])
+        assert torch.equal(names["padded"][0, :2], names["tokens"][:2])
+        names["back"].sum().backward()
+    if missing:
+        pytest.skip(f"some snippets need {', '.join(missing)}, which is not installed; the others ran")
+
+
+def test_snippets_that_do_not_run_say_why(record_property: Any) -> None:
+    for place, reason in NOT_RUN.items():
+        record_property(place, reason)
+        assert len(reason.split()) > 2, f"{place}: {reason!r} is no reason"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_names_its_language(page: str) -> None:
+    """Python under another name would not run."""
+    fences = re.findall(r"^```(.*)$", PAGES[page].read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(fences[::2]) <= LANGUAGES
+    assert set(fences[1::2]) <= {""}
+
+
+def test_the_table_of_names() -> None:
+    """docs/padding-free.md: what `names=` gives."""
+    text = PAGES["docs/padding-free.md"].read_text(encoding="utf-8")
+    for name in ("transformers", "varlen_attn", "megatron", "mask"):
+        row = next(line for line in text.splitlines() if line.startswith(f'| `"{name}"` '))
+        given = set(quadrat.flatten([[1, 2], [3]], names=name)) - {"values", "position_ids", "seq_idx"}
+        assert given == set(re.findall(r"`(\w+)`", row.rpartition("|")[0].rpartition("|")[2]))
