@@ -11,6 +11,8 @@ from quadrat._core import __version__
 from quadrat._names import HOMES, MODULES, load
 
 if TYPE_CHECKING:
+    from quadrat import bert_padding as bert_padding
+    from quadrat import trl as trl
     from quadrat.batching.lengths import lengths
     from quadrat.batching.pack_dataset import pack_dataset
     from quadrat.batching.packing import pack
@@ -107,15 +109,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in HOMES and name not in MODULES:
-        raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
-    from quadrat.support.extras import needs
+if not TYPE_CHECKING:  # so that type checkers find names that are misspelt
 
-    with needs(f"quadrat.{name}", "datasets" if name in ("ArrowDataset", "patch_datasets") else "transformers"):
-        value = load(name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in HOMES and name not in MODULES:
+            raise AttributeError(f"module 'quadrat' has no attribute {name!r}")
+        from quadrat.support.extras import needs
+
+        with needs(f"quadrat.{name}", "datasets" if name in ("ArrowDataset", "patch_datasets") else "transformers"):
+            value = load(name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m quadrat`: the command line."""
+"""`quadrat`, or `python -m quadrat`: the command line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 from quadrat.config import show_config
 
@@ -22,11 +23,15 @@ def main(arguments: list[str] | None = None) -> int:
     called = "quadrat"
     try:
         try:
-            options = vars(_parser().parse_args(arguments))
+            parser = _parser()
+            options = vars(parser.parse_args(arguments))
             command = options.pop("command")
-            called = f"quadrat {command}"
+            called = f"quadrat {command or ''}".rstrip()
             if sys.stdout is None:
                 raise CommandError("standard output is closed")
+            if command is None:
+                parser.print_help()
+                return 0
             return _run(command, options)
         finally:
             if sys.stdout is not None:
@@ -70,45 +75,57 @@ def _run(command: str, options: dict[str, Any]) -> int:
 def _parser() -> argparse.ArgumentParser:
     from quadrat.cli.comparison import PAIRS
 
-    parser = argparse.ArgumentParser(prog="python -m quadrat", description="Compiled data collators.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser = argparse.ArgumentParser(
+        prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
+        description="What padding costs on your data, and how fast quadrat's collators are on it.",
+    )
+    parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     commands.add_parser(
-        "info", help="print versions, the SIMD level, CUDA architectures and what was found at run time"
+        "info",
+        help="show versions, and what this build and this machine have",
+        description="Show versions, the SIMD level and CUDA architectures of this build, and how it exchanges tensors.",
     )
 
     waste = commands.add_parser(
         "waste",
-        help="show what padding costs on your data, and which way of batching to choose",
-        description="Show the lengths of your rows, what padding costs in each way of batching, and which to choose.",
+        help="show how much of your batches is padding, and how to have less",
+        description="Show how long your rows are, how much of each batch is padding in six ways of batching, and the "
+        "code for the best one.",
     )
     _add_data(waste)
     waste.add_argument(
         "--max-tokens",
         type=_positive,
         metavar="N",
-        help="tokens in a token-budget batch (default: batch size x mean length)",
+        help="the most tokens in a batch chosen by a token budget (default: batch size times mean length)",
     )
     waste.add_argument(
-        "--pad-to-multiple-of", type=_positive, metavar="N", help="round padded lengths up to a multiple of N"
+        "--pad-to-multiple-of", type=_positive, metavar="N", help="pad lengths up to the next multiple of N"
     )
-    waste.add_argument("--png", type=Path, metavar="FILE", help="also draw lengths and shares of padding")
+    waste.add_argument(
+        "--png",
+        type=Path,
+        metavar="FILE",
+        help="also save a picture of the lengths and of the padding; the ending chooses the format: .png, .svg, .pdf",
+    )
 
     bench = commands.add_parser(
         "bench",
-        help="compare the batches and the times of quadrat's collators and transformers' on your data",
-        description="Check that quadrat's and transformers' collators give the same batches on your data, and time "
-        "both. The exit status is 1 if a batch differs.",
+        help="compare quadrat's collators with those of transformers on your data: results and times",
+        description="Check on your data that quadrat's collators make the same batches as those of transformers, and "
+        "time both. The exit status is 1 if a batch differs.",
     )
     _add_data(bench)
     bench.add_argument(
-        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"run only these: {', '.join(PAIRS)}"
+        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}"
     )
     bench.add_argument(
         "--seconds",
         type=_seconds,
         default=2.0,
         metavar="S",
-        help="time for each collator (default: %(default)s)",
+        help="how long to time each collator (default: %(default)s)",
     )
     return parser
 
@@ -117,20 +134,26 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         type=Path,
-        help="a .txt file with one text per line, a .jsonl file, or a folder written by save_to_disk with a column of "
-        "text or of token ids",
-    )
-    parser.add_argument("--tokenizer", metavar="NAME", help="folder or name (default: train a WordPiece tokenizer)")
-    parser.add_argument("--field", help="field or column to read (default: text, or input_ids if there is one)")
-    parser.add_argument("--split", help="split of a DatasetDict")
-    parser.add_argument(
-        "--batch-size", type=_positive, default=32, metavar="N", help="rows per batch (default: %(default)s)"
+        help="texts: a .txt file with one in each line, or a .csv, .tsv, .json or .jsonl file; texts or token ids: a "
+        ".parquet file, or a folder that datasets' save_to_disk wrote",
     )
     parser.add_argument(
-        "--max-length", type=_positive, metavar="N", help="truncate texts to N tokens (default: the tokenizer's limit)"
+        "--tokenizer",
+        metavar="NAME",
+        help="your tokenizer: a folder, or a name on the Hugging Face Hub (default: train a small one)",
     )
     parser.add_argument(
-        "--seed", type=_not_negative, default=0, help="seed for the order of rows (default: %(default)s)"
+        "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
+    )
+    parser.add_argument("--split", metavar="NAME", help="the split to read of a saved DatasetDict, such as train")
+    parser.add_argument(
+        "--batch-size", type=_positive, default=32, metavar="N", help="rows in a batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-length", type=_positive, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)"
+    )
+    parser.add_argument(
+        "--seed", type=_not_negative, default=0, metavar="N", help="seed of the order of rows (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -175,6 +198,11 @@ def _prepare_streams() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
-if __name__ == "__main__":
+def script() -> int:
+    """`main`, in a process of its own: the `quadrat` command."""
     _prepare_streams()
-    raise SystemExit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(script())

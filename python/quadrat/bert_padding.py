@@ -24,3 +24,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     return getattr(_functions, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,8 +1,11 @@
 """Data that the commands read."""
 
+import csv
 import json
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -20,6 +23,13 @@ def folder(tmp_path_factory):
     ids = tokenizer(TEXTS, truncation=False, verbose=False)["input_ids"]
     (folder / "texts.txt").write_text("\n".join(TEXTS))
     (folder / "texts.jsonl").write_text("\n".join(json.dumps({"body": text, "n": 1}) for text in TEXTS))
+    (folder / "lines.json").write_text((folder / "texts.jsonl").read_text())
+    (folder / "texts.json").write_text(json.dumps([{"body": text, "n": 1} for text in TEXTS]))
+    for name, delimiter in (("texts.csv", ","), ("texts.tsv", "\t")):
+        with open(folder / name, "w", newline="") as file:
+            csv.writer(file, delimiter=delimiter).writerows([["n", "text"], *([1, text] for text in TEXTS)])
+    pq.write_table(pa.table({"text": TEXTS, "n": ids}), folder / "texts.parquet")
+    pq.write_table(pa.table({"input_ids": ids, "mapped": [{"a": 1}] * len(ids)}), folder / "rows.parquet")
     texts = datasets.Dataset.from_dict({"text": TEXTS, "score": [0.5] * len(TEXTS)})
     texts.save_to_disk(folder / "texts")
     rows = datasets.Dataset.from_dict({"input_ids": ids, "label": [0] * len(ids)})

@@ -6,9 +6,12 @@ import shutil
 import sys
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from quadrat.__main__ import main
+from quadrat.cli.texts import ENDINGS
 from support.command import here, refused, run
 
 
@@ -29,6 +32,14 @@ def written(name, content):
     return write
 
 
+def parquet(columns):
+    def write(folder):
+        pq.write_table(pa.table(columns), folder / "a.parquet")
+        return folder / "a.parquet"
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -36,9 +47,9 @@ def written(name, content):
         (written("a.txt", b""), (), "a.txt: the file has no text"),
         (written("a.txt", b"\n \n"), (), "a.txt: the file has no text"),
         (written("a.txt", b"good\nb\xe4d\n"), (), "a.txt, line 2: not UTF-8"),
-        (written("a.txt", b"text"), ("--field", "body"), "--field is for .jsonl files"),
+        (written("a.txt", b"text"), ("--field", "body"), "a .txt file has no fields, each line is a text"),
         (written("a.txt", b"text"), ("--split", "train"), "--split is for a folder"),
-        (written("a.csv", b"text"), (), "a.csv: expected a file that ends in .txt or .jsonl"),
+        (written("a.pkl", b"text"), (), f"a.pkl: expected a file that ends in {ENDINGS}\n"),
         (written("a.jsonl", b'{"text": "a"}\n{"body": "b"}'), (), 'a.jsonl, line 2: expected an object with a string'),
         (written("a.jsonl", b'{"text": 3}'), (), 'a.jsonl, line 1: expected an object with a string "text"'),
         (
@@ -59,6 +70,27 @@ def written(name, content):
         ),
         (written("a.jsonl", b'{"text": "a"'), (), "a.jsonl, line 1: not JSON"),
         (written("a.jsonl", b"[" * 200_000), (), "a.jsonl, line 1: not JSON"),
+        (written("a.json", b'[{"text": "a"}, {"body": "b"}]'), (), 'object 1: expected an object with a string "text"'),
+        (written("a.json", b'[{"text": "a"}, 3]'), (), "a.json, object 1: expected an object, got int"),
+        (written("a.json", b"3"), (), "a.json: expected a list of objects, got int"),
+        (written("a.json", b'{"text": "a"}\n{"text": '), (), "a.json, line 2: not JSON"),
+        (written("a.json", b"[" * 200_000), (), "a.json, line 1: not JSON"),
+        (written("a.json", b'[{"text": "\\ud800"}]'), (), "a.json, object 0: the text has a lone surrogate"),
+        (written("a.json", b"[]"), (), "a.json: the file has no text"),
+        (written("a.csv", b""), (), "a.csv: the file has no text"),
+        (written("a.csv", b"id,text\n"), (), "a.csv: the file has no text"),
+        (written("a.csv", b"id,body\n1,a"), (), "a.csv, line 1: no column 'text'; choose one with --field: id, body"),
+        (written("a.csv", b"id,text\n1,a,b"), (), "a.csv, line 2: the first line names 2 columns, and this row has 3"),
+        (written("a.csv", b'id,text\n1,"a'), (), "a.csv, line 2: not CSV (unexpected end of data)"),
+        (written("a.csv", b"id,text\n1,\xe4"), (), "a.csv, line 2: not UTF-8"),
+        (written("a.csv", b"text\na"), ("--split", "train"), "--split is for a folder"),
+        (written("a.parquet", b"text"), (), "a.parquet: not a Parquet file that pyarrow reads"),
+        (parquet({"body": ["a"]}), (), "a.parquet: no column 'text'; choose one with --field: body"),
+        (parquet({"text": ["a", None]}), (), "a.parquet, row 1: column 'text' is null"),
+        (parquet({"text": [0.5]}), (), "a.parquet: column 'text' holds double; expected text, or lists of token ids"),
+        (parquet({"input_ids": [[1], None]}), (), "a.parquet, row 1: column 'input_ids' is null"),
+        (parquet({"text": pa.array([], "string")}), (), "a.parquet: the data set has no rows"),
+        (lambda folder: folder / "none.parquet", (), "none.parquet: no such file or folder"),
         (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
         (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
         (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
@@ -116,6 +148,18 @@ def test_says_what_is_not_installed(*, missing, options, extra, folder, capsys, 
     assert f'needs {missing}: pip install "quadrat[{extra}]"' in said
 
 
+def test_says_all_that_is_not_installed_at_once(folder, capsys, monkeypatch):
+    for name in ("rich", "matplotlib", "torch", "datasets"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert refused(capsys, "waste", folder / "fixed", "--png", "a.png") == (
+        "quadrat waste: this command needs torch, datasets, rich and matplotlib: "
+        'pip install "quadrat[transformers,datasets,cli]"\n'
+    )
+    assert refused(capsys, "bench", "none.csv").endswith(
+        'needs rich and torch: pip install "quadrat[cli,transformers]"\n'
+    )
+
+
 @pytest.mark.parametrize("missing", ["rich", "transformers"])
 def test_json_of_rows_of_tokens_needs_little(missing, folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
@@ -131,14 +175,14 @@ def test_a_tokenizer_whose_limit_is_no_number(folder, tmp_path, capsys):
         assert said.endswith(": model_max_length is a str; expected a number\n")
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+@pytest.mark.parametrize("name", ["a.txt", "a.parquet"])
 def test_what_is_no_file_is_not_waited_for(name, tmp_path, capsys):
     """Nothing may ever be written to a pipe, and a device may have no end."""
     os.mkfifo(tmp_path / name)
     for command in ("waste", "bench"):
         done = run(command, name, folder=tmp_path, timeout=120)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"quadrat {command}: {name}: not a file; expected one that ends in .txt or .jsonl\n"
+        assert done.stderr == f"quadrat {command}: {name}: not a file; expected one that ends in {ENDINGS}\n"
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(os.devnull)
     assert f"{name}: not a file" in refused(capsys, "waste", tmp_path / name)

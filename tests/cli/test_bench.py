@@ -103,7 +103,7 @@ def test_a_text_file(folder):
     done = run("bench", "texts.txt", "--batch-size", 8, *SHORT, folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece of" in done.stdout
-    assert "All collators give what transformers' give" in done.stdout
+    assert "All batches are those of transformers: keys, dtypes, values" in done.stdout
     for name in PAIRS:
         assert re.search(rf"^ {name} .*µs .*{measure.TIMES} .*{measure.TIMES}", done.stdout, re.MULTILINE), name
 

@@ -9,6 +9,8 @@ import sys
 
 import datasets
 import hypothesis.strategies as st
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
@@ -36,6 +38,8 @@ def hostile(tmp_path):
     """Texts and rows of tokens whose files, fields and columns have hostile names."""
     (tmp_path / f"{HOSTILE}.txt").write_text(f"{HOSTILE} text\nsecond text")
     (tmp_path / f"{HOSTILE}.jsonl").write_text(json.dumps({HOSTILE: "text", "body\n": "text"}))
+    (tmp_path / f"{HOSTILE}.csv").write_text(f'{HOSTILE},"body\n"\ntext,text')
+    pq.write_table(pa.table({HOSTILE: ["text", "text"], "body\n": [1, 2]}), tmp_path / f"{HOSTILE}.parquet")
     rows = datasets.Dataset.from_dict({HOSTILE: [[1, 2], [3]], "text": [1, 2]})
     datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / f"{HOSTILE} rows")
     return tmp_path
@@ -49,6 +53,8 @@ def hostile(tmp_path):
         (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
         (0, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE, "--json")),
         (0, ("waste", f"{HOSTILE}.jsonl", "--field", HOSTILE)),
+        (0, ("waste", f"{HOSTILE}.csv", "--field", HOSTILE)),
+        (0, ("waste", f"{HOSTILE}.parquet", "--field", HOSTILE)),
         (0, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}.png")),
         (0, ("bench", f"{HOSTILE}.txt", "--seconds", "0.001", "--collators", "flattening")),
         (2, ("waste", f"{HOSTILE} rows")),
@@ -56,6 +62,9 @@ def hostile(tmp_path):
         (2, ("waste", f"{HOSTILE} rows", "--split", "train")),
         (2, ("waste", f"{HOSTILE} rows", "--split", "train", "--field", "body")),
         (2, ("waste", f"{HOSTILE}.jsonl")),
+        (2, ("waste", f"{HOSTILE}.csv")),
+        (2, ("waste", f"{HOSTILE}.parquet")),
+        (2, ("waste", f"{HOSTILE}.parquet", "--field", "body\n")),
         (2, ("waste", f"{HOSTILE}.none")),
         (2, ("waste", f"{HOSTILE}.txt", "--tokenizer", HOSTILE)),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),

@@ -29,12 +29,29 @@ def test_a_text_file(folder):
     assert (done.returncode, done.stderr) == (0, "")
     assert "texts.txt: 200 texts" in done.stdout
     assert "entries trained on them; give your own with --tokenizer" in done.stdout
-    assert "None is truncated." in done.stdout
+    assert "No row is truncated." in done.stdout
     for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED, waste.PACKED):
         assert re.search(rf"^ *{name}.* \d+\.\d%", done.stdout, re.MULTILINE), name
     assert re.search(r"^    (\w+) = quadrat\.", done.stdout, re.MULTILINE)
-    table = re.search(r"^ way of batching.*?(?=^Dynamic)", done.stdout, re.MULTILINE | re.DOTALL)[0]
+    table = re.search(r"^ batches are .*?(?=^Dynamic)", done.stdout, re.MULTILINE | re.DOTALL)[0]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
+
+
+def test_tables_are_as_wide_as_they_are_and_sentences_are_not(folder, capsys, monkeypatch):
+    """In a pipe, whose width nobody knows."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    status, said, _ = here(capsys, "waste", folder / "fixed", "--max-tokens", 10**9, "--max-length", 10**9)
+    assert status == 0
+    table = re.search(r"^ batches are .*?(?=^Dynamic)", said, re.MULTILINE | re.DOTALL)[0].splitlines()
+    assert "fixed length, 1,000,000,000" in "".join(table)
+    assert sum(bool(line.strip()) for line in table) == 8
+    assert max(len(line.rstrip()) for line in said.splitlines() if line not in table and line[:4].strip()) <= 80
+
+
+def test_nothing_to_save(tmp_path, capsys):
+    datasets.Dataset.from_dict({"input_ids": [[1, 2]] * 4}).save_to_disk(tmp_path / "rows")
+    said = here(capsys, "waste", tmp_path / "rows", "--json")[1]
+    assert json.loads(said)["advice"][0].endswith("no token is padding, so there is nothing to save.")
 
 
 def test_a_json_file_with_the_users_own_tokenizer(folder):
@@ -70,6 +87,12 @@ def test_data_sets_files_and_columns_agree(folder, capsys):
     for name, options in {
         "texts.txt": (),
         "texts.jsonl": ("--field", "body"),
+        "texts.json": ("--field", "body"),
+        "lines.json": ("--field", "body"),
+        "texts.csv": (),
+        "texts.tsv": (),
+        "texts.parquet": (),
+        "rows.parquet": (),
         "texts": (),
         "rows": ("--split", "train"),
         "large": (),

@@ -10,6 +10,8 @@ import numpy as np
 from quadrat.ops._philox import number_below
 from quadrat.support.arrays import as_numpy
 
+__all__ = ["packs_needed"]
+
 
 def packs_needed(counts: Any, max_length: int) -> int:
     """How many packs best fit decreasing makes of rows of which only the counts of lengths are known.

@@ -46,26 +46,25 @@ def _by_costs(costs: Sequence[Cost]) -> list[str]:
     fixed, dynamic, grouped, budget, packed = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, PACKED))
     choice = choose(costs)
     if choice == DYNAMIC:
-        said = [
-            f"Pad to the longest row of each batch: only {dynamic.padding:.1%} of the tokens computed are padding, and "
-            "no other way can save more than that.",
-            "quadrat.DataCollatorWithPadding does this.",
-        ]
+        saved = "no token is padding, so there is nothing to save."
+        if dynamic.padding:
+            saved = f"only {dynamic.padding:.1%} of the tokens are padding, and no other way can save more than that."
+        said = [f"Pad to the longest row of each batch: {saved}", "quadrat.DataCollatorWithPadding does this."]
         if fixed.padding > LITTLE_PADDING:
-            said.append(f"Padding all rows to one length would compute {fixed.factor:.1f} times their tokens.")
+            said.append(f"Padding all rows to one length would make {fixed.factor:.1f} times as many tokens.")
         return said
     if choice == BUDGET:
         return [
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
-            f"a pass computes {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
+            f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "whatever the model.",
             f"If all batches must have the same number of rows, group rows by length: {grouped.padding:.1%} padding.",
             "If the model's attention can be told where rows begin, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]
     return [
-        f"Pack rows without padding: a token budget still leaves {budget.padding:.1%} padding, and a pass of packs "
-        f"computes {1 - packed.computed / budget.computed:.0%} fewer tokens.",
+        f"Pack rows without padding: a token budget still leaves {budget.padding:.1%} padding, and an epoch of packs "
+        f"has {1 - packed.computed / budget.computed:.0%} fewer tokens.",
         "The model's attention must be told where rows begin: load it with "
         'attn_implementation="flash_attention_2", for example.',
         f"For a model without such attention: quadrat.TokenBudgetBatchSampler, {budget.padding:.1%} padding where "

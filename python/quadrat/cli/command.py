@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from quadrat.support.extras import needs
+from quadrat.support.extras import missing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-# Of a file or a pipe, where tables would be squeezed into 80 columns.
-_WIDTH = 110
+# Of sentences in a file or a pipe; tables are as wide there as they are.
+_WIDTH, _WIDEST = 80, 10_000
 # A message lists at most so many names.
 _MOST_NAMES = 12
 
@@ -28,13 +27,13 @@ class CommandError(Exception):
     """A command cannot do what it was asked to; the message is all that the user needs to know."""
 
 
-def require(module: str, extra: str, what: str) -> None:
-    """Raise CommandError, with what to install, unless a module can be imported."""
-    try:
-        with needs(what, extra):
-            importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise CommandError(str(error)) from error
+def require(what: str, packages: Mapping[str, str]) -> None:
+    """Raise CommandError that names all packages that are missing, and what installs them at once.
+
+    packages: the name of each that `what` needs, and the extra of quadrat that has it.
+    """
+    if lacking := missing(packages):
+        raise CommandError(f"{what} needs {lacking}")
 
 
 def harmless(text: str) -> str:
@@ -87,8 +86,17 @@ def listed(names: Sequence[str]) -> str:
 
 def console() -> Console:
     """A console on standard output that prints names and numbers as they are, and harmlessly."""
-    fixed = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH
+    fixed = None if _knows_its_width() else _WIDEST
     return _console(sys.stdout, width=fixed, highlight=False, markup=False, emoji=False)
+
+
+def say(out: Console, text: str = "", style: str = "") -> None:
+    """Print sentences, in lines of a width that is easy to read."""
+    out.print(text, style=style, width=None if _knows_its_width() else _WIDTH)
+
+
+def _knows_its_width() -> bool:
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.cli.command import CommandError, complain, console, one_line, require, table, with_progress
-from quadrat.cli.source import DataOptions, Source, TokenColumn, load_tokenizer, longest_sane, open_source, train_on
+from quadrat.cli.command import CommandError, complain, console, one_line, require, say, table, with_progress
+from quadrat.cli.source import (
+    DataOptions,
+    Source,
+    TokenColumn,
+    load_tokenizer,
+    longest_sane,
+    open_source,
+    packages_for,
+    train_on,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -57,10 +66,8 @@ class Result:
 
 def run(options: Options) -> int:
     """Compare and time the collators; 1 if one differs from the reference. Raises CommandError."""
-    if not options.json:
-        require("rich", "cli", "this command")
-    require("torch", "transformers", "this command")
-    require("transformers", "transformers", "this command")
+    needed = {} if options.json else {"rich": "cli"}
+    require("this command", needed | packages_for(options) | {"torch": "transformers", "transformers": "transformers"})
     from quadrat.cli.measure import DifferenceError, rounded, versions
 
     source = open_source(options.data, field=options.field, split=options.split)
@@ -218,11 +225,15 @@ def _show(source: Source, note: str, results: list[Result]) -> None:
 
     out = console()
     first = results[0]
-    out.print(
-        f"{source.name}: {first.compared} batch{'es' * (first.compared > 1)} of {first.rows} rows; tokenizer: {note}."
+    say(
+        out,
+        f"{source.name}: {first.compared} batch{'es' * (first.compared > 1)} of {first.rows} rows; tokenizer: {note}.",
     )
-    out.print("All collators give what transformers' give: values, dtypes, keys and the states of random generators.")
-    headings = ("collator", "tokens", "computed", "transformers", "quadrat", "in turn", "alone")
+    say(
+        out,
+        "All batches are those of transformers: keys, dtypes, values, and how they leave the random generators.",
+    )
+    headings = ("collator", "tokens", "with\npadding", "transformers", "quadrat", "faster,\ncold", "faster,\nwarm")
     out.print(
         table(
             headings,
@@ -240,10 +251,11 @@ def _show(source: Source, note: str, results: list[Result]) -> None:
             ),
         )
     )
-    out.print(
-        "Times are medians of one batch, the two collators called in turn. The ratios say how many times as fast "
-        "quadrat is: in turn, and each alone, call after call."
+    say(
+        out,
+        "Times are medians for one batch. Cold: the two collators are called in turn, and each finds the caches as the "
+        "other left them. Warm: each is called alone, again and again. A training loop lies between the two.",
     )
     facts = versions()
     names = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "transformers", "quadrat"))
-    out.print(f"One thread, {facts['architecture']}, Python {facts['python']}, {names}.")
+    say(out, f"One thread, {facts['architecture']}, Python {facts['python']}, {names}.")

@@ -41,7 +41,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class TextFile:
-    """Texts of a `.txt` or `.jsonl` file."""
+    """The texts of a file."""
 
     name: str
     texts: list[str]
@@ -61,7 +61,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a saved data set; its values stay in the file."""
+    """A column of a saved data set, whose values stay in the file, or of a Parquet file."""
 
     name: str
     dataset: datasets.Dataset
@@ -132,21 +132,32 @@ class TokenColumn(_Column):
 Source = TextFile | TextColumn | TokenColumn
 
 
+def packages_for(options: DataOptions) -> dict[str, str]:
+    """What reading the data takes, as far as its name tells, for `require`."""
+    table = options.data.is_dir() or options.data.suffix.lower() == ".parquet"
+    counts = not table or options.tokenizer is not None
+    needed = {"datasets": "datasets"} if table else {}
+    return needed | {"transformers": "transformers"} if counts else needed
+
+
 def open_source(path: Path, *, field: str | None = None, split: str | None = None) -> Source:
     """The rows of a file or of a folder written by `datasets.save_to_disk`; at least one.
 
-    A file is UTF-8 and ends in `.txt`, with one text a line, or `.jsonl`, with an object a line. `field` is the field
-    or column of texts or token ids; by default "text", or "input_ids" in a data set that has it. Raises CommandError.
+    Files of text are those that `read_texts` reads; a `.parquet` file is a table. `field` is the field or column of
+    texts or token ids; by default "text", or "input_ids" in a table that has it. Raises CommandError.
     """
     if path.is_dir():
         return _open_dataset(path, field, split)
     if split is not None:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
-    if field is not None and path.suffix.lower() == ".txt":
-        raise CommandError(f"{path}: --field is for .jsonl files and data sets; a line of a .txt file is the text")
+    ending = path.suffix.lower()
+    if field is not None and ending == ".txt":
+        raise CommandError(f"{path}: a .txt file has no fields, each line is a text; leave out --field")
     if not path.exists():
         raise CommandError(f"{path}: no such file or folder")
     try:
+        if ending == ".parquet" and path.is_file():
+            return _open_parquet(path, field)
         return TextFile(str(path), read_texts(path, field="text" if field is None else field))
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
@@ -159,7 +170,7 @@ def open_source(path: Path, *, field: str | None = None, split: str | None = Non
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder or of a name on the Hub. Raises CommandError."""
-    require("transformers", "transformers", "a tokenizer")
+    require("a tokenizer", {"transformers": "transformers"})
     from transformers import AutoTokenizer
 
     try:
@@ -174,7 +185,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 def train_on(source: TextFile | TextColumn) -> PreTrainedTokenizerBase:
     """The project's own tokenizer, trained on the texts, or on many of them, spread evenly."""
-    require("transformers", "transformers", "a tokenizer")
+    require("a tokenizer", {"transformers": "transformers"})
     count = min(len(source), _MOST_TEXTS_TO_TRAIN_ON)
     rows = np.linspace(0, len(source) - 1, count).round().astype(int).tolist()
     return train_tokenizer([text for text in source.pick(rows) if text.strip()] or [""])
@@ -210,9 +221,8 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 
 
 def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColumn | TokenColumn:
-    require("datasets", "datasets", "a saved data set")
+    require("a saved data set", {"datasets": "datasets"})
     import datasets
-    import pyarrow as pa
 
     datasets.disable_progress_bars()
     try:
@@ -233,19 +243,58 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
         raise CommandError(f"{path}: --split is for a DatasetDict, and this is a single data set")
     else:
         name = str(path)
-    columns = loaded.column_names
+    return _column_of(loaded, name, field)
+
+
+def _open_parquet(path: Path, field: str | None) -> TextColumn | TokenColumn:
+    require("a Parquet file", {"datasets": "datasets"})
+    import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        schema = file.schema_arrow
+        readable = [one.name for one in schema if _is_text(one.type) or _is_tokens(one.type)]
+        column = _chosen(schema.names, field, str(path))
+        table = file.read(columns=list(dict.fromkeys([*readable, column])))
+    except pa.ArrowException as error:
+        raise CommandError(f"{path}: not a Parquet file that pyarrow reads: {_first_line(error)}") from error
+    # Without a fingerprint, datasets would read all of it to make one.
+    return _column_of(datasets.Dataset(datasets.table.InMemoryTable(table), fingerprint="quadrat"), str(path), field)
+
+
+def _chosen(columns: list[str], field: str | None, name: str) -> str:
+    """The column to read. Raises CommandError where there is no such column."""
     column = field if field is not None else "input_ids" if "input_ids" in columns else "text"
     if column not in columns:
         raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
-    if not len(loaded):
+    return column
+
+
+def _column_of(dataset: datasets.Dataset, name: str, field: str | None) -> TextColumn | TokenColumn:
+    column = _chosen(dataset.column_names, field, name)
+    if not len(dataset):
         raise CommandError(f"{name}: the data set has no rows")
-    kind, types = loaded.features.arrow_schema.field(column).type, pa.types
-    if types.is_string(kind) or types.is_large_string(kind):
-        return TextColumn(name, loaded.with_format(None), column)
-    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    if is_list and types.is_integer(kind.value_type):
-        return TokenColumn(name, loaded.with_format(None), column)
+    kind = dataset.features.arrow_schema.field(column).type
+    if _is_text(kind):
+        return TextColumn(name, dataset.with_format(None), column)
+    if _is_tokens(kind):
+        return TokenColumn(name, dataset.with_format(None), column)
     raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_tokens(kind: Any) -> bool:
+    from pyarrow import types
+
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(is_list and types.is_integer(kind.value_type))
 
 
 def _first_line(error: Exception) -> str:

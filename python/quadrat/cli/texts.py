@@ -1,12 +1,15 @@
-"""Texts of a file, one per line, and a tokenizer trained on them."""
+"""The texts of a file, and a tokenizer trained on them."""
 
 from __future__ import annotations
 
+import csv
+import functools
+import io
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -17,7 +20,7 @@ _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 class FieldError(ValueError):
-    """A line has no text in the field that was asked for; `choices` are the fields in which it has one."""
+    """There is no text in the field that was asked for; `choices` are the fields that have one."""
 
     def __init__(self, message: str, choices: list[str]) -> None:
         super().__init__(message)
@@ -25,39 +28,107 @@ class FieldError(ValueError):
 
 
 def read_texts(path: Path, *, field: str = "text") -> list[str]:
-    """Texts of a UTF-8 file, one per line that is not empty.
+    """Texts of a UTF-8 file, at least one. By its ending:
 
-    `.txt`: the line is the text. `.jsonl`: an object with a string in `field`. A line that does not fit raises
-    ValueError with its number. So does a device or a pipe, which might never end.
+    `.txt`: a text in each line that is not empty. `.jsonl`: an object in each line, with a string in `field`. `.json`:
+    a list of such objects, or what `.jsonl` holds. `.csv`, `.tsv`: the first line names the columns, and `field` is one
+    of them. What does not fit raises ValueError with the number of its line or object. So does a device or a pipe,
+    which might never end.
     """
-    suffix = path.suffix.lower()
-    if suffix not in (".txt", ".jsonl"):
-        raise ValueError(f"{path}: expected a file that ends in .txt or .jsonl")
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file; expected one that ends in .txt or .jsonl")
+        raise ValueError(f"{path}: not a file; expected one that ends in {ENDINGS}")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: expected a file that ends in {ENDINGS}")
     texts: list[str] = []
-    # Split as bytes: str.splitlines would also split at form feeds and other characters within a text.
-    for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        where = f"{path}, line {number}"
+    for where, text in reader(path, _decoded(path), field):
         try:
-            line = raw.removesuffix(b"\r").decode()
-            if line.strip():
-                texts.append(line if suffix == ".txt" else _from_json(line, field, where))
-                texts[-1].encode()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{where}: not UTF-8 ({error})") from None
+            text.encode()
         except UnicodeEncodeError:
             raise ValueError(f"{where}: the text has a lone surrogate, which no encoding can represent") from None
+        texts.append(text)
     if not texts:
         raise ValueError(f"{path}: the file has no text")
     return texts
 
 
-def _from_json(line: str, field: str, where: str) -> str:
+def _decoded(path: Path) -> str:
+    data = path.read_bytes()
     try:
-        record = json.loads(line)
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not UTF-8 ({error})") from None
+
+
+# What readers yield: where a text is, and the text.
+Found = Iterator[tuple[str, str]]
+
+
+def _lines(path: Path, content: str, field: str = "") -> Found:
+    del field
+    # str.splitlines would also split at form feeds and other characters within a text.
+    for number, line in enumerate(content.split("\n"), start=1):
+        if line.strip():
+            yield f"{path}, line {number}", line.removesuffix("\r")
+
+
+def _json_lines(path: Path, content: str, field: str) -> Found:
+    for where, line in _lines(path, content):
+        yield where, _text_of(_parsed(line, where), field, where)
+
+
+def _json(path: Path, content: str, field: str) -> Found:
+    try:
+        records = json.loads(content)
+    except (ValueError, RecursionError):  # an object in each line, or an error that has the number of its line
+        yield from _json_lines(path, content, field)
+        return
+    if isinstance(records, dict):
+        records = [records]
+    if not isinstance(records, list):
+        raise ValueError(f"{path}: expected a list of objects, got {type(records).__name__}")
+    for number, record in enumerate(records):
+        where = f"{path}, object {number}"
+        yield where, _text_of(record, field, where)
+
+
+def _csv(path: Path, content: str, field: str, *, delimiter: str = ",") -> Found:
+    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
+    rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
+    try:
+        names = next(rows, [])
+        if names and field not in names:
+            raise FieldError(f"{path}, line 1: no column {field!r}", names)
+        for row in rows:
+            where = f"{path}, line {rows.line_num}"
+            if row and len(row) != len(names):
+                raise ValueError(f"{where}: the first line names {len(names)} columns, and this row has {len(row)}")
+            if row:
+                yield where, row[names.index(field)]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: not CSV ({error})") from None
+
+
+_READERS: dict[str, Callable[[Path, str, str], Found]] = {
+    ".txt": _lines,
+    ".csv": _csv,
+    ".tsv": functools.partial(_csv, delimiter="\t"),
+    ".json": _json,
+    ".jsonl": _json_lines,
+}
+# As messages name them; Parquet is not text, and read elsewhere.
+ENDINGS = f"{', '.join(_READERS)} or .parquet"
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:  # the second of thousands of brackets
         raise ValueError(f"{where}: not JSON ({error})") from None
+
+
+def _text_of(record: Any, field: str, where: str) -> str:
     if not isinstance(record, dict):
         raise ValueError(f"{where}: expected an object, got {type(record).__name__}")
     text = record.get(field)

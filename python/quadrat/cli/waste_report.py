@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from quadrat.cli.advice import advise, code
-from quadrat.cli.command import CommandError, console, require, table
+from quadrat.cli.command import CommandError, console, require, say, table
 from quadrat.cli.source import (
     DataOptions,
     TokenColumn,
     load_tokenizer,
     longest_sane,
     open_source,
+    packages_for,
     text_lengths,
     train_on,
 )
@@ -49,10 +50,11 @@ class Options(DataOptions):
 
 def run(options: Options) -> int:
     """Print the report, as tables or as JSON, and draw the picture. Raises CommandError."""
-    if not options.json:
-        require("rich", "cli", "this command")
+    needed = {"torch": "transformers"} | packages_for(options)
+    needed |= {} if options.json else {"rich": "cli"}
+    needed |= {} if options.png is None else {"matplotlib": "cli"}
+    require("this command", needed)
     if options.png is not None:
-        require("matplotlib", "cli", "a picture")
         from quadrat.cli.waste_picture import check, draw
 
         check(options.png)  # before all texts are read
@@ -64,7 +66,7 @@ def run(options: Options) -> int:
     if options.png is not None:
         draw(found, options.png)
         if not options.json:
-            console().print(f"{options.png} written.")
+            say(console(), f"{options.png} written.")
     return 0
 
 
@@ -135,7 +137,7 @@ def show(report: Report) -> None:
 
     out = console()
     found = report.summary
-    out.print(f"{report.data}: {report.how_many}, {found.tokens:,} tokens by {report.counted_by}.")
+    say(out, f"{report.data}: {report.how_many}, {found.tokens:,} tokens by {report.counted_by}.")
     view = Table(box=box.SIMPLE_HEAD)
     view.add_column("tokens", justify="right")
     view.add_column(report.rows_are, justify="right")
@@ -144,19 +146,20 @@ def show(report: Report) -> None:
     for one in report.bins:
         view.add_row(str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR))
     out.print(view)
-    out.print(
+    say(
+        out,
         f"Mean {found.mean:.1f}, median {found.median:g}, 95% up to {found.p95:,}, longest {found.longest:,}. "
-        + truncation(report)
+        + truncation(report),
     )
-    out.print()
+    say(out)
     multiple = report.pad_to_multiple_of
     rounding = "" if multiple is None else f", padded to multiples of {multiple}"
-    out.print(f"One pass in batches of {report.batch_size}{rounding}:")
-    headings = ("batches", "largest\nbatch", "tokens\ncomputed", "padding", "times the\ntokens", "attention")
+    say(out, f"One epoch in batches of {report.batch_size}{rounding}:")
+    headings = ("batches", "largest\nbatch", "tokens with\npadding", "padding", "times\nthe data", "attention\nwork")
     scores = report.ways[FLATTENED].scores
     out.print(
         table(
-            ("way of batching", *headings),
+            ("batches are", *headings),
             (
                 (
                     report.way(cost),
@@ -172,30 +175,30 @@ def show(report: Report) -> None:
         )
     )
     for note in notes(report):
-        out.print(note)
-    out.print()
+        say(out, note)
+    say(out)
     for number, sentence in enumerate(report.advice):
-        out.print(sentence, style="" if number else "bold")
+        say(out, sentence, style="" if number else "bold")
     for purpose, lines in report.code.items():
-        out.print()
-        out.print(f"{purpose}:")
+        say(out)
+        say(out, f"{purpose}:")
         for line in lines:
             out.print(f"    {line}", soft_wrap=True)
-    out.print()
-    out.print(data_of_code(report))
+    say(out)
+    say(out, data_of_code(report))
 
 
 def notes(report: Report) -> list[str]:
     """What the table of costs leaves open."""
     ways, scores = report.ways, report.ways[FLATTENED].scores
     said = [
-        f"Dynamic: shuffled, padded to the longest of the batch. Token budget: {report.budget_is}.",
+        f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
         f"Packed: rows joined to packs of {report.max_length:,} tokens, {report.fill:.2%} full. "
         f"{ways[PACKED].batches:,} packs; no packing has fewer than {report.fewest_packs:,}.",
-        "Attention: pairs of positions compared, against attention that is told where rows begin."
+        "Attention work: pairs of tokens compared, relative to attention that is told where rows begin."
         + (
             f" With a mask instead (sdpa), padding-free batches compare {_masked(ways[FLATTENED])} times as many, "
-            f"packs, one in a batch, {_masked(ways[PACKED])} times."
+            f"and packs, one in a batch, {_masked(ways[PACKED])} times."
             if scores
             else ""
         ),
@@ -219,8 +222,8 @@ def data_of_code(report: Report) -> str:
     """What the lines of code take for granted."""
     cut = f", truncated to {report.max_length:,}" if report.summary.truncated else ""
     return (
-        f'`dataset` has tokens in the column "input_ids"{cut}; `tokenizer` and `model` are yours. '
-        "Each of quadrat's collators may be the collator."
+        f'Your `dataset` has tokens in the column "input_ids"{cut}; `tokenizer` and `model` are yours too. '
+        "Any other collator of quadrat may take the place of this one."
     )
 
 
@@ -228,7 +231,7 @@ def truncation(report: Report) -> str:
     """How many rows are cut."""
     found = report.summary
     if not found.truncated:
-        return "None is truncated."
+        return "No row is truncated."
     return (
         f"{found.truncated:,} of them ({found.truncated / found.rows:.1%}) are truncated to {report.max_length:,}, "
         f"which leaves {found.kept:,} tokens."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
@@ -14,6 +15,8 @@ from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_further, further_framework
 from quadrat.planning.plan_cache import Remembering, noted
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Collator(Remembering):
@@ -52,11 +55,11 @@ class Collator(Remembering):
             return reference
         return lambda rows: pad_further_columns(self, reference, rows, framework)
 
-    def _emit(self, batch: Any) -> Any:
+    def _emit(self, batch: Any) -> dict[str, Any]:
         """The batch as it is returned: with `deferred=True`, a `DeferredBatch`."""
-        return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)
+        return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
 
-    def _collate(self, features: Any, framework: Any) -> Any:
+    def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
         if run is None or (self._joins_rows and has_documents(features)):
@@ -81,7 +84,7 @@ class Collator(Remembering):
         vars(other).update(options)
         return other
 
-    def _collate_anew(self, features: Any, framework: Any) -> Any:
+    def _collate_anew(self, features: Any, framework: Any) -> dict[str, Any]:
         require_torch(self, framework)
         rows = features
         try:
@@ -105,16 +108,16 @@ class Collator(Remembering):
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 
-    def _collate_further(self, features: Any, framework: str) -> Any:
+    def _collate_further(self, features: Any, framework: str) -> dict[str, Any]:
         own = getattr(self, "pad_values", None) or not self._reference_has_tensorflow
         reference = None if own else self._reference(framework)
-        return collate_further(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)
+        return collate_further(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
 
 
 class MixinCollator(Collator, DataCollatorMixin):
     """A `Collator` with the reference's `torch_call` and, mostly, `numpy_call`, which its `__call__` chooses from."""
 
-    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+    def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
             return_tensors = self.return_tensors
@@ -123,15 +126,15 @@ class MixinCollator(Collator, DataCollatorMixin):
             batch = self.torch_call(features)
             return batch if not self.deferred else self._emit(batch)
         if return_tensors == "np" and hasattr(self, "numpy_call"):
-            return self.numpy_call(features)
+            return self.numpy_call(features)  # type: ignore[no-any-return]
         reference = super().__call__
         framework = further_framework(return_tensors)
         if framework is None:
             try:
-                return reference(features, return_tensors)
+                return reference(features, return_tensors)  # type: ignore[no-any-return]
             except ValueError as error:
                 raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
-        return collate_further(
+        return collate_further(  # type: ignore[no-any-return]
             self,
             framework,
             features,
@@ -144,3 +147,29 @@ def require_torch(collator: Any, framework: Any) -> None:
     """Raises ValueError where a deferred batch is asked for, and not of torch tensors."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
+
+
+def with_options_of(reference: type) -> Callable[[Function], Function]:
+    """Gives `__init__(self, *args, own=..., **kwargs)` its real signature: that of the reference, and `own`."""
+
+    def decorate(function: Function) -> Function:
+        own = inspect.signature(function)
+        taken = [one for one in own.parameters.values() if one.kind is one.KEYWORD_ONLY]
+        theirs = inspect.signature(reference.__init__).parameters.values()  # type: ignore[misc]
+        function.__signature__ = own.replace(parameters=[*theirs, *taken])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:
+    """The reference's repr, to which options are added where one of quadrat's `own` is used: all but the defaults."""
+    parameters = inspect.signature(cls).parameters
+    used = {
+        name: value
+        for name in (*others, *own)
+        if (value := getattr(collator, name, parameters[name].default)) != parameters[name].default
+    }
+    if not used.keys() & set(own):
+        return said
+    return f"{said.removesuffix(')')}, {', '.join(f'{name}={value!r}' for name, value in used.items())})"

@@ -11,7 +11,7 @@ from quadrat.installed import originals
 from quadrat.planning.stacked import attributes_of, stack_features
 
 
-def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
+def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str, Any]:
     """Stack each column of `features`; replaces `transformers.default_data_collator`.
 
     Args:
@@ -35,7 +35,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> Any:
         >>> batch["labels"]
         array([0.5, 1.5], dtype=float32)
     """
-    return _function._collate(features, return_tensors)
+    return _function._collate(features, return_tensors)  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -57,7 +57,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ("deferred",)
 
-    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+    def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
 

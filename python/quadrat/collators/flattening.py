@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quadrat.collators._base import Collator
+from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
 from quadrat.input.rows import each_of, first_of
 from quadrat.installed import originals
@@ -29,6 +29,13 @@ _KEYS = {
     "_batch_dim_keys": frozenset(("labels", "position_ids", "input_ids", "seq_idx")),
     "_py_int_keys": frozenset(("max_length_q", "max_length_k")),
 }
+
+# What the class takes besides `return_tensors`: as the reference, and beyond it.
+_OPTIONS = ("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start")
+_OWN_OPTIONS = (
+    *("pad_to_multiple_of", "pad_values", "scalar_labels", "deferred"),
+    *("names", "align_to", "total_length", "continue_positions"),
+)
 
 
 @dataclass
@@ -85,14 +92,16 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start"),
-        *("pad_to_multiple_of", "pad_values", "scalar_labels", "return_tensors", "deferred", *_KEYS),
-        *("names", "align_to", "total_length", "continue_positions"),
+        *_OPTIONS,
+        *_OWN_OPTIONS,
+        "return_tensors",
+        *_KEYS,
     )
 
     def __init__(
         self,
-        *args: Any,
+        return_tensors: str = "pt",
+        *,
         return_position_ids: bool = True,
         separator_id: int = -100,
         return_flash_attn_kwargs: bool = False,
@@ -106,16 +115,14 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         align_to: int | None = None,
         total_length: int | None = None,
         continue_positions: bool = True,
-        **kwargs: Any,
     ) -> None:
         """See the class."""
         super().__init__(
-            *args,
+            return_tensors,
             return_position_ids=return_position_ids,
             separator_id=separator_id,
             return_flash_attn_kwargs=return_flash_attn_kwargs,
             return_seq_idx=return_seq_idx,
-            **kwargs,
         )
         self.position_ids_start = position_ids_start
         self.pad_to_multiple_of = pad_to_multiple_of
@@ -127,13 +134,17 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         self.total_length = total_length
         self.continue_positions = continue_positions
 
-    def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> Any:
+    def __repr__(self) -> str:
+        """As the reference's; where an option of quadrat's own is used, with all options but the defaults."""
+        return with_used_options(super().__repr__(), self, DataCollatorWithFlattening, _OWN_OPTIONS, _OPTIONS)
+
+    def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> dict[str, Any]:
         """Flatten `features`, as the arguments or the collator's own settings say."""
         if return_tensors is None and separator_id is None:
             return self._collate(features, self.return_tensors)
         given = {"return_tensors": return_tensors, "separator_id": separator_id}
         other = self._with({name: value for name, value in given.items() if value is not None})
-        return other._collate(features, other.return_tensors)
+        return other._collate(features, other.return_tensors)  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         call = super().__call__

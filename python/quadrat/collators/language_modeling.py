@@ -155,21 +155,21 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             state["_quadrat_epoch"] = self._shared_epoch().for_copy()
         return state
 
-    def torch_call(self, examples: Any) -> Any:
+    def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
         self._make_generator()
         return self._collate(examples, "pt")
 
-    def numpy_call(self, examples: Any) -> Any:
+    def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into NumPy arrays."""
         self._make_generator()
         return self._collate(examples, "np")
 
-    def tf_call(self, examples: Any) -> Any:
+    def tf_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into tensors of TensorFlow, as the reference of 4.57 does."""
         if self.rng == "philox":  # not from TensorFlow's generator
-            return collate_further(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)
-        return super().tf_call(examples)
+            return collate_further(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)  # type: ignore[no-any-return]
+        return super().tf_call(examples)  # type: ignore[no-any-return]
 
     def torch_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None

@@ -58,13 +58,13 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer", "deferred")
 
-    def torch_call(self, examples: Any) -> Any:
+    def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
         return self._collate(examples, "pt")
 
-    def tf_call(self, features: Any) -> Any:
+    def tf_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into TensorFlow tensors, which transformers 4.x knows how to."""
-        return super().tf_call(_spared(features))
+        return super().tf_call(_spared(features))  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         del framework

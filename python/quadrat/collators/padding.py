@@ -57,7 +57,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
-    def __call__(self, features: Any) -> Any:
+    def __call__(self, features: Any) -> dict[str, Any]:
         """Collate `features` into a `BatchEncoding`."""
         return self._collate(features, self.return_tensors)
 

@@ -65,7 +65,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
-    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+    def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         return self._collate(features, self.return_tensors if return_tensors is None else return_tensors)
 

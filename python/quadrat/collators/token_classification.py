@@ -93,11 +93,11 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     def _joins_rows(self) -> bool:  # type: ignore[override]
         return self.padding_free
 
-    def torch_call(self, features: Any) -> Any:
+    def torch_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into torch tensors."""
         return self._collate(features, "pt")
 
-    def numpy_call(self, features: Any) -> Any:
+    def numpy_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into NumPy arrays."""
         return self._collate(features, "np")
 

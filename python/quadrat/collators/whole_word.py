@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from quadrat.collators._base import MixinCollator
+from quadrat.collators._base import MixinCollator, with_options_of, with_used_options
+from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer, refuse_philox
 from quadrat.planning.word_masking import Reference, mask_words
 from quadrat.support.memory import Framework
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
@@ -54,22 +58,48 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     _takes_bare_rows: ClassVar[bool] = True
 
-    def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-        """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
-        why = "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
-        refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
-        try:
-            super().__init__(*args, **kwargs)
-        except Exception as error:
-            raise_clearer(error, NO_FEATURES, self)
-        self.deferred = deferred
+    if TYPE_CHECKING:
 
-    def torch_call(self, examples: Any) -> Any:
+        def __init__(  # noqa: PLR0917 - as in transformers
+            self,
+            tokenizer: PreTrainedTokenizerBase,
+            mlm: bool = True,
+            whole_word_mask: bool = False,
+            mlm_probability: float | None = 0.15,
+            mask_replace_prob: float = 0.8,
+            random_replace_prob: float = 0.1,
+            pad_to_multiple_of: int | None = None,
+            return_tensors: str = "pt",
+            seed: int | None = None,
+            *,
+            deferred: bool = False,
+        ) -> None: ...
+
+    else:
+
+        @with_options_of(originals.DataCollatorForLanguageModeling)
+        def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
+            """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
+            why = (
+                "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
+            )
+            refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
+            try:
+                super().__init__(*args, **kwargs)
+            except Exception as error:
+                raise_clearer(error, NO_FEATURES, self)
+            self.deferred = deferred
+
+    def __repr__(self) -> str:
+        """As the reference's; with quadrat's own options where they are used."""
+        return with_used_options(super().__repr__(), self, DataCollatorForWholeWordMask, ("deferred",))
+
+    def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate and mask `examples` into torch tensors."""
         self._make_generator()
         return self._collate(examples, "pt")
 
-    def numpy_call(self, examples: Any) -> Any:
+    def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate and mask `examples` into NumPy arrays."""
         self._make_generator()
         return self._collate(examples, "np")

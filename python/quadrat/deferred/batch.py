@@ -11,6 +11,7 @@ from quadrat import _core
 from quadrat.deferred.layout import NO_PLACE, UINT8, Masking, Place, Plan, elements, ignoring, make, view
 from quadrat.input.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
 from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
+from quadrat.ragged.shown import table
 from quadrat.support import gpu
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT64, KINDS, address_of, interop, is_stored, is_tensor, kind_of
@@ -90,7 +91,7 @@ class DeferredBatch(Mapping[str, Any]):
         """The same batch with -100 in place of an id in `labels`."""
         return self._of(self._buffer, self._plan._replace(ignored=token_id), self._held)
 
-    def to(self, device: Any, non_blocking: bool = False) -> Any:
+    def to(self, device: Any, non_blocking: bool = False) -> dict[str, Any]:
         """The batch on a device.
 
         On the CPU these are the tensors that the collator gives without `deferred`, made anew at each call. On a CUDA
@@ -110,9 +111,9 @@ class DeferredBatch(Mapping[str, Any]):
         device = torch.device(device)
         if device.type == "cuda" and gpu.available():
             made = make(self._plan, self._buffer.to(device, non_blocking=non_blocking))
-            return self._wrapped(made | _moved(self._held, device, non_blocking))
+            return self._wrapped(made | _moved(self._held, device, non_blocking))  # type: ignore[no-any-return]
         made = self._on_host() | self._held
-        return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))
+        return self._wrapped(made if device.type == "cpu" else _moved(made, device, non_blocking))  # type: ignore[no-any-return]
 
     def pin_memory(self, device: Any = None) -> DeferredBatch:
         """The same batch in page-locked memory, as `DataLoader(pin_memory=True)` asks for."""
@@ -155,13 +156,23 @@ class DeferredBatch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """The columns with their shapes and dtypes, and what they take."""
+        columns = (f"{name} {shape} {kind}".rstrip() for name, shape, kind in self._described())
+        return f"DeferredBatch({', '.join(columns)}; {self._size()})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        return table(f"DeferredBatch: {self._size()}", ("column", "shape", "dtype"), self._described())
+
+    def _described(self) -> list[tuple[str, str, str]]:
+        """Name, shape and dtype of each column; names alone where there is no shape."""
         columns = {
-            name: f"{name} {list(place.shape)} {KINDS[kind]}" if place.shape else name
+            name: (name, str(list(place.shape)), KINDS[kind]) if place.shape else (name, "", "")
             for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True)
         }
-        return (
-            f"DeferredBatch({', '.join(columns.values())}; {self.nbytes} bytes{', pinned' if self.is_pinned() else ''})"
-        )
+        return list(columns.values())
+
+    def _size(self) -> str:
+        return f"{self.nbytes} bytes{', pinned' if self.is_pinned() else ''}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The buffer and the plan; columns that have been made stay behind."""

@@ -1,13 +1,67 @@
 """`from_transformers`: makes a collator of transformers quadrat's."""
 
+# In this project's own check the classes of transformers are all one type.
+# mypy: disable-error-code="overload-cannot-match"
+
 from __future__ import annotations
 
 import inspect
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from quadrat._names import load
 from quadrat.installed.originals import ORIGINALS
 from quadrat.planning.plan_cache import Remembering
+
+if TYPE_CHECKING:
+    from transformers.data import data_collator as theirs
+
+    from quadrat.collators.default import DefaultDataCollator
+    from quadrat.collators.flattening import DataCollatorWithFlattening
+    from quadrat.collators.language_modeling import DataCollatorForLanguageModeling
+    from quadrat.collators.multiple_choice import DataCollatorForMultipleChoice
+    from quadrat.collators.padding import DataCollatorWithPadding
+    from quadrat.collators.permutation import DataCollatorForPermutationLanguageModeling
+    from quadrat.collators.seq2seq import DataCollatorForSeq2Seq
+    from quadrat.collators.token_classification import DataCollatorForTokenClassification
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorForLanguageModeling) -> DataCollatorForLanguageModeling: ...
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorForMultipleChoice) -> DataCollatorForMultipleChoice: ...
+
+
+@overload
+def from_transformers(
+    collator: theirs.DataCollatorForPermutationLanguageModeling,
+) -> DataCollatorForPermutationLanguageModeling: ...
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorForSeq2Seq) -> DataCollatorForSeq2Seq: ...
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorForTokenClassification) -> DataCollatorForTokenClassification: ...
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorWithFlattening) -> DataCollatorWithFlattening: ...
+
+
+@overload
+def from_transformers(collator: theirs.DataCollatorWithPadding) -> DataCollatorWithPadding: ...
+
+
+@overload
+def from_transformers(collator: theirs.DefaultDataCollator) -> DefaultDataCollator: ...
+
+
+@overload
+def from_transformers(collator: Any) -> Callable[..., dict[str, Any]]: ...
 
 
 def from_transformers(collator: Any) -> Any:

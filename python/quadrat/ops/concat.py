@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from quadrat.ops._pieces import Pieces, at_least_1d
 from quadrat.ragged import Ragged
 from quadrat.support.memory import is_tensor
 
+Batch = TypeVar("Batch")
 
-def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
+
+def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
     """Join batches along their first axis, and pad the second to the widest batch.
 
     The result is that of folding `nested_concat` of transformers over the batches.
@@ -50,7 +52,7 @@ def concat_padded(arrays: Iterable[Any], padding_index: Any = -100) -> Any:
         raise ValueError("there is no batch to concatenate") from None
     for batch in batches:
         joined = joined.plus(batch)
-    return joined.value()
+    return joined.value()  # type: ignore[no-any-return]
 
 
 class Joined(NamedTuple):

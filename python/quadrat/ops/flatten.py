@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
@@ -34,6 +34,54 @@ class Flattened(NamedTuple):
     seq_idx: Any
     cu_seqlens: Any
     max_length: int
+
+
+@overload
+def flatten(
+    rows: Ragged | Sequence[Any],
+    *,
+    position_ids_start: int = 0,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+    align_to: None = None,
+    total_length: int | None = None,
+    continue_positions: bool = True,
+    names: None = None,
+) -> Flattened: ...
+
+
+@overload
+def flatten(
+    rows: Ragged | Sequence[Any],
+    *,
+    position_ids_start: int = 0,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+    align_to: int,
+    total_length: int | None = None,
+    continue_positions: bool = True,
+    names: None = None,
+) -> Aligned: ...
+
+
+@overload
+def flatten(
+    rows: Ragged | Sequence[Any],
+    *,
+    position_ids_start: int = 0,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+    align_to: int | None = None,
+    total_length: int | None = None,
+    continue_positions: bool = True,
+    names: Names,
+) -> dict[str, Any]: ...
 
 
 def flatten(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from quadrat.ops._device import rows_on_gpu
 from quadrat.ops._rows import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
+from quadrat.support.arrays import Array
 from quadrat.support.memory import (
     INT64,
     Framework,
@@ -25,6 +26,69 @@ from quadrat.support.memory import (
     on_gpu,
     torch_dtype,
 )
+
+if TYPE_CHECKING:
+    import torch
+
+
+@overload
+def attention_mask(
+    rows: Ragged[Array],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: None = None,
+) -> Array: ...
+
+
+@overload
+def attention_mask(
+    rows: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: None = None,
+) -> torch.Tensor: ...
+
+
+@overload
+def attention_mask(
+    rows: Ragged | Sequence[Any] | Any,
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: Literal["pt"],
+) -> torch.Tensor: ...
+
+
+@overload
+def attention_mask(
+    rows: Any,
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: Literal["np"],
+) -> NDArray[Any]: ...
+
+
+@overload
+def attention_mask(
+    rows: NDArray[Any] | Sequence[Any],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    dtype: Any = None,
+    return_tensors: None = None,
+) -> NDArray[Any]: ...
 
 
 def attention_mask(

@@ -3,13 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from numpy.typing import NDArray
 
 from quadrat.ops._rows import Side, is_left, pad_here, padded_length, require_own_dtype
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
-from quadrat.support.arrays import fill_value
+from quadrat.support.arrays import Array, fill_value
 from quadrat.support.memory import Framework
+
+if TYPE_CHECKING:
+    import torch
+
+
+@overload
+def pad(
+    rows: Ragged[Array],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: None = None,
+) -> Array: ...
+
+
+@overload
+def pad(
+    rows: Sequence[torch.Tensor],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: None = None,
+) -> torch.Tensor: ...
+
+
+@overload
+def pad(
+    rows: Ragged | Sequence[Any],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Literal["pt"],
+) -> torch.Tensor: ...
+
+
+@overload
+def pad(
+    rows: Ragged,
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Literal["np"],
+) -> NDArray[Any]: ...
+
+
+@overload
+def pad(
+    rows: Sequence[Any],
+    *,
+    side: Side = "right",
+    length: int | None = None,
+    multiple_of: int | None = None,
+    padding_value: int | float | bool = 0,
+    dtype: Any = None,
+    return_tensors: Literal["np"] | None = None,
+) -> NDArray[Any]: ...
 
 
 def pad(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import explain
@@ -14,6 +15,21 @@ from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
 from quadrat.support.memory import BOOL, address_of, compiling, is_tensor, on_gpu, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+
+@overload
+def unpad(
+    padded: NDArray[Any], *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
+) -> Ragged[NDArray[Any]]: ...
+
+
+@overload
+def unpad(
+    padded: torch.Tensor, *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
+) -> Ragged[torch.Tensor]: ...
 
 
 def unpad(

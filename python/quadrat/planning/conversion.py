@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,8 +30,10 @@ from quadrat.support.memory import Framework, default_float_kind, interop_for_it
 
 _SEQUENCES = (list, tuple)
 
+Encoding = TypeVar("Encoding")
 
-def convert_to_tensors(encoding: Any, tensor_type: Any = None, prepend_batch_axis: bool = False) -> Any:
+
+def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batch_axis: bool = False) -> Encoding:
     """Convert the values of a `BatchEncoding` to tensors, in place, as its method `convert_to_tensors` does.
 
     Args:
@@ -57,14 +59,14 @@ def convert_to_tensors(encoding: Any, tensor_type: Any = None, prepend_batch_axi
     if tensor_type is None:
         return encoding
     framework = _framework(tensor_type)
-    data = encoding.data if type(encoding) is BatchEncoding else None
+    data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
     # The reference does not get by another key at what an encoding holds.
     if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
     values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
     made = _converted(values, framework)
     if not made:
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)
+        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
     for name, value in list(data.items()):
         if name in made:
             data[name] = made[name]

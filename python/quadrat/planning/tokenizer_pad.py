@@ -36,7 +36,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     return_attention_mask: bool | None = None,
     return_tensors: Any = None,
     verbose: bool = True,
-) -> Any:
+) -> BatchEncoding:
     """Pad encoded inputs as `tokenizer.pad` does.
 
     Arguments, result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches

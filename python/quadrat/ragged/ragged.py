@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from quadrat import _core
 from quadrat._names import load
 from quadrat.ragged.arrow import list_array
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
+from quadrat.ragged.shown import as_html, as_text
 from quadrat.ragged.source import RowSource
+from quadrat.ragged.stacked import stacked
 from quadrat.ragged.take import take
-from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
+from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
 from quadrat.support.memory import (
     INT64,
@@ -31,8 +33,12 @@ from quadrat.support.memory import (
     on_gpu,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+    import torch
 
-class Ragged:
+
+class Ragged(Generic[Array]):
     """Rows of different lengths as flat values and offsets, the layout of Arrow lists and of `cu_seqlens`.
 
     Row `i` is `values[offsets[i]:offsets[i + 1]]`. Neither array is copied, so other code may change
@@ -62,6 +68,15 @@ class Ragged:
 
     __slots__ = ("_facts", "_offsets", "_values")
 
+    _values: Any
+    _offsets: Any
+
+    @overload
+    def __init__(self: Ragged[NDArray[Any]], values: NDArray[Any], offsets: NDArray[Any]) -> None: ...
+
+    @overload
+    def __init__(self: Ragged[torch.Tensor], values: torch.Tensor, offsets: torch.Tensor) -> None: ...
+
     def __init__(self, values: Any, offsets: Any) -> None:
         for array in (values, offsets):
             if is_tensor(array) != is_tensor(values) or not (is_tensor(array) or isinstance(array, np.ndarray)):
@@ -89,8 +104,28 @@ class Ragged:
         elif not traced:
             self._checked()
 
+    @overload
     @classmethod
-    def from_rows(cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None) -> Ragged:
+    def from_rows(
+        cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["pt"]
+    ) -> Ragged[torch.Tensor]: ...
+
+    @overload
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[torch.Tensor], *, dtype: Any = None, return_tensors: None = None
+    ) -> Ragged[torch.Tensor]: ...
+
+    @overload
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["np"] | None = None
+    ) -> Ragged[NDArray[Any]]: ...
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None
+    ) -> Ragged[Any]:
         """Copy a sequence of rows (lists, tuples, 1-D NumPy arrays or torch tensors) into one `Ragged`.
 
         Args:
@@ -112,8 +147,16 @@ class Ragged:
         source.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
         return cls.known(values, offsets, Facts(0, source.total, source.longest))
 
+    @overload
     @classmethod
-    def of_lengths(cls, values: Any, lengths: Any) -> Ragged:
+    def of_lengths(cls, values: NDArray[Any], lengths: Any) -> Ragged[NDArray[Any]]: ...
+
+    @overload
+    @classmethod
+    def of_lengths(cls, values: torch.Tensor, lengths: Any) -> Ragged[torch.Tensor]: ...
+
+    @classmethod
+    def of_lengths(cls, values: Any, lengths: Any) -> Ragged[Any]:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers, anywhere."""
         offsets, facts = offsets_like(values, lengths)
         made = cls(values, offsets)
@@ -121,21 +164,23 @@ class Ragged:
         return made
 
     @classmethod
-    def known(cls, values: Any, offsets: Any, facts: Facts | None) -> Ragged:
+    def known(cls, values: Array, offsets: Array, facts: Facts | None) -> Ragged[Array]:
         """Values and offsets that were made here and need no check."""
         made = object.__new__(cls)
         made._values, made._offsets, made._facts = values, offsets, facts
         return made
 
     @property
-    def values(self) -> Any:
+    def values(self) -> Array:
         """`[total, ...]`; it cannot be replaced, make another `Ragged`."""
-        return self._values
+        values: Array = self._values
+        return values
 
     @property
-    def offsets(self) -> Any:
+    def offsets(self) -> Array:
         """`[rows + 1]`; it cannot be replaced, make another `Ragged`."""
-        return self._offsets
+        offsets: Array = self._offsets
+        return offsets
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are checked when they are made."""
@@ -145,9 +190,9 @@ class Ragged:
         """As `checked_offsets`: all that reads rows on the CPU comes through here, once."""
         return checked_offsets(self._offsets, len(self._values))
 
-    def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
+    def to(self, device: Any, *, non_blocking: bool = False) -> Ragged[torch.Tensor]:
         """The same rows as tensors on `device`; arrays that are there already are not copied."""
-        values, offsets = self.values, self.offsets
+        values, offsets = self._values, self._offsets
         if not is_tensor(values):
             with needs("Ragged.to"):
                 import torch
@@ -164,35 +209,43 @@ class Ragged:
     @property
     def facts(self) -> Facts:
         """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
-        if not on_gpu(self.offsets):
+        if not on_gpu(self._offsets):
             return self._checked()[1]
         if self._facts is None:
             if len(self) == 0:
-                bound = int(self.offsets[0])
+                bound = int(self._offsets[0])
                 self._facts = Facts(bound, bound, (0, 0))
             else:
                 import torch
 
-                lengths = self.lengths
+                lengths: Any = self.lengths
                 row = lengths.argmax()
-                found = torch.stack([self.offsets[0], self.offsets[-1], row, lengths[row]]).tolist()
+                found = torch.stack([self._offsets[0], self._offsets[-1], row, lengths[row]]).tolist()
                 self._facts = Facts(found[0], found[1], (found[2], found[3]))
         return self._facts
 
     @property
-    def lengths(self) -> Any:
+    def lengths(self) -> Array:
         """`[rows]` lengths, in tokens, int64."""
-        if on_gpu(self.offsets):
-            return (self.offsets[1:] - self.offsets[:-1]).long()
+        lengths: Any
+        if on_gpu(self._offsets):
+            lengths = (self._offsets[1:] - self._offsets[:-1]).long()
+            return lengths  # type: ignore[no-any-return]
         lengths = np.diff(self._checked()[0])
-        if not is_tensor(self.offsets):
-            return lengths
-        import torch
+        if is_tensor(self._offsets):
+            import torch
 
-        return torch.from_numpy(lengths)
+            lengths = torch.from_numpy(lengths)
+        return lengths  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Array: ...
+
+    @overload
+    def __getitem__(self, index: Any) -> Ragged[Array]: ...
 
     def __getitem__(self, index: Any) -> Any:
         """One row, or several.
@@ -214,40 +267,79 @@ class Ragged:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
-                return Ragged(self.values, self.offsets[start : max(start, stop) + 1])
+                return Ragged(self._values, self._offsets[start : max(start, stop) + 1])
             index = range(start, stop, step)
         if isinstance(index, (list, range)) or getattr(index, "ndim", 0) > 0:
-            bounds = None if on_gpu(self.values) else self._checked()[0]
-            return Ragged.known(*take(self.values, self.offsets, bounds, index))
+            bounds = None if on_gpu(self._values) else self._checked()[0]
+            return Ragged.known(*take(self._values, self._offsets, bounds, index))
         row = operator.index(index)
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
         row %= len(self)
-        require_plain(self.offsets, "offsets")
-        first, last, total = int(self.offsets[row]), int(self.offsets[row + 1]), len(self.values)
-        if not 0 <= first <= last <= total and not on_gpu(self.offsets):
+        require_plain(self._offsets, "offsets")
+        first, last, total = int(self._offsets[row]), int(self._offsets[row + 1]), len(self._values)
+        if not 0 <= first <= last <= total and not on_gpu(self._offsets):
             raise ValueError(f"row {row} runs from {first} to {last} of {total} values")
-        return self.values[first:last]
+        return self._values[first:last]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Array]:
         """The rows, as views of the values."""
         return (self[row] for row in range(len(self)))
 
+    @property
+    def dtype(self) -> Any:
+        """Of the values: NumPy's or torch's."""
+        return self._values.dtype
+
+    @property
+    def total(self) -> int:
+        """The tokens of all rows. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        facts = self.facts
+        return facts.last - facts.first
+
+    @property
+    def max_length(self) -> int:
+        """The length of the longest row, in tokens; 0 without rows. On a GPU this waits, as `total` does."""
+        return self.facts.longest[1]
+
+    @property
+    def inner_shape(self) -> tuple[int, ...]:
+        """The dimensions of one token, `...` in `[total, ...]`: `()` where it is a number."""
+        return tuple(self._values.shape[1:])
+
     def __repr__(self) -> str:
-        """Rows, tokens and dtype, and the GPU where they are on one."""
-        try:
-            first, last, _ = self.facts
-        except (TypeError, ValueError) as error:
-            return f"Ragged({error})"
-        tokens = last - first
-        place = f", {self.values.device}" if on_gpu(self.values) else ""
-        return f"Ragged({len(self)} rows, {tokens} tokens, {self.values.dtype}{place})"
+        """The first rows and the last, how many rows and tokens there are, and the dtype; on a GPU no rows."""
+        return as_text(self)
 
-    def to_padded(self, **options: Any) -> Any:
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        return as_html(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Rows of one length below one another, `[rows, length, ...]`.
+
+        Raises:
+            TypeError: when the lengths differ, unless `dtype` is object; the message names the alternatives.
+            ValueError: when no copy may be made.
+        """
+        return stacked(self, np.diff(self._spanned()[1]), dtype, copy)
+
+    def to_padded(
+        self,
+        *,
+        side: Literal["right", "left"] = "right",
+        length: int | None = None,
+        multiple_of: int | None = None,
+        padding_value: int | float | bool = 0,
+        dtype: Any = None,
+        return_tensors: Framework | None = None,
+    ) -> Array:
         """The rows padded to one length, `[rows, length, ...]`: `quadrat.pad` with these options, see there."""
-        return load("pad")(self, **options)
+        options = {"side": side, "length": length, "multiple_of": multiple_of, "padding_value": padding_value}
+        padded: Array = load("pad")(self, **options, dtype=dtype, return_tensors=return_tensors)
+        return padded
 
-    def to_nested(self) -> Any:
+    def to_nested(self) -> torch.Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.
 
         NumPy values become a tensor that shares their memory. A gradient reaches the values. On a GPU this waits for
@@ -256,14 +348,14 @@ class Ragged:
         with needs("Ragged.to_nested"):
             import torch
 
-        rows = self if is_tensor(self.values) else self.to("cpu")
+        rows = self if is_tensor(self._values) else self.to("cpu")
         first, last, _ = rows.facts
-        values, offsets = rows.values, rows.offsets.long()
+        values, offsets = rows._values, rows._offsets.long()
         if (first, last) != (0, len(values)):
             values, offsets = values[first:last], offsets - first
         return torch.nested.nested_tensor_from_jagged(values, offsets)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pyarrow.ListArray | pyarrow.LargeListArray:
         """The rows as a `pyarrow.ListArray` over the same values, for a column of a table.
 
         Trailing dimensions become lists of fixed size inside. It is a `LargeListArray` where the rows have 2^31 values
@@ -287,18 +379,18 @@ class Ragged:
 
     def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
         """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
-        if on_gpu(self.offsets):
-            bounds = np.clip(as_numpy(self.offsets.cpu(), "offsets").astype(np.int64), 0, len(self.values))
+        if on_gpu(self._offsets):
+            bounds = np.clip(as_numpy(self._offsets.cpu(), "offsets").astype(np.int64), 0, len(self._values))
         else:
             bounds, _ = self._checked()
-            require_plain(self.values, "values")
+            require_plain(self._values, "values")
         first, last = int(bounds.min()), int(bounds.max())
-        values = self.values[first:last]
+        values = self._values[first:last]
         return values.cpu() if on_gpu(values) else values, bounds - first
 
     def _source(self) -> RowSource:
         """The rows as the functions take them."""
-        own = dense(self.values, "values")
+        own = dense(self._values, "values")
         carrier = carrier_of(own)
         values = own if carrier is None else own.view(carrier)
         offsets, _ = self._checked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,16 @@ from quadrat.support.memory import (
     other_than_memory,
     torch_dtype,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # `NDArray[Any]` or `torch.Tensor`; where nobody says which, anything.
+    Array = TypeVar("Array", default=Any)
+else:
+    from typing import TypeVar
+
+    Array = TypeVar("Array")
 
 
 def require_plain(array: Any, name: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Iterator, Mapping
 
 # What each of quadrat's extras installs.
 EXTRAS = {
@@ -34,6 +35,18 @@ def needs(what: str, extra: str | None = None) -> Iterator[None]:
         called = "Ray Data 2.47 or later" if package == "ray" else package
         install = f'"quadrat[{extra}]"' if package in EXTRAS.get(extra or "", ()) else package
         raise ModuleNotFoundError(f"{what} needs {called}: pip install {install}", name=package) from error
+
+
+def missing(packages: Mapping[str, str]) -> str:
+    """Which of these packages are not installed, and how to install them all; empty where all are.
+
+    packages: the name of each, and the extra of quadrat that has it.
+    """
+    absent = [name for name in packages if importlib.util.find_spec(name) is None]
+    if not absent:
+        return ""
+    extras = ",".join(dict.fromkeys(packages[name] for name in absent))
+    return f'{" and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))}: pip install "quadrat[{extras}]"'
 
 
 def version(package: str) -> str:

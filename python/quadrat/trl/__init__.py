@@ -30,3 +30,7 @@ except ImportError:
     tpo = None
 
 __all__ = ["dpo", "kto", "pad", "reward", "sft", "tpo"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,7 +25,7 @@ class TrlCollator(MixinCollator):
 
     _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
 
-    def torch_call(self, examples: Any) -> Any:
+    def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
         return self._collate(examples, "pt")
 

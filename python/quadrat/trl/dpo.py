@@ -9,6 +9,8 @@ from trl.trainer.dpo_trainer import DataCollatorForPreference as _Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
+__all__ = ["DataCollatorForPreference"]
+
 Original: Any = _Original
 
 

@@ -9,6 +9,8 @@ from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as _Origin
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
+__all__ = ["DataCollatorForUnpairedPreference"]
+
 Original: Any = _Original
 
 

@@ -10,6 +10,8 @@ from trl.trainer.reward_trainer import DataCollatorForPreference as _Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
+__all__ = ["DataCollatorForPreference"]
+
 Original: Any = _Original
 
 

@@ -34,6 +34,8 @@ from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import INT32, INT64, Framework, address_of
 from quadrat.trl._rows import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
 
+__all__ = ["DataCollatorForLanguageModeling"]
+
 Original: Any = _Original
 
 _IGNORED = -100

@@ -9,6 +9,8 @@ from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as 
 
 from quadrat.trl.preference import Joined, PreferenceCollator
 
+__all__ = ["DataCollatorForTriplePreference"]
+
 Original: Any = _Original
 
 

@@ -7,7 +7,7 @@ which loop over the sequences and read each length from its tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +20,27 @@ from quadrat.varlen.align import Placement, Places, align
 
 if TYPE_CHECKING:
     import torch
+
+__all__ = [
+    "context_parallel_slice",
+    "generate_positional_ids_for_cp",
+    "get_batch_on_this_cp_rank",
+    "pad_thd_sequences_for_cp",
+]
+
+Column = TypeVar("Column")
+
+
+@overload
+def context_parallel_slice(
+    cu_seqlens_padded: Any, column: Column, /, *, cp_size: int, cp_rank: int, dim: int = 0
+) -> Column: ...
+
+
+@overload
+def context_parallel_slice(
+    cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0
+) -> tuple[Any, ...]: ...
 
 
 def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0) -> Any:

@@ -1,0 +1,64 @@
+"""Collators show their options: the reference's, and after them quadrat's own."""
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+import quadrat
+from quadrat.installed.originals import ORIGINALS
+from support.samples import tokenizer
+
+# transformers 4.57 says so of its own class.
+pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is deprecated:FutureWarning")
+
+COLLATORS = sorted(name for name in quadrat.__all__ if "Collator" in name)
+KEYWORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_every_option_is_in_the_signature(name):
+    options = inspect.signature(getattr(quadrat, name)).parameters
+    assert not any(one.kind in KEYWORDS for one in options.values())
+    assert all(one.annotation is not one.empty for one in options.values())
+    assert "deferred" in options
+    reference = ORIGINALS.get(name, ORIGINALS["DataCollatorForLanguageModeling"])
+    theirs = inspect.signature(reference).parameters.values()
+    named = [one for one in theirs if one.kind not in KEYWORDS]
+    if name != "DataCollatorWithFlattening":
+        assert [(one.name, one.default) for one in list(options.values())[: len(named)]] == [
+            (one.name, one.default) for one in named
+        ]
+    assert {one.name for one in named} <= options.keys()
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_an_option_that_there_is_not(name):
+    given = {} if name in ("DataCollatorWithFlattening", "DefaultDataCollator") else {"tokenizer": tokenizer()}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'pading'"):
+        getattr(quadrat, name)(**given, pading=True)
+
+
+def test_subclasses_have_their_own_signature():
+    class Mine(quadrat.DataCollatorForPermutationLanguageModeling):
+        def __init__(self, mine, **options):
+            super().__init__(**options)
+            self.mine = mine
+
+    assert list(inspect.signature(Mine).parameters) == ["mine", "options"]
+    made = Mine(3, tokenizer=tokenizer(), deferred=True)
+    assert (made.mine, made.deferred) == (3, True)
+
+
+def test_own_options_are_shown_where_they_are_used():
+    collator = quadrat.DataCollatorWithFlattening(separator_id=3)
+    assert repr(collator) == "DataCollatorWithFlattening(return_tensors='pt')"  # as the reference's
+    collator = quadrat.DataCollatorWithFlattening("np", separator_id=3, names="mask")
+    shown = "DataCollatorWithFlattening(return_tensors='np', separator_id=3, names='mask')"
+    for one in (collator, copy.deepcopy(collator), pickle.loads(pickle.dumps(collator))):
+        assert repr(one) == shown
+    words = quadrat.DataCollatorForWholeWordMask(tokenizer())
+    assert "deferred" not in repr(words)
+    words.deferred = True
+    assert repr(words).endswith(", deferred=True)")
