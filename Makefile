@@ -4,6 +4,7 @@
 # make bench  quadrat against the installed transformers, side by side
 # make wheel  the wheel to distribute, checked; make sdist, the sources
 # make docs   the documentation site, in build/docs/site
+# make fuzz   the property tests on bytes, SECONDS=600 long, also against a build with sanitizers
 # make lint | sanitize | clean
 #
 # Each target sets up what it needs under .venv*/ and build/.
@@ -25,7 +26,7 @@ PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-5 test-4 matrix bench docs lint format sanitize wheel sdist clean
+.PHONY: demo test test-5 test-4 matrix bench docs lint format sanitize fuzz wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(ENV) $(BIN)/python examples/classify_packages.py $(ARGS)
@@ -93,12 +94,21 @@ format: $(VENV)/.ready
 # ARGS may name some of them, or with -j say how many run at a time. SANITIZER=thread: the tests that start threads.
 SANITIZER := address
 SANITIZED = $(CURDIR)/build/sanitize/$(SANITIZER)
-sanitize: $(VENV)/.ready $(SOURCES)
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target $(SANITIZED)/site \
-		-C build-dir=$(SANITIZED)/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
-		-C cmake.define.QUADRAT_SANITIZE=$(SANITIZER:address=address,undefined) -C cmake.define.QUADRAT_CUDA=OFF \
-		-C cmake.define.QUADRAT_EMULATE=ON .
+sanitize: build/sanitize/$(SANITIZER)/.built
 	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED)/site $(ARGS)
+
+# Half of the processes use the build with sanitizers. ARGS may name files of tests; finds are in build/fuzz/finds.
+fuzz: SECONDS ?= 600
+fuzz: $(VENV)/.installed build/sanitize/address/.built
+	$(ENV) CXX="$(CXX)" $(BIN)/python tests/fuzz/driver.py --seconds $(SECONDS) --jobs $(JOBS) \
+		--sanitized $(CURDIR)/build/sanitize/address/site $(ARGS)
+
+build/sanitize/%/.built: $(VENV)/.ready $(SOURCES)
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --upgrade --target build/sanitize/$*/site \
+		-C build-dir=build/sanitize/$*/cmake -C cmake.build-type=RelWithDebInfo -C install.strip=false \
+		-C cmake.define.QUADRAT_SANITIZE=$(*:address=address,undefined) -C cmake.define.QUADRAT_CUDA=OFF \
+		-C cmake.define.QUADRAT_EMULATE=ON .
+	touch $@
 
 # The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
 # CUDA kernels out.

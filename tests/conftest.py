@@ -4,13 +4,11 @@ import gc
 import importlib.metadata
 import os
 
-import numpy as np
 import pytest
 from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, Phase, settings
 
-from quadrat import _core
-from quadrat.support import memory
+from support import ingest
 from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
@@ -44,13 +42,4 @@ def guarded():
 
 @pytest.fixture(scope="session")
 def interops():
-    """By name: tensors read through torch's exchange API where torch has it, and by `describe_tensor`."""
-    import torch
-
-    arguments = (np.ndarray, None, torch.Tensor)
-    callbacks = (memory.describe_tensor, memory._make_tensor)
-    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    return {
-        "exchange": _core.Interop(*arguments, exchange, *callbacks),
-        "fallback": _core.Interop(*arguments, None, *callbacks),
-    }
+    return ingest.interops()

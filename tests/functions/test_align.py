@@ -138,5 +138,11 @@ def test_refuses_a_column_that_is_a_list():
         quadrat.align(np.array([0, 1]), np.arange(1), [1], multiple_of=2)
 
 
+@pytest.mark.parametrize("bounds", [(0, 3), range(0, 4, 3), None, memoryview(b"abc")])
+def test_refuses_boundaries_that_are_no_array(bounds):
+    with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
+        quadrat.align(bounds, torch.ones(3), multiple_of=2)
+
+
 def test_the_example_in_its_docstring():
     assert doctest.testmod(module).failed == 0

@@ -163,6 +163,17 @@ def test_plain_flattening_is_the_references(batch, options):
     assert_same_outcome(outcome(reference, batch), outcome(plainly, batch))
 
 
+@pytest.mark.parametrize("return_position_ids", [True, False])
+def test_of_two_errors_the_first_row_s_is_raised(return_position_ids):
+    batch = [{"input_ids": None, "labels": [1]}, {"labels": [1]}]
+    reference, collator = both(NAME, return_position_ids=return_position_ids)
+    assert_identical(reference, collator, batch)
+    plan = Flattening("pt", "shifted", "labels", return_position_ids, False, None)
+    expected = outcome(reference, batch)
+    assert expected[0] == "raised"
+    assert_same_outcome(expected, outcome(lambda rows: flatten_plainly(rows, plan), batch))
+
+
 @pytest.mark.parametrize(
     "features", [[], (), None, 5, "text", [None], [5], ["input_ids"], {}, {"input_ids": [1]}, iter([])]
 )

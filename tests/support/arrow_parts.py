@@ -72,14 +72,22 @@ class Part:
         buffers: NumPy arrays, or None.
         children: the parts this one has.
         name: of the column.
+        exact: whether the buffers end where their contents do. A changed part may then lead to memory that is not its.
     """
 
     def __init__(
-        self, format: str, length: int, buffers: Sequence[Any], children: Sequence[Part] = (), *, name: str = ""
+        self,
+        format: str,
+        length: int,
+        buffers: Sequence[Any],
+        children: Sequence[Part] = (),
+        *,
+        name: str = "",
+        exact: bool = False,
     ) -> None:
         self.number = next(_numbers)
         self.parts = list(children)
-        self.buffers = [None if buffer is None else _roomy(buffer) for buffer in buffers]
+        self.buffers = [buffer if buffer is None or exact else _roomy(buffer) for buffer in buffers]
         self.schema = Schema(format.encode(), name.encode(), None, 0, len(self.parts))
         self.array = Array(length, 0, 0, len(self.buffers), len(self.parts))
         self.set_children(*self.parts)

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from quadrat import _core
+from quadrat.support import memory
 
 KINDS = _core.kinds
 INT64 = KINDS.index("int64")
+
+
+def interops() -> dict[str, Any]:
+    """By name: tensors read through torch's exchange API where torch has it, and by `describe_tensor`."""
+    arguments = (np.ndarray, None, torch.Tensor)
+    callbacks = (memory.describe_tensor, memory._make_tensor)
+    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    return {
+        "exchange": _core.Interop(*arguments, exchange, *callbacks),
+        "fallback": _core.Interop(*arguments, None, *callbacks),
+    }
 
 
 def columns_of(rows: Any, interop: Any) -> Any:

@@ -13,17 +13,18 @@ from quadrat.planning.flattening import MAIN, Flattening
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
     """As `flatten`, token by token in Python: for rows that the kernels do not know."""
     rows: dict[str, list[Any]] = {"ids": [], "labels": [], "positions": []}
+    lengths: list[int] = []
     for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
         ids = _as_list(feature[MAIN])
-        rows["ids"].append(ids)
+        rows["ids"].append(list(ids))
         if plan.labels != "none":
             labels = ids if plan.label is None else _as_list(feature[plan.label])
             rows["labels"].append(_labels(plan, row, ids, labels))
         if plan.position_ids:
             rows["positions"].append([plan.position_ids_start + i for i in range(len(ids))])
+        lengths.append(len(ids))
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
-    lengths = [len(ids) for ids in rows["ids"]]
     gaps = _gaps(plan, lengths)
     batch = {MAIN: _made(plan, [_spread(rows["ids"], gaps, plan.input_pad)], "int64")}
     if plan.labels != "none":

@@ -92,6 +92,8 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         packed = SEQ_LENGTHS in first and (self.padding_free or positions)
         documents = _documents(read(features, (SEQ_LENGTHS,)), sizes) if packed else sizes
         if packed and self.padding_free:
+            if not sizes.all():
+                raise FallBack("a row is empty")  # it has no document, and torch takes it for floats
             if len(names) > 1 and columns.first_difference(0, 1) >= 0:
                 raise FallBack("column 'labels' differs in length from the tokens")
             memory = [joined(columns, index) for index in range(len(names))]

@@ -1,0 +1,120 @@
+"""The property tests as targets: functions of bytes that raise where quadrat is not what it promises to be."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz import drawn
+
+TESTS = Path(__file__).parents[1]
+ROOMS = ("fuzz", "identity", "functions", "kernels", "masking", "deferred", "integration")
+
+
+class Target:
+    """A property test.
+
+    Args:
+        name: the file, in `tests`, and the test.
+        test: the function.
+        strategies: what it draws, by parameter.
+        fixed: its other parameters: what `parametrize` gives them, a dict for each case.
+    """
+
+    def __init__(
+        self, name: str, test: Any, strategies: dict[str, drawn.Strategy], fixed: list[dict[str, Any]]
+    ) -> None:
+        self.name, self._test, self._strategies, self._fixed = name, test, strategies, fixed
+
+    def __call__(self, data: bytes) -> bool:
+        """Run the test on what the bytes give; False where they give nothing."""
+        source = drawn.Source(data)
+        try:
+            arguments = dict(self._fixed[source.below(len(self._fixed))])
+            for name, strategy in self._strategies.items():
+                arguments[name] = strategy.drawn(source)
+            self._test(**arguments)
+        except (drawn.Invalid, pytest.skip.Exception):
+            return False
+        except pytest.fail.Exception as failed:  # which is no Exception
+            raise AssertionError(str(failed)) from failed
+        return True
+
+
+def _cases(test: Any) -> Iterator[dict[str, Any]]:
+    """What `parametrize` gives a test, each combination."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    parts = []
+    for mark in marks:
+        names, values = mark.args[:2]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+        alone = len(names) == 1
+        rows = [value.values if hasattr(value, "marks") else (value,) if alone else value for value in values]
+        parts.append([dict(zip(names, row, strict=True)) for row in rows])
+    for combination in itertools.product(*parts):
+        yield {name: value for part in combination for name, value in part.items()}
+
+
+def _load(file: Path) -> Any:
+    name = f"fuzzed_{file.parent.name}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # what it defines can be pickled
+    spec.loader.exec_module(module)
+    return module
+
+
+def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: None) -> dict[str, Target]:
+    """The targets in these files of tests, by default in all rooms. told: called with what is left out, and why."""
+    drawn.install()
+    files = list(files) or [file for room in ROOMS for file in sorted((TESTS / room).glob("test_*.py"))]
+    found: dict[str, Target] = {}
+    from support import guarded, ingest
+
+    fixtures = {"guarded": guarded.Guarded, "interops": ingest.interops()}
+    for file in files:
+        if "@given" not in file.read_text():
+            continue
+        place = str(file.relative_to(TESTS) if file.is_relative_to(TESTS) else file)
+        try:
+            module = _load(file)
+        except (pytest.skip.Exception, ImportError) as reason:  # what it needs is not installed
+            told(f"{place}: {reason}")
+            continue
+        for name, test in vars(module).items():
+            if not (name.startswith("test") and hasattr(test, "given")):
+                continue
+            cases = list(_cases(test))
+            others = set(inspect.signature(test).parameters) - set(test.given) - set(cases[0])
+            if others - set(fixtures):
+                told(f"{place}::{name}: needs {', '.join(sorted(others - set(fixtures)))}")
+                continue
+            if any(mark.name == "skipif" and mark.args[0] for mark in getattr(test, "pytestmark", [])):
+                told(f"{place}::{name}: is skipped")
+                continue
+            given = {other: fixtures[other] for other in others}
+            found[f"{place}::{name}"] = Target(f"{place}::{name}", test, test.given, [case | given for case in cases])
+    return found
+
+
+def prepare() -> None:
+    """What a process needs before it runs targets."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+    assert math.isfinite(torch.ones(1).item())

@@ -1,0 +1,65 @@
+"""The fuzzer: it takes the tests as they are, finds what there is to find, and what it has found stays mended."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz import drawn, inputs, targets
+from support.isolated import python
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+def test_what_was_found_stays_mended():
+    files = {targets.TESTS / name.partition("::")[0] for name in inputs.corpus()}
+    assert all(file.exists() for file in files)
+    ours = sorted(file for file in files if file.parent == DRIVER.parent)  # the others need what takes long to import
+    assert int(python(DRIVER, "--replay", 20, *ours).split()[-3]) > 20 * len(ours)
+
+
+def test_tests_use_only_what_can_be_drawn():
+    missing = set()
+    for file in (file for room in (*targets.ROOMS, "support") for file in (targets.TESTS / room).glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "st":
+                missing |= {node.attr} - set(vars(drawn)) - {"SearchStrategy", "DrawFn"}
+    assert not missing, f"add to {drawn.__file__}: {sorted(missing)}"
+
+
+FAULTY = """
+import os, signal
+from hypothesis import given, strategies as st
+
+seen = []
+
+@given(st.integers(0, 255))
+def test_raises(number):
+    seen.append(number)
+    assert number % 5
+
+@given(st.lists(st.integers(0, 9), max_size=3))
+def test_crashes(numbers):
+    if len(seen) > 20 and 7 in numbers:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process kills itself")
+def test_finds_are_kept_and_can_be_repeated(tmp_path):
+    tests, folder = tmp_path / "test_faulty.py", tmp_path / "found"
+    tests.write_text(FAULTY)
+    command = [sys.executable, DRIVER, "--seconds=4", "--jobs=1", f"--folder={folder}", "--seed=1", tests]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = {path: inputs.read(path)[0] for path in sorted((folder / "finds").glob("*.txt"))}
+    assert {target.rpartition("::")[2] for target, _ in found.values()} == {"test_raises", "test_crashes"}
+    raised = next(path for path, (target, _) in found.items() if target.endswith("test_raises"))
+    assert f"--repeat {raised}" in done.stdout
+    again = subprocess.run([*command[:2], "--repeat", raised], capture_output=True, text=True, timeout=300, check=False)
+    assert again.returncode == 1
+    assert "assert number % 5" in again.stderr
