@@ -1,6 +1,7 @@
 # make demo   the main job on real input: fine-tune a small classifier with the reference collator and with quadrat's
 # make test   two environments (the newest transformers and 4.57.x), the build, and all tests in each
-# make matrix the comparison with the reference on eight versions of transformers, and a table of the results
+# make matrix the comparison with the reference on eight versions of transformers, and with the oldest and the newest of
+#             all packages; a table of the results, and with ARGS=--record docs/compatibility.md
 # make bench  quadrat against the installed transformers, side by side
 # make wheel  the wheel to distribute, checked; make sdist, the sources
 # make docs   the documentation site, in build/docs/site
@@ -15,6 +16,8 @@ BIN := $(VENV)/bin
 BIN4 := .venv-4/bin
 # Of transformers: 4 is 4.57, and `newest` what $(VENV) has.
 VERSIONS := 4 5.0 5.6 5.12 5.14 5.18 5.22 newest
+# Of all packages together: dependency groups of these names.
+EXTREMES := oldest latest
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE $(shell find csrc python -type f -not -name '*.pyc')
 CPP := $(shell find csrc -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 WHEEL_DEV := build/dev/.built
@@ -40,17 +43,18 @@ test-5: $(VENV)/.installed
 test-4: .venv-4/.installed
 	$(ENV) HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),half) $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
 
-# One version after the other, however those before went; then a table of all.
+# One environment after the other, however those before went; then a table of all. Code that is not known yet is compiled
+# here, which is how it becomes known.
 matrix:
 	rm -rf build/matrix
-	-$(MAKE) --keep-going --jobs=1 --no-print-directory $(VERSIONS:%=matrix-%)
-	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS)
+	-$(MAKE) --keep-going --jobs=1 --no-print-directory $(VERSIONS:%=matrix-%) $(EXTREMES:%=matrix-%)
+	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS) $(EXTREMES) $(ARGS)
 
 matrix-newest: $(VENV)/.installed
-	$(ENV) $(BIN)/python -m $(PYTEST) tests/identity --junitxml=build/matrix/newest.xml
+	$(ENV) QUADRAT_UNTESTED=1 $(BIN)/python -m $(PYTEST) tests/identity --junitxml=build/matrix/newest.xml
 
 matrix-%: .venv-%/.installed
-	$(ENV) .venv-$*/bin/python -m $(PYTEST) tests/identity --junitxml=build/matrix/$*.xml
+	$(ENV) QUADRAT_UNTESTED=1 .venv-$*/bin/python -m $(PYTEST) tests/identity --junitxml=build/matrix/$*.xml
 
 bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/report.py $(ARGS)
@@ -142,11 +146,11 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --group dev
 	touch $@
 
-# The last release of a version, for example of 5.6, with what goes with it.
+# The last release of a version, for example of 5.6, with what goes with it; or a group.
 .venv-%/.ready: pyproject.toml
 	test -d .venv-$* || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.venv-$*/bin/python -m pip install --quiet --group base "transformers==$*.*"
+	.venv-$*/bin/python -m pip install --quiet $(if $(filter $*,$(EXTREMES)),--group $*,--group base "transformers==$*.*")
 	touch $@
 
 # One build serves all environments; warnings are errors here, and the CUDA kernels are built for emulation too.

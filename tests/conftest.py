@@ -1,14 +1,13 @@
 """Shared by all tests: hypothesis profiles, the two ways to read a tensor, memory with guards around it."""
 
 import gc
-import importlib.metadata
 import os
 
 import pytest
 from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, Phase, settings
 
-from support import ingest
+from support import environment, ingest
 from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
@@ -32,7 +31,8 @@ def pytest_sessionstart(session):
     # Not by the fixture record_testsuite_property, which is silent in the processes of pytest-xdist.
     report = session.config.stash.get(xml_key, None)
     if report is not None:
-        report.add_global_property("transformers", importlib.metadata.version("transformers"))
+        for name, value in environment.properties().items():
+            report.add_global_property(name, value)
 
 
 @pytest.fixture(scope="session")

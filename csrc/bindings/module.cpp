@@ -1,6 +1,6 @@
 #include "register.hpp"
 
-PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+PYBIND11_MODULE(_core, m) {
     m.doc() = "quadrat's compiled kernels. Raw addresses in, nothing owned: quadrat.support.memory keeps them valid.";
     using namespace quadrat;
     for (Register* const add :

@@ -43,7 +43,7 @@ struct pybind11::detail::type_caster<quadrat::cuda::Run> {
     }
 };
 
-PYBIND11_MODULE(_emulated, m, pybind11::mod_gil_not_used()) {
+PYBIND11_MODULE(_emulated, m) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";

@@ -6,7 +6,8 @@ import platform
 import sys
 
 from quadrat import _core
-from quadrat.support.extras import version
+from quadrat.installed.tested import RANGES
+from quadrat.support.extras import is_within, version
 from quadrat.support.gpu import load_cuda_kernels
 
 
@@ -28,8 +29,20 @@ def show_config() -> dict[str, str]:
         "SIMD level": _core.simd_level(),
         "CUDA": _cuda_build(),
         **{name: version(name) for name in ("numpy", "torch", "transformers")},
+        "untested": _untested(),
         "torch exchange": _exchange(),
     }
+
+
+def _untested() -> str:
+    """The installed versions that quadrat was not tested with."""
+    found = {name: version(name) for name in RANGES}
+    outside = [
+        f"{name} {found[name]} (tested: {' to '.join(tested)})"
+        for name, tested in RANGES.items()
+        if found[name] != "not installed" and not is_within(tested, found[name])
+    ]
+    return ", ".join(outside) or "no installed version"
 
 
 def _cuda_build() -> str:

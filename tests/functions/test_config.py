@@ -7,7 +7,8 @@ import platform
 import pytest
 
 import quadrat
-from quadrat import _core
+from quadrat import _core, config
+from quadrat.installed.tested import RANGES
 from support.command import run
 
 
@@ -48,6 +49,13 @@ def test_says_what_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", version)
     config = quadrat.show_config()
     assert [config[name] for name in ("numpy", "torch", "transformers")] == ["not installed"] * 3
+
+
+def test_says_which_versions_are_untested(monkeypatch):
+    installed = {"torch": "99.0.1", "numpy": "1.25.2", "transformers": "not installed"}
+    monkeypatch.setattr(config, "version", lambda name: installed.get(name, "not installed"))
+    oldest, newest = RANGES["torch"]
+    assert quadrat.show_config()["untested"] == f"torch 99.0.1 (tested: {oldest} to {newest})"
 
 
 def test_says_how_tensors_are_read():

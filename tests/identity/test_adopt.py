@@ -41,7 +41,11 @@ def test_goes_on_where_the_original_was(name, framework):
     reference = make(transformers, name, return_tensors=framework)
     outcome(reference, batch(name))
     # The generator would be shared, as everything is; here each draws for itself.
-    twin = quadrat.from_transformers(copy.deepcopy(reference))
+    try:
+        copied = copy.deepcopy(reference)
+    except TypeError:
+        pytest.skip("this torch cannot copy generators")
+    twin = quadrat.from_transformers(copied)
     assert_identical(reference, twin, batch(name), calls=3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 REPORT = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites><testsuite name="pytest" errors="{errors}" failures="{failures}" skipped="1" tests="{tests}">
 <properties><property name="transformers" value="5.6.2"/></properties></testsuite></testsuites>"""
+RECORD = json.loads((ROOT / matrix.RECORD).read_text())
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,9 @@ def test_has_an_error(broken): pass
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path)
     done = subprocess.run((*command, f"--junitxml={path}"), capture_output=True, check=False, timeout=120)
     assert done.returncode == 1
-    assert matrix.read(path) == ("?", 1, 2, 1)
+    report = matrix.read(path)
+    assert report.version == "?"
+    assert report[:4] == (1, 2, 1, 1)
 
 
 def test_versions_between_the_oldest_and_the_newest():
@@ -70,3 +74,62 @@ def test_a_report_that_names_no_version_is_a_failure(tmp_path, capsys):
     (tmp_path / "4.xml").write_text(report.replace('name="transformers"', 'name="another"'))
     assert matrix.main(str(tmp_path), "4") == 1
     assert capsys.readouterr().out.splitlines()[-1].split()[1] == "?"
+
+
+def test_what_is_written_from_the_record():
+    """`make matrix ARGS=--record` writes all of it."""
+    page = (ROOT / matrix.PAGE).read_text()
+    assert page.partition(matrix.BEGIN)[2].partition(matrix.END)[0] == matrix.table(RECORD)
+    assert (ROOT / matrix.MODULE).read_text() == matrix.module(RECORD)
+
+
+def test_the_record_is_of_the_environments_of_the_makefile():
+    text = (ROOT / "Makefile").read_text()
+    names = [
+        re.search(rf"^{variable} := (.*)$", text, re.MULTILINE)[1].split() for variable in ("VERSIONS", "EXTREMES")
+    ]
+    assert set(RECORD["environments"]) <= {*names[0], *names[1]}
+    assert set(names[1]) <= set(RECORD["environments"])
+
+
+def test_the_package_asks_for_tested_versions():
+    """The oldest tested version of each package is the oldest that may be installed."""
+    text = (ROOT / "pyproject.toml").read_text()
+    oldest = {name: found.removesuffix(".0") for name, (found, _) in matrix.ranges(RECORD).items()}
+    assert f'dependencies = ["numpy>={oldest["numpy"]}"]' in text
+    assert f'["transformers>={oldest["transformers"]},<6", "torch>={oldest["torch"]}"]' in text
+    assert f'datasets = ["datasets>={oldest["datasets"]}"]' in text
+
+
+def properties(**others):
+    found = {"python": "3.11.7", "platform": "Linux x86_64", "examples": "30"}
+    return found | dict.fromkeys(matrix.PACKAGES, "2.1.0") | others
+
+
+def test_a_record_is_of_what_ran(tmp_path):
+    def report(version, one):
+        return matrix.Report(5, 0, 1, 2, properties(**{"transformers": version, f"{matrix.CODE}pad": one}))
+
+    names = ("a", "b")
+    first = matrix.recorded({}, {"a": report("5.0.0", "11"), "b": report("5.10.0", "22")}, names)
+    assert first["code"] == {"pad": {"11": ["5.0.0"], "22": ["5.10.0"]}}
+    assert matrix.ranges(first)["transformers"] == ("5.0", "5.10")
+    again = matrix.recorded(first, {"b": report("5.10.0", "11")}, names)
+    assert again["code"] == {"pad": {"11": ["5.0.0", "5.10.0"]}}
+    assert again["environments"] == first["environments"]
+    other = matrix.recorded(first, {"b": report("5.11.0", "33")}, names)
+    assert other["code"] == {"pad": {"11": ["5.0.0"], "33": ["5.11.0"]}}
+    for part in (matrix.PAGE, matrix.MODULE, matrix.RECORD):
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / matrix.PAGE).write_text(f"before\n{matrix.BEGIN}old\n{matrix.END}after\n")
+    matrix.write(first, tmp_path)
+    page = (tmp_path / matrix.PAGE).read_text()
+    assert page.startswith(f"before\n{matrix.BEGIN}| environment |")
+    assert page.endswith(f"{matrix.END}after\n")
+    assert "old\n" not in page
+
+
+def test_a_failure_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix, "write", None)
+    (tmp_path / "4.xml").write_text(REPORT.format(tests=3, failures=1, errors=0))
+    assert matrix.main(str(tmp_path), "4", "--record") == 1

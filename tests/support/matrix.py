@@ -1,27 +1,44 @@
-"""The end of `make matrix`: one line for each version of transformers, from the reports that pytest wrote.
+"""The end of `make matrix`: one line for each environment, from the reports that pytest wrote.
 
-    python tests/support/matrix.py DIRECTORY NAME...
+    python tests/support/matrix.py DIRECTORY NAME... [--record]
 
-Exits with 1 where a test failed, and where a version has no report or ran no test.
+Exits with 1 where a test failed, and where an environment has no report or ran no test. With `--record`, and if none
+failed, what ran is recorded: docs/compatibility.json, and what is written from it, the table in docs/compatibility.md
+and python/quadrat/installed/tested.py.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
+ROOT = Path(__file__).parents[2]
+RECORD = Path("docs", "compatibility.json")
+PAGE = Path("docs", "compatibility.md")
+MODULE = Path("python", "quadrat", "installed", "tested.py")
+BEGIN, END = "<!-- from compatibility.json -->\n", "<!-- end -->\n"
+
+PACKAGES = ("transformers", "torch", "numpy", "datasets", "pyarrow", "tokenizers")
+CODE = "code: "  # begins the names of properties that are fingerprints
 UNKNOWN = "?"
 
 
 class Report(NamedTuple):
-    """What a run of pytest came to; the version is what tests/conftest.py recorded."""
+    """What a run of pytest came to; the properties are what tests/conftest.py recorded."""
 
-    version: str
     passed: int
     failed: int
     skipped: int
+    files: int
+    properties: dict[str, str]
+
+    @property
+    def version(self) -> str:
+        """That of transformers."""
+        return self.properties.get("transformers", UNKNOWN)
 
 
 def read(path: Path) -> Report | None:
@@ -34,22 +51,139 @@ def read(path: Path) -> Report | None:
     total, failures, errors, skipped = (
         sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
     )
-    found = [one.get("value", "") for one in tree.iter("property") if one.get("name") == "transformers"]
+    properties = {one.get("name", ""): one.get("value", "") for one in tree.iter("property")}
+    files = {part for case in tree.iter("testcase") for part in case.get("classname", "").split(".") if "test_" in part}
     failed = failures + errors
-    return Report(found[0] if found else UNKNOWN, total - failed - skipped, failed, skipped) if total else None
+    return Report(total - failed - skipped, failed, skipped, len(files), properties) if total else None
 
 
-def main(directory: str, *names: str) -> int:
+def recorded(before: dict[str, Any], reports: dict[str, Report], names: tuple[str, ...]) -> dict[str, Any]:
+    """The record with these reports in place of earlier ones of the same name, for environments in this order."""
+    found = dict(before.get("environments", {}))
+    for name, report in reports.items():
+        of = report.properties
+        found[name] = {
+            **{key: of[key] for key in ("python", "platform", *PACKAGES)},
+            "passed": report.passed,
+            "skipped": report.skipped,
+            "files": report.files,
+            "examples": int(of["examples"]),
+        }
+    environments = {name: found[name] for name in names if name in found}
+    ran = {report.version for report in reports.values()}
+    kept = {environment["transformers"] for environment in environments.values()} - ran
+    code: dict[str, dict[str, set[str]]] = {}
+    for name, hashes in before.get("code", {}).items():
+        for one, versions in hashes.items():
+            code.setdefault(name, {}).setdefault(one, set()).update(kept.intersection(versions))
+    for report in reports.values():
+        for key, one in report.properties.items():
+            if key.startswith(CODE):
+                code.setdefault(key.removeprefix(CODE), {}).setdefault(one, set()).add(report.version)
+    return {
+        "environments": environments,
+        "code": {
+            name: {
+                one: sorted(versions, key=number)
+                for one, versions in sorted(code[name].items(), key=_first)
+                if versions
+            }
+            for name in sorted(code)
+        },
+    }
+
+
+def _first(item: tuple[str, set[str]]) -> tuple[tuple[int, ...], str]:
+    return min(map(number, item[1]), default=()), item[0]
+
+
+def number(version: str) -> tuple[int, ...]:
+    """A version, to be compared with others."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
+
+
+def ranges(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """The oldest and the newest version of each package that the tests ran with, by their first two numbers."""
+    found = {}
+    for package in PACKAGES:
+        versions = sorted((one[package] for one in record["environments"].values()), key=number)
+        oldest, newest = (".".join(one.split(".")[:2]) for one in (versions[0], versions[-1]))
+        found[package] = oldest, newest
+    return found
+
+
+def table(record: dict[str, Any]) -> str:
+    """What stands in docs/compatibility.md between `BEGIN` and `END`."""
+    columns = ("environment", *PACKAGES, "Python", "files", "examples", "passed", "skipped", "failed")
+    rows = [columns, ("---",) * (len(PACKAGES) + 2) + ("---:",) * 5]
+    for name, one in record["environments"].items():
+        counts = [str(one.get(count, "-")) for count in ("files", "examples", "passed", "skipped")]
+        rows.append(
+            (name, *(one[package] for package in PACKAGES), one["python"], *counts, "0" if "passed" in one else "-")
+        )
+    platforms = sorted({one["platform"] for one in record["environments"].values()})
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    tested = [f"- {package}: {oldest} to {newest}" for package, (oldest, newest) in ranges(record).items()]
+    return "\n".join([*lines, "", f"Platform: {', '.join(platforms)}. The tested ranges are", "", *tested, ""])
+
+
+def module(record: dict[str, Any]) -> str:
+    """The source of `quadrat.installed.tested`."""
+    tested = [f'    "{name}": ("{oldest}", "{newest}"),' for name, (oldest, newest) in ranges(record).items()]
+    code = []
+    for name, hashes in record["code"].items():
+        lines = [f'"{one}",' for one in hashes]
+        if len(lines) == 1:
+            code.append(f'    "{name}": ({lines[0]}),')
+        else:
+            code += [f'    "{name}": (', *(f"        {line}" for line in lines), "    ),"]
+    return "\n".join(
+        [
+            '"""What quadrat was tested with. `make matrix ARGS=--record` writes this; see docs/compatibility.md."""',
+            "",
+            "from __future__ import annotations",
+            "",
+            "# Package -> oldest and newest version.",
+            "RANGES: dict[str, tuple[str, str]] = {",
+            *tested,
+            "}",
+            "",
+            "# Code of transformers -> its fingerprints in the tested versions, see quadrat.installed.source.",
+            "FINGERPRINTS: dict[str, tuple[str, ...]] = {",
+            *code,
+            "}",
+            "",
+        ]
+    )
+
+
+def write(record: dict[str, Any], root: Path = ROOT) -> None:
+    """Write a record, and what comes from it."""
+    (root / RECORD).write_text(json.dumps(record, indent=1) + "\n")
+    page = (root / PAGE).read_text()
+    before, _, rest = page.partition(BEGIN)
+    (root / PAGE).write_text(before + BEGIN + table(record) + END + rest.partition(END)[2])
+    (root / MODULE).write_text(module(record))
+
+
+def main(directory: str, *arguments: str) -> int:
     """Prints the table; returns the exit status."""
-    rows = [("", *(name if name != "version" else "transformers" for name in Report._fields))]
-    status = 0
+    names = tuple(name for name in arguments if name != "--record")
+    rows = [("", "transformers", "passed", "failed", "skipped")]
+    reports = {}
     for name in names:
         report = read(Path(directory, f"{name}.xml"))
-        if report is None or report.failed or report.version == UNKNOWN:
-            status = 1
-        rows.append((name, *map(str, report or ("did not run", "-", "-", "-"))))
+        if report is not None and not report.failed and report.version != UNKNOWN:
+            reports[name] = report
+        shown = ("did not run", "-", "-", "-") if report is None else (report.version, *map(str, report[:3]))
+        rows.append((name, *shown))
     for name, version, *counts in rows:
         sys.stdout.write(f"{name:<10}{version:<14}" + "".join(f"{count:>9}" for count in counts) + "\n")
+    status = int(len(reports) < len(names))
+    if "--record" in arguments and status == 0:
+        path = ROOT / RECORD
+        before = json.loads(path.read_text()) if path.exists() else {}
+        write(recorded(before, reports, (*dict.fromkeys((*before.get("environments", {}), *names)),)))
     return status
 
 

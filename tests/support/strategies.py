@@ -105,8 +105,16 @@ def _as_form(draw: Any, row: list[Any], form: str, dtype: str) -> Any:
         array = array[::-1].copy()[::-1]
     if form == "array":
         return array.astype(array.dtype.newbyteorder()) if view == "swapped" and draw(st.booleans()) else array
-    tensor = torch.from_numpy(array.astype("int64") if dtype == "uint64" else array)
+    tensor = tensor_of(array.astype("int64") if dtype == "uint64" else array)
     return torch.tensor(tensor.tolist(), dtype=tensor.dtype) if tensor.dim() == 0 else tensor
+
+
+def tensor_of(array: Any) -> Any:
+    """A tensor of an array's numbers; before 2.3 torch has no unsigned ones but bytes."""
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        return torch.from_numpy(array.astype("int64"))
 
 
 @st.composite
@@ -156,7 +164,7 @@ def typed_numbers(draw: Any, dtype: str, form: str) -> Any:
         return number
     if form == "array":
         return np.array(number)
-    tensor = torch.from_numpy(np.array([number, number]))
+    tensor = tensor_of(np.array([number, number]))
     if draw(st.booleans()):
         return tensor[1]
     recorded = tensor.is_floating_point() and draw(st.integers(0, 5)) == 0

@@ -45,6 +45,22 @@ private:
     py::object context_;
 };
 
+// No garbage is collected while one of these lives, not between the bytecodes of called Python code either.
+class WithoutCollection {
+public:
+    WithoutCollection() : collects_(PyGC_Disable() != 0) {}
+    ~WithoutCollection() {
+        if (collects_) {
+            PyGC_Enable();
+        }
+    }
+    WithoutCollection(const WithoutCollection&) = delete;
+    WithoutCollection& operator=(const WithoutCollection&) = delete;
+
+private:
+    bool collects_;
+};
+
 // A block of rows: asks for what a view of each value reads, and for the first lines of its data.
 class LookAhead {
 public:
@@ -106,6 +122,11 @@ void keep_numbers(Row* row, Column* column) {
 }
 
 void look_at(std::size_t end, const Interop& interop, Column* column) {
+    // A finalizer may move a tensor between the answer to where it is and the copy.
+    std::optional<WithoutCollection> meanwhile;
+    if (interop.exchange() == nullptr) {
+        meanwhile.emplace();
+    }
     for (std::size_t i = column->rows.size(); i < std::min(end, column->owners.size()); ++i) {
         Row row;
         const std::uint32_t form = view(column->owners[i].ptr(), interop, &row);

@@ -103,14 +103,14 @@ def _format_of(dataset: Any) -> dict[str, Any]:
 def _with_lengths(dataset: Any) -> Any:
     """The same dataset, with the column that `map` does not make for a dataset without rows."""
     import datasets
+    import pyarrow as pa
 
     if isinstance(dataset, datasets.DatasetDict):
         return datasets.DatasetDict({name: _with_lengths(split) for name, split in dataset.items()})
     if len(dataset) or "seq_lengths" in dataset.column_names:
         return dataset
     wide = any(isinstance(feature, datasets.LargeList) for feature in dataset.features.values())
-    feature = datasets.Sequence(datasets.Value("int64" if wide else "int32"))
-    return dataset.add_column("seq_lengths", [], feature=feature)
+    return dataset.add_column("seq_lengths", pa.array([], pa.list_(pa.int64() if wide else pa.int32())))
 
 
 # These two have TRL's names and parameters: `map` may pass more arguments, and the error names both.

@@ -10,6 +10,7 @@ from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import has_documents, normalise
+from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
@@ -29,6 +30,7 @@ class Collator(Remembering):
     _joins_rows: ClassVar[bool] = False  # whether a batch is one long row; packed rows are then taken apart
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
+    _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
 
     def _plan(self, features: Any, framework: Any) -> Any:
         """The batch, by a plan. Raises FallBack where none can be proven to give the reference's batch."""
@@ -42,6 +44,21 @@ class Collator(Remembering):
         """Raises for options of quadrat's own that do not go together."""
         if hasattr(self, "pad_values"):
             check_pad_values(self)
+
+    def _is_own(self, features: Any) -> bool:
+        """Whether options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
+        del features
+        return False
+
+    def _require_known(self, features: Any, framework: Any) -> None:
+        """Raises AlwaysFallBack where the installed libraries are others than those quadrat was tested with."""
+        reason = imitated.broken(framework)
+        if reason is None and imitated.changed(self._imitates) is None:
+            return
+        if not self._is_own(features):
+            raise AlwaysFallBack(reason or imitated.unknown(self._imitates))
+        if reason is not None:
+            raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
     def _normalise(self, features: Any) -> Any:
         """Features in one form."""
@@ -102,6 +119,7 @@ class Collator(Remembering):
                     f"return_tensors={framework!r}"
                 )
             self._check_options()
+            self._require_known(rows, framework)
             return self._emit(self._plan(rows, framework))
         except FallBack as reason:
             why = noted(self, framework, reason)

@@ -55,6 +55,7 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "default_data_collator"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ("deferred",)
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:

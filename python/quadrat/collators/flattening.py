@@ -89,6 +89,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         ([0, 3, 5], 3)
     """
 
+    _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
@@ -154,6 +155,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         if self._is_extended() or self._differs(features):
             return lambda rows: self._plainly(rows, framework)
         return self._reference(framework)
+
+    def _is_own(self, features: Any) -> bool:
+        return self._is_extended()
 
     def _plan(self, features: Any, framework: Any) -> Any:
         first = first_feature(features)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from quadrat.collators._base import MixinCollator
 from quadrat.collators._epoch import SharedEpoch
+from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
 from quadrat.ops.flatten import Names
@@ -107,6 +108,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     total_length: int | None = None
     continue_positions: bool = True
 
+    _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (
         *("tokenizer", "mlm", "whole_word_mask", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
@@ -193,6 +195,11 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]
         return self.padding_free
+
+    def _is_own(self, features: Any) -> bool:
+        if self.padding_free or (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
+            return True
+        return self.mlm and self.whole_word_mask and "word_ids" in (first_mapping(features) or ())
 
     def _reference(self, framework: Framework) -> Callable[[Any], Any]:
         return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]

@@ -56,6 +56,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer", "deferred")
 
     def torch_call(self, examples: Any) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
     def __call__(self, features: Any) -> dict[str, Any]:

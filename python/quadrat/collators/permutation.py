@@ -52,6 +52,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "DataCollatorForPermutationLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
 
     if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     def _mask_tokens(self, inputs: Any, framework: Framework, reference: Any) -> Masked:
         try:
+            self._require_known(NO_FEATURES, framework)
             return mask_spans(self, inputs, framework)
         except FallBack as reason:
             why = str(reason)

@@ -63,6 +63,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
 
+    _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:

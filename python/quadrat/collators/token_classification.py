@@ -87,10 +87,14 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     total_length: int | None = None
     continue_positions: bool = True
 
+    _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]
+        return self.padding_free
+
+    def _is_own(self, features: Any) -> bool:
         return self.padding_free
 
     def torch_call(self, features: Any) -> dict[str, Any]:

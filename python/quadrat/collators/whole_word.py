@@ -56,6 +56,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         True
     """
 
+    _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
     _takes_bare_rows: ClassVar[bool] = True
 
     if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from quadrat.input.columns import (
     inferred_kind,
 )
 from quadrat.installed import originals
-from quadrat.planning.fallback import FallBack
+from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan import Layout, Step, check_device
 from quadrat.support.memory import Framework, default_float_kind, interop_for_items
 
@@ -106,6 +106,7 @@ class _Source(NamedTuple):
 def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     """The tensors of the values that are known to become what the reference makes of them."""
     try:
+        require_known("convert_to_tensors", framework)
         check_device(framework)
     except FallBack:
         return {}

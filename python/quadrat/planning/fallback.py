@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
+from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import WIDEST
@@ -59,6 +60,13 @@ def rounded_up(length: int, multiple: Any) -> int:
 
 class AlwaysFallBack(FallBack):
     """The same, whatever the batch holds: by the collator's options or its tokenizer."""
+
+
+def require_known(twin: str, framework: Any) -> None:
+    """Raises AlwaysFallBack where the installed libraries are not ones that `twin` was tested with."""
+    reason = imitated.broken(framework) or imitated.unknown(twin)
+    if reason is not None:
+        raise AlwaysFallBack(reason)
 
 
 @contextlib.contextmanager

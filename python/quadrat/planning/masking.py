@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
+from quadrat.installed import imitated
 from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox
@@ -145,6 +146,8 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         return philox.mask_batch(collator, inputs, special, offsets)
     try:
         if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
+            return None
+        if imitated.broken(framework) or imitated.unknown("DataCollatorForLanguageModeling"):
             return None
         if framework == "pt":
             require_cpu_default()

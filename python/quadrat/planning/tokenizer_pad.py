@@ -17,7 +17,7 @@ from quadrat.input.rows import Rows
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_luke
-from quadrat.planning.fallback import FallBack, log_once, raise_clearer
+from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
 from quadrat.planning.padded import pad_features
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
 from quadrat.support.memory import Framework, is_tensor
@@ -140,6 +140,7 @@ class TokenizerPad(Remembering):
         if run is not None and (batch := run(self, features)) is not None:
             return None if batch is NotImplemented else batch
         try:
+            require_known("tokenizer_pad", self.return_tensors)
             return as_encoding(pad_features(self, features, self.return_tensors, self._options))
         except FallBack as reason:
             log_once(self, str(reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 
 # What each of quadrat's extras installs.
@@ -55,3 +56,15 @@ def version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def is_within(tested: tuple[str, str], installed: str) -> bool:
+    """Whether a version lies between two others; of all three, the first two numbers count."""
+    oldest, newest, number = (re.match(r"(\d+)\.(\d+)", one) for one in (*tested, installed))
+    if oldest is None or newest is None or number is None:
+        return False
+    return _pair(oldest) <= _pair(number) <= _pair(newest)
+
+
+def _pair(found: re.Match[str]) -> tuple[int, int]:
+    return int(found[1]), int(found[2])

@@ -1,0 +1,165 @@
+"""Whether transformers, torch and NumPy are what quadrat was tested with. If not: one warning, and fall back.
+
+Of transformers the code decides, not the number of its version: fingerprints of the functions that quadrat imitates are
+compared with those of the tested versions, so that a later release with the same functions is known.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import transformers
+from transformers import tokenization_utils_base, trainer_pt_utils
+from transformers.data import data_collator
+
+from quadrat import _core
+from quadrat.installed.originals import PATCHED
+from quadrat.installed.source import fingerprint
+from quadrat.installed.tested import FINGERPRINTS, RANGES
+from quadrat.ops.pad import pad
+from quadrat.support.extras import is_within, version
+from quadrat.support.memory import Framework
+
+_PAD = (
+    "pad_without_fast_tokenizer_warning",
+    "PreTrainedTokenizerBase.pad",
+    "PreTrainedTokenizerBase._pad",
+    "PreTrainedTokenizerBase._get_padding_truncation_strategies",
+    "BatchEncoding.convert_to_tensors",
+)
+_ROWS = ("DataCollatorMixin", "_torch_collate_batch", "_numpy_collate_batch", "tolist")
+_DEFAULT = ("default_data_collator", "torch_default_data_collator", "numpy_default_data_collator")
+
+# By what imitates them: functions and classes of transformers, wherever in it they are.
+IMITATED: dict[str, tuple[str, ...]] = {
+    "DataCollatorWithPadding": ("DataCollatorWithPadding", *_PAD),
+    "DataCollatorForSeq2Seq": ("DataCollatorForSeq2Seq", *_PAD),
+    "DataCollatorForTokenClassification": ("DataCollatorForTokenClassification", "DataCollatorMixin", *_PAD),
+    "DataCollatorForMultipleChoice": ("DataCollatorForMultipleChoice", "DataCollatorMixin", *_PAD),
+    "DataCollatorForLanguageModeling": ("DataCollatorForLanguageModeling", *_ROWS, *_PAD),
+    "DataCollatorForPermutationLanguageModeling": ("DataCollatorForPermutationLanguageModeling", *_ROWS),
+    "DataCollatorForWholeWordMask": ("DataCollatorForWholeWordMask", "DataCollatorForLanguageModeling", *_ROWS),
+    "DataCollatorWithFlattening": ("DataCollatorWithFlattening",),
+    "default_data_collator": ("DefaultDataCollator", *_DEFAULT),
+    "tokenizer_pad": _PAD[1:],
+    "convert_to_tensors": _PAD[-1:],
+    "EvalLoopContainer": (
+        *("EvalLoopContainer", "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate"),
+        *("atleast_1d", "nested_numpify"),
+    ),
+    "LengthGroupedSampler": ("LengthGroupedSampler", "get_length_grouped_indices"),
+    "DistributedLengthGroupedSampler": ("DistributedLengthGroupedSampler", "get_length_grouped_indices"),
+    "BatchRebalanceSampler": ("BatchRebalanceSampler",),
+}
+
+
+def _found(name: str) -> Any:
+    """What transformers has under a name; None for what this version lacks."""
+    for home in (data_collator, tokenization_utils_base, trainer_pt_utils):
+        if hasattr(home, name.partition(".")[0]):
+            return PATCHED.get(name) or operator.attrgetter(name)(home)
+    return None
+
+
+# As it is when this module loads: a patch that comes later is for guards to see.
+CODE: dict[str, Any] = {name: _found(name) for names in IMITATED.values() for name in names}
+if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name, and quadrat has its own
+    CODE["DataCollatorForWholeWordMask"] = None
+
+
+def trusted() -> bool:
+    """Whether the environment asks for compiled batches with untested versions, too."""
+    return os.environ.get("QUADRAT_UNTESTED", "") not in ("", "0")
+
+
+@functools.cache
+def changed(twin: str) -> str | None:
+    """The first part of what `twin` imitates that is not what was tested; None where all is known."""
+    if not twin or trusted():
+        return None
+    return next((name for name in IMITATED[twin] if not _is_known(name)), None)
+
+
+def unknown(twin: str) -> str | None:
+    """Why batches are left to the reference: code that `twin` imitates is unknown; None where it is known.
+
+    The first time, a warning says which code, and what to do.
+    """
+    name = changed(twin)
+    if name is None:
+        return None
+    _warn_of(name)
+    return f"{name} of transformers {transformers.__version__} is unknown"
+
+
+def _is_known(name: str) -> bool:
+    code = CODE[name]
+    if code is None:
+        return True
+    found = fingerprint(code)
+    if found is None:  # there is no source to look at: by the number after all
+        return is_within(RANGES["transformers"], transformers.__version__)
+    return found in FINGERPRINTS.get(name, ())
+
+
+@functools.cache
+def _warn_of(changed: str) -> None:
+    oldest, newest = RANGES["transformers"]
+    warnings.warn(
+        f"quadrat {_core.__version__} does not know `{changed}` of transformers {transformers.__version__}; it was "
+        f"tested with {oldest} to {newest}. What depends on it is left to transformers: the results are right, without "
+        "quadrat's speed. Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to compile it nevertheless.",
+        stacklevel=2,
+    )
+
+
+def broken(framework: Framework) -> str | None:
+    """Why nothing is compiled: with this torch or NumPy, which is untested, a simple batch is wrong; else None."""
+    return _broken("pt" if framework == "pt" and "torch" in sys.modules else "np")
+
+
+@functools.cache
+def _broken(framework: Framework) -> str | None:
+    names = ("numpy", "torch") if framework == "pt" else ("numpy",)
+    untested = [f"{name} {version(name)}" for name in names if not is_within(RANGES[name], version(name))]
+    if not untested or trusted():
+        return None
+    works = _makes_batches(framework)
+    ranges = ", ".join(f"{name} {' to '.join(RANGES[name])}" for name in names)
+    warnings.warn(
+        f"quadrat {_core.__version__} was not tested with {' and '.join(untested)}, but with {ranges}. "
+        + (
+            "It tried to make a batch, which was right, and goes on."
+            if works
+            else "It tried to make a batch, which was wrong: batches are left to transformers."
+        )
+        + " Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to hear no more of this.",
+        stacklevel=2,
+    )
+    return None if works else f"{' and '.join(untested)} would get wrong batches"
+
+
+def _makes_batches(framework: Framework) -> bool:
+    """Whether rows in all forms are read and written as they are."""
+    expected = [[1, 2, 3], [-4, 0, 0]]
+    forms: list[Any] = [[[1, 2, 3], [-4]], [np.array([1, 2, 3]), np.array([-4])]]
+    if framework == "pt":
+        import torch
+
+        forms.append([torch.tensor([1, 2, 3]), torch.tensor([-4])])
+    try:
+        made = [pad(rows, return_tensors=framework) for rows in forms]
+        floats = pad([[0.5], [1.5, -2.0]], return_tensors=framework)
+        return (
+            all(batch.tolist() == expected and str(batch.dtype).endswith("int64") for batch in made)
+            and floats.tolist() == [[0.5, 0.0], [1.5, -2.0]]
+            and all(batch.sum() == 2 for batch in made)
+        )
+    except Exception:  # an interface of another shape
+        return False
