@@ -6,6 +6,7 @@
 # make wheel  the wheel to distribute, checked; make sdist, the sources
 # make docs   the documentation site, in build/docs/site
 # make fuzz   the property tests on bytes, SECONDS=600 long, also against a build with sanitizers
+# make faults, make leaks: what faults do to batches, and what batches leave behind, as tables
 # make lint | sanitize | clean
 #
 # Each target sets up what it needs under .venv*/ and build/.
@@ -29,7 +30,7 @@ PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-5 test-4 matrix bench docs lint format sanitize fuzz wheel sdist clean
+.PHONY: demo test test-5 test-4 matrix bench docs lint format sanitize fuzz faults leaks wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(ENV) $(BIN)/python examples/classify_packages.py $(ARGS)
@@ -113,6 +114,14 @@ build/sanitize/%/.built: $(VENV)/.ready $(SOURCES)
 		-C cmake.define.QUADRAT_SANITIZE=$(*:address=address,undefined) -C cmake.define.QUADRAT_CUDA=OFF \
 		-C cmake.define.QUADRAT_EMULATE=ON .
 	touch $@
+
+# Faults injected while batches are made; ARGS="--quick" makes it short, "--only GROUP" chooses.
+faults: $(VENV)/.installed
+	$(ENV) PYTHONPATH=tests $(BIN)/python -m support.faults $(ARGS)
+
+# What is left of 200,000 batches of each kind; ARGS="--batches 2000" makes it short.
+leaks: $(VENV)/.installed
+	$(ENV) PYTHONPATH=tests $(BIN)/python -m support.leaks $(ARGS)
 
 # The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
 # CUDA kernels out.

@@ -1,7 +1,28 @@
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
 #include "register.hpp"
+
+namespace {
+
+// Where Python has no memory for an object, pybind11 throws a runtime_error that says so, and leaves Python's own
+// error.
+void keep_memory_error(std::exception_ptr error) {
+    try {
+        std::rethrow_exception(std::move(error));
+    } catch (const std::runtime_error&) {
+        if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_MemoryError) == 0) {
+            throw;
+        }
+    }
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_core, m) {
     m.doc() = "quadrat's compiled kernels. Raw addresses in, nothing owned: quadrat.support.memory keeps them valid.";
+    pybind11::register_local_exception_translator(keep_memory_error);
     using namespace quadrat;
     for (Register* const add :
          {register_constants, register_interop, register_allocate, register_arrow, register_batching, register_table,

@@ -54,6 +54,11 @@ _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
+def forget_released() -> None:
+    """Forgets what was released, which `Part.released` tells."""
+    _released.clear()
+
+
 def address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 

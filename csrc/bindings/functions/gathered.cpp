@@ -13,6 +13,7 @@
 #include "../../kernels/bytes.hpp"
 #include "../../kernels/concat_padded.hpp"
 #include "../../memory/growing.hpp"
+#include "../classes.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -227,7 +228,7 @@ py::array values(Gathered& self, std::size_t count) {
 }  // namespace
 
 void register_gathered(py::module_& m) {
-    py::class_<Gathered>(m, "Gathered")
+    bind_class<Gathered>(m, "Gathered")
         .def(py::init<std::size_t>(), "token"_a)
         .def("__len__", &Gathered::size)
         .def(

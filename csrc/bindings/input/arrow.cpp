@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "../classes.hpp"
 #include "../register.hpp"
 #include "arrow_layout.hpp"
 #include "flat_column.hpp"
@@ -194,7 +195,7 @@ std::shared_ptr<FlatColumn> column_of_memory(Address values, Kind kind, std::int
 }  // namespace
 
 void register_arrow(py::module_& m) {
-    py::class_<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
+    bind_class<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
     m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");

@@ -107,6 +107,9 @@ public:
 
     // Looks at all that is held. Interop must outlive the columns.
     void look(const Interop& interop);
+    // Has the columns keep an Interop that Python holds. pybind11's own keep_alive ends the process where it has no
+    // memory to remember it.
+    void keep_alive(const py::object& interop) { interop_owner_ = interop; }
     // To be called before anything of the user's may run, and before the GIL is given up.
     void disturb() const { undisturbed_.reset(); }
 
@@ -156,6 +159,7 @@ private:
     Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                 std::int64_t out_size) const;
 
+    py::object interop_owner_;
     const Interop* interop_ = nullptr;
     mutable std::optional<Undisturbed> undisturbed_;  // since the rows were seen
 };

@@ -95,7 +95,7 @@ void Engine::keep() {
 }
 
 LockedBits::LockedBits(const py::object& generator)
-    : owner_(generator.attr("_bit_generator")), lock_(owner_.attr("lock")) {
+    : owner_(generator.attr("_bit_generator")), lock_(owner_.attr("lock")), release_(lock_.attr("release")) {
     const py::object capsule = owner_.attr("capsule");
     bits_ = static_cast<const rng::BitGenerator*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
     if (bits_ == nullptr) {
@@ -105,7 +105,7 @@ LockedBits::LockedBits(const py::object& generator)
 }
 
 LockedBits::~LockedBits() {
-    const py::object released = py::reinterpret_steal<py::object>(PyObject_CallMethod(lock_.ptr(), "release", nullptr));
+    const auto released = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(release_.ptr()));
     if (!released) {
         PyErr_WriteUnraisable(lock_.ptr());
     }

@@ -52,6 +52,7 @@ public:
 
 private:
     py::object owner_, lock_;
+    py::object release_;  // of the lock; it is looked up before, because looking it up takes memory
     const rng::BitGenerator* bits_ = nullptr;
 };
 

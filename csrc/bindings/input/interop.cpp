@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "../classes.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -61,7 +62,7 @@ void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementati
 }
 
 void register_interop(py::module_& m) {
-    py::class_<Interop>(m, "Interop")
+    bind_class<Interop>(m, "Interop")
         .def(py::init<py::object, py::object, py::object, const py::object&, py::object, py::object, py::object,
                       py::object, const py::tuple&, py::object, py::object, py::object, py::object>(),
              "ndarray"_a, "wrapper"_a, "tensor"_a, "exchange"_a, "describe"_a, "make_tensor"_a,

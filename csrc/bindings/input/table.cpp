@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "../classes.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -281,7 +282,7 @@ const TableRows* table_rows(const py::handle& features) {
 }
 
 void register_table(py::module_& m) {
-    py::class_<Table, std::shared_ptr<Table>>(m, "Table")
+    bind_class<Table, std::shared_ptr<Table>>(m, "Table")
         .def(py::init([](py::tuple names, const py::list& columns, py::object fallback,
                          const std::vector<std::tuple<std::uint32_t, Kind>>& looks) {
                  std::vector<Table::Look> found;
@@ -295,7 +296,7 @@ void register_table(py::module_& m) {
              "looks"_a = std::vector<std::tuple<std::uint32_t, Kind>>())
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size);
-    py::class_<TableRows>(m, "TableRows")
+    bind_class<TableRows>(m, "TableRows")
         .def(py::init<std::shared_ptr<Table>, const py::object&, const std::shared_ptr<FlatColumn>&>(),
              "table"_a.none(false), "keys"_a = py::none(), "mapping"_a = py::none())
         .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {

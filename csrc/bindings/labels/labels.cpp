@@ -9,6 +9,7 @@
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/special_tokens.hpp"
 #include "../../kernels/word_starts.hpp"
+#include "../classes.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"
 
@@ -197,8 +198,8 @@ private:
 }  // namespace
 
 void register_labels(py::module_& m) {
-    py::class_<Labels>(m, "Labels");  // NOLINT(bugprone-unused-raii): it registers the class
-    py::class_<CausalLabels, Labels>(m, "CausalLabels")
+    bind_class<Labels>(m, "Labels");
+    bind_class<CausalLabels, Labels>(m, "CausalLabels")
         .def(py::init<std::int64_t>(), "pad_id"_a)
         .def(
             "write",
@@ -206,7 +207,7 @@ void register_labels(py::module_& m) {
                 self.write({}, {0, 1, count, Side::right, false, ids, labels});
             },
             "ids"_a, "count"_a, "labels"_a);
-    py::class_<MaskedLabels, Labels>(m, "MaskedLabels")
+    bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
         .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
                          double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
                          const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../../kernels/row_keys.hpp"
+#include "../classes.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -83,7 +84,7 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
 }
 
 void register_philox(py::module_& m) {
-    py::class_<PhiloxLabels, Labels>(m, "PhiloxLabels")
+    bind_class<PhiloxLabels, Labels>(m, "PhiloxLabels")
         .def(py::init([](const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
                          std::int64_t special, std::int64_t words, int word_source, std::int64_t keys,
                          std::optional<py::array_t<std::uint32_t>> epoch) {

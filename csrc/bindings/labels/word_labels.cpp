@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../../kernels/choose_words.hpp"
+#include "../classes.hpp"
 #include "../input/generator.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"
@@ -58,7 +59,8 @@ public:
         }
         const std::int64_t count = batch.count();
         const auto room = scratch<std::int64_t>(4 * batch.width);
-        const auto positions = scratch<std::int64_t>(count);
+        const auto positions = scratch<std::int64_t>(count), random = scratch<std::int64_t>(count);
+        const auto hit = scratch<std::uint8_t>(count);  // nothing may fail once a number has been drawn
         std::int64_t chosen = 0;
         const auto choose = [&](rng::IntegerDraws& draws) {
             const auto& lengths = columns.at(batch.column).lengths;
@@ -68,10 +70,8 @@ public:
                                 room.get(), positions.get(), &chosen);
         };
         const auto replace = [&](rng::Draws& draws) {
-            std::vector<std::uint8_t> hit(static_cast<std::size_t>(chosen));
-            std::vector<std::int64_t> random(static_cast<std::size_t>(chosen));
-            replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.data(),
-                           random.data());
+            replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.get(),
+                           random.get());
             return Status{};
         };
         constexpr bool every_word = true;  // NumPy draws a random token for each, replaced or not, as torch does
@@ -105,7 +105,7 @@ private:
 }  // namespace
 
 void register_word_labels(py::module_& m) {
-    py::class_<WordLabels, Labels>(m, "WordLabels")
+    bind_class<WordLabels, Labels>(m, "WordLabels")
         .def(py::init([](py::object shuffle, int source, py::object generator, double probability, double mask,
                          double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
                          py::array_t<std::uint8_t> pieces, bool joined, py::object before) {

@@ -1,5 +1,6 @@
 #include "guard.hpp"
 
+#include "../classes.hpp"
 #include "../errors.hpp"
 #include "../register.hpp"
 
@@ -121,7 +122,7 @@ bool Guard::check(const Check& fact, PyObject* object) {
 }
 
 void register_guard(py::module_& m) {
-    py::class_<Guard>(m, "Guard")
+    bind_class<Guard>(m, "Guard")
         .def(py::init<const py::tuple&>(), "facts"_a)
         .def("holds", &Guard::holds_for, "collator"_a);
 }

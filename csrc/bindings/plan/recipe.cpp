@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/table.hpp"
 #include "../input/view.hpp"
@@ -222,7 +223,7 @@ py::object Recipe::runner() const {
 
 void register_recipe(py::module_& m) {
     // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
-    py::class_<Recipe>(m, "Recipe")
+    bind_class<Recipe>(m, "Recipe")
         .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
                          py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
                          py::object separator, std::int64_t start, std::int64_t align_to, std::int64_t total,

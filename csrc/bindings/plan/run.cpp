@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../../kernels/attention_mask.hpp"
+#include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/columns.hpp"
 #include "../register.hpp"
@@ -16,11 +17,10 @@ namespace {
 
 // Columns for Python to decide about, which takes code of the user's.
 py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
+    columns->keep_alive(interop);
     columns->look(interop.cast<const Interop&>());
     columns->disturb();
-    py::object made = py::cast(std::move(columns));
-    py::detail::keep_alive_impl(made, interop);
-    return made;
+    return py::cast(std::move(columns));
 }
 
 // The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
@@ -113,11 +113,23 @@ std::string Columns::signature(std::size_t main, std::int64_t width) const {
 }
 
 void register_columns(py::module_& m) {
-    py::class_<Columns>(m, "Columns")
+    bind_class<Columns>(m, "Columns")
         .def(py::init<>())
         .def("__len__", [](const Columns& self) { return self.columns.size(); })
-        .def("add_values", &Columns::add_values, "values"_a, "interop"_a, py::keep_alive<1, 3>())
-        .def("add_optional", &Columns::add_optional, "features"_a, "name"_a, "interop"_a, py::keep_alive<1, 4>())
+        .def(
+            "add_values",
+            [](Columns& self, const py::object& values, const py::object& interop) {
+                self.keep_alive(interop);
+                self.add_values(values, interop.cast<const Interop&>());
+            },
+            "values"_a, "interop"_a)
+        .def(
+            "add_optional",
+            [](Columns& self, const py::object& features, const py::object& name, const py::object& interop) {
+                self.keep_alive(interop);
+                return self.add_optional(features, name, interop.cast<const Interop&>());
+            },
+            "features"_a, "name"_a, "interop"_a)
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
              "inner"_a)
         .def(

@@ -111,7 +111,10 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
     explains = getattr(collator, "_quadrat_explains", True) and type(error) in _REBUILDABLE
     more = diagnose(features, collator) if explains and _may_be_read(features) else None
     if more is None:
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # which holds this frame: a cycle, that would keep the batch until garbage is collected
     separator = "; " if isinstance(error, KeyError) else "\n"  # a KeyError shows its message escaped
     message = str(error.args[0]) if len(error.args) == 1 else str(error)
     raise type(error)(f"{message}{separator}quadrat: {more}") from error

@@ -86,4 +86,4 @@ def run_steps(
 ) -> Any:
     """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
     factory = deferred_batch if deferred else None
-    return columns.run(steps, values, interop(), framework == "pt", *layout, deferred=factory)
+    return columns.run(steps, values, interop(), framework == "pt", *layout, factory)

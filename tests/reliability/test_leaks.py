@@ -1,0 +1,75 @@
+"""What batches leave behind: `make leaks` makes hundreds of thousands of each kind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import warnings
+from typing import Any
+
+import pytest
+
+from support import failures, works
+from support.faults.checked import rows_of
+from support.isolated import python
+
+
+def test_nothing_grows():
+    """The exit status is not 0 where something does."""
+    printed = python("-m", "support.leaks", "--batches", 400, "--failures", 200)
+    assert "0 of" in printed.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def calls():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = {work.name: work.call for work in works.everything()}
+        failing = {f"{name}, {number}": call for name, of in failures.everything() for number, call in enumerate(of)}
+    return made | failing
+
+
+def of_quadrat(value: Any) -> bool:
+    """Whether an object is quadrat's, or a frame of its functions."""
+    if isinstance(value, types.FrameType):
+        return "quadrat/" in value.f_code.co_filename
+    return str(getattr(type(value), "__module__", "")).partition(".")[0] == "quadrat"
+
+
+def test_no_cycles(calls):
+    """Batches, and errors, go when nobody holds them, without the garbage collector."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, call in calls.items():
+            for _ in range(2):
+                failures.raised(call)
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                failures.raised(call)
+                gc.collect()
+                left = [one for one in gc.garbage if of_quadrat(one)]
+            finally:
+                gc.set_debug(0)
+                gc.garbage.clear()
+            if left:
+                found[name] = left[:3]
+    assert not found
+
+
+def test_references_are_exact():
+    """To features, rows, numbers, the tokenizer and the collator."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for work in [*works.collators(), *works.further_collators()]:
+            watched = [*rows_of(work.features), work.collator, getattr(work.collator, "tokenizer", None)]
+            for _ in range(3):
+                work.call()
+            gc.collect()
+            before = [sys.getrefcount(one) for one in watched]
+            for _ in range(20):
+                work.call()
+            gc.collect()
+            assert [sys.getrefcount(one) for one in watched] == before, work.name

@@ -1,0 +1,83 @@
+"""Injects faults and prints what came of each.
+
+    python -m support.faults [--quick] [--only GROUP ...]
+
+Each group runs in a process of its own, which a fault might end. The exit status is 1 if one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+from support.faults import HEADING, Row
+
+# Name -> module and function, which is called with whether to be quick.
+GROUPS = {
+    "killed workers": ("workers", "killed"),
+    "shared memory": ("workers", "full"),
+    "interrupts": ("interrupts", "interrupted"),
+    "threads": ("threads", "shared"),
+    "features that change": ("threads", "changing"),
+    "patches": ("threads", "patched"),
+    "compiled memory": ("memory", "compiled"),
+    "Python memory": ("memory", "pythons"),
+}
+SECONDS = 3600
+
+
+def run(group: str, quick: bool) -> int:
+    """Runs a group in this process."""
+    module, name = GROUPS[group]
+    inject: Callable[[bool], Iterator[Row]] = getattr(importlib.import_module(f"support.faults.{module}"), name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for row in inject(quick):
+            say(str(row))
+    return 0
+
+
+def run_apart(group: str, quick: bool) -> bool:
+    """Runs a group in a process of its own; whether it ended well."""
+    command = [sys.executable, "-m", "support.faults", "--run", group, *(["--quick"] if quick else [])]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        say(f"{group:64}{'':>9}  FAILED with {done.returncode}\n{done.stderr[-3000:]}")
+    return done.returncode == 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs all groups; 1 if one fails."""
+    parser = argparse.ArgumentParser(description="Faults, and what becomes of batches.")
+    parser.add_argument("--quick", action="store_true", help="each fault a few times")
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, default=list(GROUPS), metavar="GROUP", help="; ".join(GROUPS)
+    )
+    parser.add_argument("--here", action="store_true", help="all groups in this process")
+    parser.add_argument("--run", choices=GROUPS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.run is not None:
+        return run(options.run, options.quick)
+    say(HEADING)
+    began = time.monotonic()
+    if options.here:
+        failed = [group for group in options.only if run(group, options.quick)]
+    else:
+        failed = [group for group in options.only if not run_apart(group, options.quick)]
+    say(f"\n{time.monotonic() - began:.0f} s; {len(failed)} of {len(options.only)} groups failed")
+    return bool(failed)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+"""KeyboardInterrupt at any moment, as by a user who presses Ctrl-C."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import random
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from support import works
+from support.compare import frozen
+from support.faults import Row
+from support.faults.checked import Checked
+from support.works import States, frozen_state, picture
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt at a moment, from a timer."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        signal.signal(signal.SIGALRM, self._handle)
+
+    def _handle(self, *_: Any) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def while_calling(self, call: Callable[[], Any], seconds: float, done: list[int]) -> None:
+        """Calls again and again until the interrupt comes; `done` counts."""
+        try:
+            self._armed = True
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            while True:
+                call()
+                done[0] += 1
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def interrupted(quick: bool) -> Iterator[Row]:
+    """Each collator, interrupted many times; half of the times in its first batches."""
+    if not hasattr(signal, "setitimer"):
+        yield Row("interrupts", 0, "skipped: there are no timers")
+        return
+    interrupts = Interrupts()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen = [*works.collators(), *works.further_collators()]
+        for work in chosen[:: 3 if quick else 1]:
+            yield _one(work, interrupts, 15 if quick else 300)
+
+
+def _one(work: works.Work, interrupts: Interrupts, times: int) -> Row:
+    one = Checked(work)
+    if work.reference is not None:
+        assert _by_the_reference(one) == one.expected, f"{work.name}: not the reference's"
+    outcomes: collections.Counter[str] = collections.Counter()
+    batches = 0
+    before = frozen(work.features)
+    moments = random.Random(0)
+    for time in range(times):
+        one.again()
+        if time % 2:
+            work.forget()
+        done = [0]
+        interrupts.while_calling(work.call, moments.uniform(1e-5, 3e-3), done)
+        outcomes[_where(one, done[0])] += 1
+        batches += done[0] + 2
+        one.check_next()
+    assert frozen(work.features) == before, f"{work.name}: features have changed"
+    one.check_references()
+    said = ", ".join(f"generators {name} {count}" for name, count in sorted(outcomes.items()))
+    return Row(f"KeyboardInterrupt: {work.name}", times, f"{batches:,} batches right; {said}")
+
+
+def _by_the_reference(one: Checked) -> Any:
+    """The reference's batch from the same states of the generators."""
+    reference, features = one.work.reference, copy.deepcopy(one.work.features)
+    reference(copy.deepcopy(features))  # it has a generator of its own from now on
+    States(reference).restore(one.before)
+    return picture(reference(features))
+
+
+def _where(one: Checked, done: int) -> str:
+    """Whether the generators are as after `done` batches, or as after one more."""
+    now = one.states.take()
+    one.again()
+    for _ in range(done):
+        one.work.call()
+    first = one.states.take()
+    one.work.call()
+    last = one.states.take()
+    as_first, as_last = States.same(now, first), States.same(now, last)
+    if not all(a or b for a, b in zip(as_first, as_last, strict=True)):
+        _explain(one, now, first, last)
+    drawn = [not same for same in States.same(first, last)]
+    moved = {b and not a for a, b, draws in zip(as_first, as_last, drawn, strict=True) if draws}
+    return "untouched" if not moved or moved == {False} else "as after the batch" if moved == {True} else "apart"
+
+
+def _explain(one: Checked, *states: Any) -> None:
+    names = ["torch", "NumPy", "Python", "its own"]
+    now, first, last = states
+    wrong = [
+        name
+        for name, a, b, c in zip(names, now, first, last, strict=True)
+        if frozen_state(a) not in (frozen_state(b), frozen_state(c))
+    ]
+    raise AssertionError(f"{one.name}: the generator of {wrong} is in between")

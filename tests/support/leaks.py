@@ -1,0 +1,186 @@
+"""Whether memory grows with the batches that are made, or that fail: `make leaks`.
+
+    python -m support.leaks [--batches 200000] [--failures 20000] [--only PATTERN]
+
+Prints what each kind of batch has left after so many. The exit status is 1 if something grows.
+
+Each is called a tenth as often first, so that all caches are full. Then the second half of the calls is looked at: what
+is left by each call, or by one in a hundred, is left in every half, while memory that is laid out anew, or a cache that
+fills, shows in one half at most and is not taken for growth unless it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import itertools
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from quadrat import _core
+from support import failures, works
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Malloc(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        ]
+    ]
+
+
+_libc = ctypes.CDLL(None)
+_mallinfo = getattr(_libc, "mallinfo2", None)
+if _mallinfo is not None:
+    _mallinfo.restype = _Malloc
+
+
+class Held(NamedTuple):
+    """What a process holds."""
+
+    resident: int  # bytes
+    allocated: int  # bytes of malloc
+    blocks: int  # of Python's allocator
+    objects: int  # that the garbage collector knows
+
+    def __sub__(self, other: tuple[Any, ...]) -> Held:
+        """What came between two looks."""
+        return Held(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+def held() -> Held:
+    """What this process holds, with nothing that waits to be freed."""
+    gc.collect()
+    _core.trim()
+    if _mallinfo is not None:
+        _libc.malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        resident = int(file.read().split()[1]) * _PAGE
+    info = _mallinfo() if _mallinfo is not None else None
+    allocated = info.uordblks + info.hblkhd if info is not None else 0
+    return Held(resident, allocated, sys.getallocatedblocks(), len(gc.get_objects()))
+
+
+def allowed(batches: int) -> Held:
+    """What may come in so many batches: less than one small object in a hundred batches, and what varies by itself."""
+    return Held((1 << 20) + batches, (16 << 10) + batches // 4, 64 + batches // 100, 16 + batches // 100)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What so many batches have left."""
+
+    what: str
+    batches: int
+    seconds: float
+    first: Held
+    second: Held
+
+    @property
+    def grows(self) -> list[str]:
+        """What has grown with the batches."""
+        half = self.batches // 2
+        return [
+            name
+            for name, one, two, most in zip(Held._fields, self.first, self.second, allowed(half), strict=True)
+            if two > most and one > most // 2
+        ]
+
+    def line(self) -> str:
+        """A row of the table."""
+        total = Held(*(a + b for a, b in zip(self.first, self.second, strict=True)))
+        cells = (
+            f"{self.what:58}{self.batches:>9,}{total.resident:>12,}{total.allocated:>10,}{total.blocks:>8,}"
+            f"{total.objects:>8,}{total.allocated / self.batches:>9.2f}{self.seconds:>9.1f}"
+        )
+        return f"{cells}  {'GROWS: ' + ', '.join(self.grows) if self.grows else 'ok'}"
+
+
+HEADING = (
+    f"{'what':58}{'batches':>9}{'resident':>12}{'malloc':>10}{'blocks':>8}{'objects':>8}{'B/batch':>9}{'seconds':>9}"
+)
+
+
+def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Result:
+    """Makes so many batches, of the calls in turn."""
+    turn = itertools.cycle(calls)
+    repeat(turn, max(batches // 10, 2 * len(calls), 50))
+    began = time.monotonic()
+    # Looking needs memory itself, which it has after the first look.
+    held()
+    looks = [held()]
+    for _ in range(2):
+        repeat(turn, batches // 2)
+        looks.append(held())
+    return Result(what, batches, time.monotonic() - began, looks[1] - looks[0], looks[2] - looks[1])
+
+
+def repeat(turn: Any, count: int) -> None:
+    """Makes the next calls."""
+    for call in itertools.islice(turn, count):
+        try:  # noqa: SIM105 - suppress would cost more
+            call()
+        except BaseException:
+            pass
+
+
+def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[Callable[[], Any]], int]]:
+    """What is measured: (what, calls, how many)."""
+    made = [*works.collators(), *works.further_collators()]
+    found = [(work.name, [work.call], batches) for work in made]
+    found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
+    found += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
+    return [job for job in found if re.search(pattern, job[0])]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures all; 1 if something grows."""
+    parser = argparse.ArgumentParser(description="What batches leave behind.")
+    parser.add_argument("--batches", type=int, default=200_000, help="of each collator; a quarter of each function")
+    parser.add_argument("--failures", type=int, help="of each kind of failure (default: a tenth)")
+    parser.add_argument("--only", default="", help="a regular expression")
+    options = parser.parse_args(arguments)
+    failed = options.batches // 10 if options.failures is None else options.failures
+    warnings.simplefilter("ignore")
+    todo = jobs(options.batches, failed, options.only)
+    gc.collect()
+    gc.freeze()
+    say(HEADING)
+    began = time.monotonic()
+    results = []
+    for what, calls, batches in todo:
+        results.append(measure(what, calls, batches))
+        say(results[-1].line())
+    growing = [result for result in results if result.grows]
+    count = sum(result.batches for result in results)
+    say(f"\n{count:,} batches in {time.monotonic() - began:.0f} s; {len(growing)} of {len(results)} kinds grow")
+    return bool(growing)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,246 @@
+"""Everything that makes batches, as calls that can be made again and again: for tests of faults and of leaks."""
+
+from __future__ import annotations
+
+import copy
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+import transformers
+
+import quadrat
+from support import samples
+from support.compare import frozen, seed_everything
+from support.strategies import PadsInItsOwnWay, make_tokenizer
+
+
+@dataclass
+class Work:
+    """A call that makes a batch.
+
+    Attributes:
+        name: what it is.
+        call: makes a batch.
+        collator: what has options and a generator of its own, and knows of earlier batches; None for a function.
+        features: what the batch is made of.
+        reference: the reference's collator with the same options, where there is one.
+    """
+
+    name: str
+    call: Callable[[], Any]
+    collator: Any = None
+    features: Any = None
+    reference: Any = None
+
+    def forget(self) -> None:
+        """Makes the next batch the first of its kind."""
+        if self.collator is not None:
+            for name in [name for name in vars(self.collator) if name.startswith("_quadrat")]:
+                delattr(self.collator, name)
+
+
+class States:
+    """The states of all generators that a work may draw from: torch's, NumPy's, Python's and the collator's own."""
+
+    def __init__(self, *collators: Any) -> None:
+        self._collators = [one for one in collators if hasattr(one, "generator")]
+
+    def take(self) -> tuple[Any, ...]:
+        """What `restore` takes."""
+        own = [self._own(collator.generator) for collator in self._collators]
+        return torch.get_rng_state(), np.random.get_state(), random.getstate(), own
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Sets all generators back."""
+        torch.set_rng_state(state[0])
+        np.random.set_state(state[1])
+        random.setstate(state[2])
+        for collator, own in zip(self._collators, state[3], strict=True):
+            if isinstance(own, torch.Tensor):
+                collator.generator.set_state(own)
+            elif own is None:
+                collator.generator = None
+            else:
+                collator.generator.bit_generator.state = own
+
+    @staticmethod
+    def _own(generator: Any) -> Any:
+        if isinstance(generator, torch.Generator):
+            return generator.get_state()
+        return None if generator is None else generator.bit_generator.state
+
+    @staticmethod
+    def same(one: tuple[Any, ...], two: tuple[Any, ...]) -> list[bool]:
+        """Which of the generators are in the same state."""
+        return [frozen_state(a) == frozen_state(b) for a, b in zip(one, two, strict=True)]
+
+
+def frozen_state(state: Any) -> Any:
+    """A comparable picture of a state."""
+    if isinstance(state, torch.Tensor):
+        return state.numpy().tobytes()
+    if isinstance(state, np.ndarray):
+        return state.tobytes()
+    if isinstance(state, (list, tuple)):
+        return [frozen_state(part) for part in state]
+    if isinstance(state, dict):
+        return [(name, frozen_state(part)) for name, part in state.items()]
+    return state
+
+
+def of_collator(name: str, collator: Any, features: Any, *, reference: Any = None) -> Work:
+    """Batches of a collator. reference: the reference's collator."""
+    if hasattr(collator, "tokenizer"):  # the first batch of some collators warns
+        collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    if hasattr(reference, "tokenizer"):
+        reference.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    own = copy.deepcopy(features) if type(features) is list else features  # references to the samples come and go
+    return Work(name, lambda: collator(own), collator, own, reference)
+
+
+def collators() -> Iterator[Work]:
+    """Each collator, with lists."""
+    for name, framework in samples.BATCHES:
+        reference, collator = samples.pair(name, return_tensors=framework)
+        yield of_collator(f"{name}, {framework}", collator, samples.batch(name), reference=reference)
+
+
+def further_collators() -> Iterator[Work]:
+    """Collators with options and inputs that take other ways."""
+    for name in samples.CLASSES:
+        features = samples.batch(name)
+        if hasattr(samples.make(quadrat, name), "deferred"):
+            deferred = samples.make(quadrat, name, deferred=True)
+            yield of_collator(f"{name}, deferred", deferred, features)
+        rows = quadrat.ArrowDataset(datasets.Dataset.from_list(features))
+        yield of_collator(f"{name}, ArrowDataset", samples.make(quadrat, name), rows.__getitems__(range(len(features))))
+    names = {"lists": list, "arrays": np.array, "tensors": torch.tensor}
+    for form, make in names.items():
+        features = [{key: make(value) for key, value in row.items()} for row in samples.batch("DataCollatorForSeq2Seq")]
+        for framework in ("pt", "np"):
+            collator = samples.make(quadrat, "DataCollatorForSeq2Seq", return_tensors=framework)
+            if form != "lists" and (form, framework) != ("tensors", "np"):
+                yield of_collator(f"DataCollatorForSeq2Seq, {form}, {framework}", collator, features)
+    language = "DataCollatorForLanguageModeling"
+    rows = samples.batch(language)
+    words = [{**row, "word_ids": [position // 2 for position in range(len(row["input_ids"]))]} for row in rows]
+    sure = {"whole_word_mask": True, "mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+    yield of_collator(f"{language}, word_ids", samples.make(quadrat, language, **sure), words)
+    for deferred in (False, True):
+        philox = samples.make(quadrat, language, rng="philox", deferred=deferred)
+        keyed = [{**row, "row_key": number} for number, row in enumerate(rows)]
+        yield of_collator(f"{language}, philox{', deferred' * deferred}", philox, keyed)
+    yield of_collator(f"{language}, mlm=False", samples.make(quadrat, language, mlm=False, seed=None), rows)
+    extra = [{**row, "further": row["input_ids"]} for row in rows]
+    padding = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values={"further": 3})
+    yield of_collator("DataCollatorWithPadding, pad_values", padding, extra)
+    own = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
+    yield of_collator("DataCollatorWithPadding, fell back", own, rows)
+    held = [{**row, "box": [[1, 2], [3, 4]]} for row in rows]
+    yield of_collator("DataCollatorWithPadding, nested", quadrat.DataCollatorWithPadding(make_tokenizer()), held)
+    yield of_collator("default_data_collator", quadrat.default_data_collator, samples.batch("DefaultDataCollator"))
+
+
+def functions() -> Iterator[Work]:
+    """The functions, and what else makes batches."""
+    rows = [list(range(3, 3 + n)) for n in (5, 0, 7, 300)]
+    arrays, tensors = [np.array(row) for row in rows], [torch.tensor(row) for row in rows]
+    ragged = quadrat.Ragged.from_rows(rows)
+    made: dict[str, Callable[[], Any]] = {}
+    for form, given in {"lists": rows, "arrays": arrays, "tensors": tensors, "Ragged": ragged}.items():
+        made[f"pad, {form}"] = lambda given=given: quadrat.pad(given, padding_value=1)
+        made[f"flatten, {form}"] = lambda given=given: quadrat.flatten(given)
+    made["Ragged.from_rows"] = lambda: quadrat.Ragged.from_rows(rows)
+    made["Ragged, taken"] = lambda: quadrat.Ragged.from_rows(arrays)[[2, 0, 2]]
+    made["Ragged, rows"] = lambda: [row.tolist() for row in ragged]
+    padded, mask = quadrat.pad(tensors), quadrat.attention_mask([5, 0, 7, 300], return_tensors="pt")
+    made["unpad, lengths"] = lambda: quadrat.unpad(padded, lengths=[5, 0, 7, 300])
+    made["unpad, mask"] = lambda: quadrat.unpad(padded, mask=mask)
+    made["attention_mask"] = lambda: quadrat.attention_mask([5, 0, 7, 300])
+    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=400)
+    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), mask_token_id=3, vocab_size=400)
+    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(
+        padded, mask_token_id=3, vocab_size=400, rng="philox", seed=4, lengths=[5, 0, 7, 300]
+    )
+    made["concat_padded"] = lambda: quadrat.concat_padded([padded[:, :7], padded[:, :9]])
+    encoding = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}
+    made["convert_to_tensors"] = lambda: quadrat.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
+    tokenizer = samples.tokenizer()
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
+    made["tokenizer_pad"] = lambda: quadrat.tokenizer_pad(tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False)
+    made["lengths"] = lambda: quadrat.lengths(rows)
+    made["pack"] = lambda: quadrat.pack([5, 0, 7, 300], 310)
+    lengths = np.arange(1, 200) % 37 + 1
+    budget = quadrat.TokenBudgetBatchSampler(lengths, 200)
+    made["TokenBudgetBatchSampler"] = lambda: list(budget)
+    made["LengthGroupedSampler"] = lambda: list(quadrat.LengthGroupedSampler(4, lengths=lengths.tolist()))
+    table = datasets.Dataset.from_list(samples.batch("DataCollatorWithPadding") * 3)
+    stored = quadrat.ArrowDataset(table)
+    made["ArrowDataset, rows"] = lambda: [dict(row) for row in stored.__getitems__([3, 1, 2])]
+    batched = quadrat.BatchedDataset(table, [[0, 1], [2, 3]])
+    collator = quadrat.DataCollatorWithPadding(samples.tokenizer())
+    made["BatchedDataset"] = lambda: collator([batched[1]])
+    packed = quadrat.PackedDataset(table, 20, columns=["input_ids"])
+    flattening = quadrat.DataCollatorWithFlattening()
+    made["PackedDataset"] = lambda: flattening([packed[0]])
+    deferring = quadrat.DataCollatorForSeq2Seq(samples.tokenizer(), deferred=True)
+    made["DeferredBatch.to"] = lambda: deferring(samples.batch("DataCollatorForSeq2Seq")).to("cpu")
+    made["EvalLoopContainer"] = lambda: gathered(padded)
+    made["EvalLoopContainer, ragged"] = lambda: gathered(padded, ragged=True)
+    made["DistributedTensorGatherer"] = lambda: gathered_by_two(padded.numpy())
+    for name, call in made.items():
+        yield Work(name, call)
+
+
+def gathered(padded: torch.Tensor, **options: Any) -> Any:
+    """What a container makes of three batches of different widths."""
+    container = quadrat.EvalLoopContainer(**options)
+    for width in (3, 300, 7):
+        container.add((padded[:, :width], padded[:, 0]))
+    return container.get_arrays()
+
+
+def gathered_by_two(padded: np.ndarray) -> Any:
+    """What a gatherer makes of two batches."""
+    gatherer = quadrat.DistributedTensorGatherer(2, 8)
+    for _ in range(2):
+        gatherer.add_arrays(padded)
+    return gatherer.finalize()
+
+
+def everything() -> list[Work]:
+    """All of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [*collators(), *further_collators(), *functions()]
+
+
+def picture(value: Any) -> Any:  # noqa: PLR0911
+    """A comparable picture of whatever a work returns."""
+    if isinstance(value, quadrat.DeferredBatch):
+        return picture(value.to("cpu"))
+    if isinstance(value, quadrat.Ragged):
+        return picture([value.values, value.offsets])
+    if isinstance(value, transformers.BatchEncoding):
+        return picture(dict(value))
+    if hasattr(value, "_fields"):
+        return [picture(part) for part in value]
+    if isinstance(value, (list, tuple)):
+        return [picture(part) for part in value]
+    if isinstance(value, dict):
+        return [(name, picture(part)) for name, part in value.items()]
+    return frozen(value)
+
+
+def seed(collator: Any) -> None:
+    """Seeds all generators, the collator's own included."""
+    seed_everything(5)
+    generator = getattr(collator, "generator", None)
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(5)
