@@ -1,3 +1,4 @@
+#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -6,15 +7,20 @@
 
 namespace {
 
-// Where Python has no memory for an object, pybind11 throws a runtime_error that says so, and leaves Python's own
+// Where Python has no memory for an object, pybind11 throws a runtime_error that says so, with or without Python's own
 // error.
 void keep_memory_error(std::exception_ptr error) {
     try {
         std::rethrow_exception(std::move(error));
-    } catch (const std::runtime_error&) {
-        if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_MemoryError) == 0) {
+    } catch (const std::runtime_error& said) {
+        if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_MemoryError) != 0) {
+            return;
+        }
+        if (std::strncmp(said.what(), "Could not allocate", 18) != 0) {
             throw;
         }
+        PyErr_Clear();
+        PyErr_NoMemory();
     }
 }
 

@@ -15,16 +15,14 @@ def inject(*groups: str) -> list[str]:
 
 
 def test_workers_and_shared_memory():
-    assert len(inject("killed workers", "shared memory")) == 3
+    assert len(inject("killed workers", "shared memory")) == 2
 
 
 def test_interrupts_threads_and_memory():
-    rows = inject("interrupts", "threads", "features that change", "patches", "compiled memory", "Python memory")
+    rows = inject("interrupts", "threads", "features that change", "patches", "compiled memory")
     assert sum("KeyboardInterrupt" in row for row in rows) > 10
     if not allocations.why_not_compiled():
-        assert sum("memory for _core" in row and "MemoryError" in row for row in rows) > 50
-    if not allocations.why_not_python():
-        assert sum("memory for Python" in row and "MemoryError" in row for row in rows) > 5
+        assert sum("memory for _core" in row and "MemoryError" in row for row in rows) > 15
 
 
 @pytest.mark.skipif(

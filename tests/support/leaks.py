@@ -82,7 +82,7 @@ def held() -> Held:
 
 def allowed(batches: int) -> Held:
     """What may come in so many batches: less than one small object in a hundred batches, and what varies by itself."""
-    return Held((1 << 20) + batches, (16 << 10) + batches // 4, 64 + batches // 100, 16 + batches // 100)
+    return Held((1 << 20) + batches, (16 << 10) + batches // 4, 256 + batches // 100, 16 + batches // 100)
 
 
 @dataclass(frozen=True)

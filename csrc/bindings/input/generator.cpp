@@ -105,6 +105,7 @@ LockedBits::LockedBits(const py::object& generator)
 }
 
 LockedBits::~LockedBits() {
+    const py::error_scope kept;  // of what ended the drawing
     const auto released = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(release_.ptr()));
     if (!released) {
         PyErr_WriteUnraisable(lock_.ptr());

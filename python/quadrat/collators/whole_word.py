@@ -26,7 +26,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     Args:
         tokenizer: a tokenizer of transformers with a mask token.
-        mlm: not read, as in the reference: words are always masked.
+        mlm, whole_word_mask: not read, as in the reference: words are always masked.
         mlm_probability: of a word to be masked.
         mask_replace_prob: of a masked token to become the mask token.
         random_replace_prob: of a masked token to become a random token. The rest stays what it is.

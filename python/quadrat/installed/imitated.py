@@ -104,7 +104,7 @@ def _is_known(name: str) -> bool:
         return True
     found = fingerprint(code)
     if found is None:  # there is no source to look at: by the number after all
-        return is_within(RANGES["transformers"], transformers.__version__)
+        return is_within(RANGES["transformers"], version("transformers"))
     return found in FINGERPRINTS.get(name, ())
 
 

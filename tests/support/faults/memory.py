@@ -16,6 +16,7 @@ _OTHER_WORDS = (
     "Failed to allocate a Tensor object",
     "PyObject pointer is null",
     "error return without exception set",
+    "returned a result with an exception set",
     "Unable to convert function return value",
 )
 RIGHT = "right all the same"
@@ -27,7 +28,7 @@ def compiled(quick: bool) -> Iterator[Row]:
         yield Row("compiled memory", 0, f"skipped: {why}")
         return
     allocator = allocations.CompiledAllocator()
-    for one in _checked(works.everything()):
+    for one in _checked(works.everything()[:: 4 if quick else 1]):
         yield _row(f"memory for _core: {one.name}", _injected(allocator, one, fresh=False))
         if one.work.collator is not None and not (quick and "np" in one.name):
             yield _row(f"memory for _core: {one.name}, first batch", _injected(allocator, one, fresh=True))
@@ -37,6 +38,7 @@ def pythons(quick: bool) -> Iterator[Row]:
     """Each allocation of Python's fails, one at a time: of a known batch.
 
     Elsewhere Python, torch and pybind11 may end the process themselves where they have no memory for an object.
+    References are not counted: where Python 3.11 has no memory for a frame, it keeps one to an argument of the call.
     """
     if why := allocations.why_not_python():
         yield Row("Python memory", 0, f"skipped: {why}")
@@ -44,7 +46,7 @@ def pythons(quick: bool) -> Iterator[Row]:
     allocator = allocations.PythonsAllocator()
     chosen = [*works.collators(), *works.further_collators()]
     for one in _checked(chosen[:: 4 if quick else 1]):
-        yield _row(f"memory for Python: {one.name}", _injected(allocator, one, fresh=False))
+        yield _row(f"memory for Python: {one.name}", _injected(allocator, one, fresh=False, exact=False))
 
 
 def _checked(chosen: Iterable[works.Work]) -> list[Checked]:
@@ -59,7 +61,7 @@ def _row(what: str, outcomes: collections.Counter[str]) -> Row:
     return Row(what, injected, ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items())))
 
 
-def _injected(allocator: Any, one: Checked, *, fresh: bool) -> collections.Counter[str]:
+def _injected(allocator: Any, one: Checked, *, fresh: bool, exact: bool = True) -> collections.Counter[str]:
     """Fails the first allocation, the second, and so on, until there are no more."""
     outcomes: collections.Counter[str] = collections.Counter()
     number, missed = 1, 0
@@ -74,7 +76,8 @@ def _injected(allocator: Any, one: Checked, *, fresh: bool) -> collections.Count
         one.check_next()
         number += 1
     outcomes[RIGHT] -= missed
-    one.check_references()
+    if exact:
+        one.check_references()
     return +outcomes
 
 

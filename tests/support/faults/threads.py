@@ -90,7 +90,7 @@ def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) ->
     def change() -> None:
         generator = random.Random(threading.get_ident())
         while not stop.is_set():
-            _change(generator, features)
+            _change(generator, features, make)
 
     _often_switched([collate, change, change])
     assert works.picture(_from_anew(collator, name)) == expected, f"{name}: the next batch is another"
@@ -103,7 +103,7 @@ def _from_anew(collator: Any, name: str) -> Any:
     return collator(samples.batch(name))
 
 
-def _change(generator: random.Random, features: list[Any]) -> None:
+def _change(generator: random.Random, features: list[Any], make: Callable[[Any], Any]) -> None:
     """Makes one row longer or shorter, another number, another object; or takes a row out and puts one back."""
     try:
         row = generator.choice(features)
@@ -120,11 +120,11 @@ def _change(generator: random.Random, features: list[Any]) -> None:
                 value.extend([7] * 20)
             else:
                 del value[4:]
-        elif isinstance(value, np.ndarray):
-            value.resize(generator.randrange(1, 3000), refcheck=False)
-        elif isinstance(value, torch.Tensor) and value.dim():
-            value.resize_(generator.randrange(1, 3000))
-            value.fill_(5)
+        elif isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim:
+            # Another one in its place, so that this one is freed. Resizing it would free memory that a reader without
+            # the GIL, torch as well as quadrat, still copies.
+            row[name] = make([5] * generator.randrange(1, 3000))
+            value[:] = 6
     except (IndexError, KeyError, ValueError, RuntimeError):
         pass  # another thread was faster
 
