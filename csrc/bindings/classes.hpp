@@ -16,7 +16,7 @@ namespace quadrat {
 // of its value, which nobody asks for here. Where there is no memory for the entry, pybind11 frees the value twice, or
 // ends the process, as an exception then passes through the interpreter; this function needs no memory.
 template <typename T, typename Holder>
-void init_instance(py::detail::instance* self, const void* given) noexcept {
+void init_instance(py::detail::instance* self, const void* given) {
     py::detail::value_and_holder value = self->get_value_and_holder(py::detail::get_type_info(typeid(T)));
     void* const place = std::addressof(value.template holder<Holder>());
     if (given != nullptr) {
