@@ -121,7 +121,7 @@ def epoch(way: str, workers: int, rows: datasets.Dataset, *, train: bool) -> dic
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            losses.append(float(loss))
+            losses.append(loss.item())
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "cpu": cpu_seconds() - used, "computed": computed, "losses": losses}
 
