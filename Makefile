@@ -67,7 +67,7 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/varlen_masks.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
-	$(BIN)/python -m cogapp -P -r -I benchmarks README.md docs/*.md
+	$(BIN)/python -m cogapp -P -r -I benchmarks $$(grep -lF '[[[cog' README.md docs/*.md)
 
 # Warnings are errors, broken links among them. It reads the sources, and compiles nothing.
 DOCS := build/docs/venv

@@ -1,7 +1,7 @@
 """The tables of README and docs, from the JSON in benchmarks/results.
 
-    python -m cogapp -P -r -I benchmarks README.md docs/*.md            writes them anew
-    python -m cogapp -P --check -I benchmarks README.md docs/*.md       fails where one differs
+    python -m cogapp -P -r -I benchmarks docs/performance.md          writes them anew
+    python -m cogapp -P --check -I benchmarks docs/performance.md     fails where one differs
 
 A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog puts the text below it.
 """

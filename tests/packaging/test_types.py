@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import quadrat
-
 pytest.importorskip("mypy", reason="checks the types")
 
 SETTINGS = """
@@ -91,7 +89,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     (folder / "mypy.ini").write_text(SETTINGS)
     used = folder / "used.py"
     used.write_text(HEAD + "".join(f"reveal_type({one})\n" for one in TYPES) + "".join(f"{one}\n" for one in WRONG))
-    package = Path(quadrat.__file__).parents[1]
+    package = Path(__file__).parents[2] / "python"
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", "cache", "used.py"],
         capture_output=True, text=True, cwd=folder, timeout=300, check=False,
