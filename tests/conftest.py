@@ -7,7 +7,6 @@ import pytest
 from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, Phase, settings
 
-from support import environment, ingest
 from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
@@ -31,6 +30,8 @@ def pytest_sessionstart(session):
     # Not by the fixture record_testsuite_property, which is silent in the processes of pytest-xdist.
     report = session.config.stash.get(xml_key, None)
     if report is not None:
+        from support import environment
+
         for name, value in environment.properties().items():
             report.add_global_property(name, value)
 
@@ -42,4 +43,6 @@ def guarded():
 
 @pytest.fixture(scope="session")
 def interops():
+    from support import ingest  # torch, which tests of kernels do without
+
     return ingest.interops()
