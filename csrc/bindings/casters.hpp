@@ -14,6 +14,10 @@ namespace quadrat {
 namespace py = pybind11;
 using namespace py::literals;
 
+// pybind11 lets the module that loads first translate the exceptions of all. Where each module has a C++ library of its
+// own, as in wheels, it does not know the exceptions of the others: each module translates its own.
+inline void translate_own_exceptions() { py::register_local_exception_translator(&py::detail::translate_exception); }
+
 // An address that Python gives as an int: a pointer to whatever the function reads or writes there.
 struct Address {
     std::uintptr_t value = 0;

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "casters.hpp"
 #include "register.hpp"
 
 namespace {
@@ -28,8 +29,9 @@ void keep_memory_error(std::exception_ptr error) {
 
 PYBIND11_MODULE(_core, m) {
     m.doc() = "quadrat's compiled kernels. Raw addresses in, nothing owned: quadrat.support.memory keeps them valid.";
-    pybind11::register_local_exception_translator(keep_memory_error);
     using namespace quadrat;
+    translate_own_exceptions();
+    pybind11::register_local_exception_translator(keep_memory_error);
     for (Register* const add :
          {register_constants, register_interop, register_allocate, register_arrow, register_batching, register_table,
           register_columns, register_gathered, register_generator, register_guard, register_kernels, register_labels,

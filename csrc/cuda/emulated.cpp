@@ -47,6 +47,7 @@ PYBIND11_MODULE(_emulated, m) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels compiled as C++, to be tested without a GPU.";
+    quadrat::translate_own_exceptions();
     const auto run = [](const auto& call, std::int64_t max_blocks, unsigned first_block, unsigned last_block) {
         require(max_blocks >= 1 && max_blocks <= most_blocks, "max_blocks must be 1 to 65535");
         const int log = max_blocks == most_blocks ? piece_log : 4 + std::min(static_cast<int>(max_blocks), 8);

@@ -70,6 +70,7 @@ PYBIND11_MODULE(_cuda, m) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels. Raw device addresses in, nothing owned, nothing waited for.";
+    quadrat::translate_own_exceptions();
     m.def("description", &description);
     m.def("device_count", &device_count);
     const auto run = [](const auto& call, int device, std::uintptr_t stream) {

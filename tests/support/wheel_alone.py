@@ -20,5 +20,16 @@ except ValueError:  # of the C++ library in the module
     pass
 else:
     raise SystemExit("offsets beyond the values were taken")
+try:
+    from quadrat import _cuda
+except ImportError:  # built without
+    pass
+else:
+    try:
+        _cuda.take_tokens(0, 1, 1, 8, 1, 8, device=0, stream=0)
+    except ValueError:  # and not an unknown exception, of another module's C++ library
+        pass
+    else:
+        raise SystemExit("a null pointer was taken")
 config = quadrat.show_config()
 print(f"{config['compiler'].strip()}, SIMD level {config['SIMD level']}, CUDA {config['CUDA']}")
