@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from support import allocations
 from support.isolated import python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="shared memory and allocations are Linux's here")
 
 
 def inject(*groups: str) -> list[str]:

@@ -15,6 +15,7 @@ from support.faults.checked import rows_of
 from support.isolated import python
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_nothing_grows():
     """The exit status is not 0 where something does."""
     printed = python("-m", "support.leaks", "--batches", 400, "--failures", 200)

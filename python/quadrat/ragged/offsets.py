@@ -24,7 +24,10 @@ class Facts(NamedTuple):
 
 
 def require_offsets(offsets: Any) -> None:
-    """Raises TypeError for what is no array, and ValueError unless it has integers of one dimension, at least one."""
+    """Check that offsets are a one-dimensional array or tensor of one or more integers.
+
+    Raises TypeError if they are neither array nor tensor, and ValueError for other shapes and dtypes.
+    """
     if not (isinstance(offsets, np.ndarray) or is_tensor(offsets)):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
@@ -45,9 +48,8 @@ def _is_integer(dtype: Any) -> bool:
 def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
     """Offsets on the CPU as the kernels read them, and what is known of them.
 
-    They are a copy that nobody else has, so that what was checked stays so while it is used. Raises TypeError for
-    what is no array and for a tensor whose numbers are not in memory, and ValueError when offsets decrease or leave the
-    `total` values.
+    They are a private copy, so that nobody changes them after the check. Raises TypeError if they are neither array nor
+    tensor, or a tensor has no numbers in memory, and ValueError if they decrease or leave the `total` values.
     """
     require_offsets(offsets)
     return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)

@@ -21,17 +21,7 @@ from quadrat.ragged.stacked import stacked
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
-from quadrat.support.memory import (
-    INT64,
-    Framework,
-    address_of,
-    compiling,
-    empty,
-    framework_of,
-    is_tensor,
-    kind_of,
-    on_gpu,
-)
+from quadrat.support.memory import Framework, address_of, compiling, is_tensor, kind_of, on_gpu
 
 if TYPE_CHECKING:
     import pyarrow
@@ -137,15 +127,7 @@ class Ragged(Generic[Array]):
             TypeError: when a row does not hold numbers, or the rows hold different kinds.
             OverflowError: when a number does not fit the dtype.
         """
-        source = RowSource.of(rows)
-        framework = framework_of(return_tensors, source.framework)
-        kind = source.kind if dtype is None else kind_of(dtype)
-        values, address = empty(framework, (source.total,), kind)
-        source.require(source.columns.flatten(0, address, kind, source.total))
-        offsets, _ = empty(framework, (len(source) + 1,), INT64)
-        offsets[0] = 0
-        source.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
-        return cls.known(values, offsets, Facts(0, source.total, source.longest))
+        return cls.known(*RowSource.of(rows).joined(dtype, return_tensors))
 
     @overload
     @classmethod

@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE, ROWS, WRONG_TYPE, explain, inferred_kind
-from quadrat.support.memory import FLOAT64, INT64, Framework, address_of, interop, is_tensor, kind_of
+from quadrat.ragged.offsets import Facts
+from quadrat.support.memory import (
+    FLOAT64,
+    INT64,
+    Framework,
+    address_of,
+    empty,
+    framework_of,
+    interop,
+    is_tensor,
+    kind_of,
+)
 
 _ERRORS = {_core.CODE_NO_CONVERSION: TypeError, OUT_OF_RANGE: OverflowError, WRONG_TYPE: TypeError}
 
@@ -74,6 +85,17 @@ class RowSource:
         """The longest row and its length in tokens; (0, 0) when there is no row."""
         row = int(self.lengths.argmax()) if len(self) else 0
         return row, int(self.lengths[row]) if len(self) else 0
+
+    def joined(self, dtype: Any, framework: Framework | None) -> tuple[Any, Any, Facts]:
+        """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
+        framework = framework_of(framework, self.framework)
+        kind = self.kind if dtype is None else kind_of(dtype)
+        values, address = empty(framework, (self.total,), kind)
+        self.require(self.columns.flatten(0, address, kind, self.total))
+        offsets, _ = empty(framework, (len(self) + 1,), INT64)
+        offsets[0] = 0
+        self.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
+        return values, offsets, Facts(0, self.total, self.longest)
 
     def require(self, failure: tuple[int, int, int] | None) -> None:
         """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""

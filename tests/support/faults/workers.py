@@ -80,7 +80,7 @@ def _killed(method: str, kind: str, times: int) -> Row:
     for time_ in range(times):
         collate.at = 80 + 40 * time_
         began = time.monotonic()
-        # torch says that a worker was killed, or that the connection to it broke while a batch was handed over.
+        # torch reports a killed worker, or a connection that broke during a transfer.
         with pytest.raises((RuntimeError, ConnectionError, EOFError)):  # noqa: PT012
             for batch, right in zip(_loader(kind, collate, method), expected, strict=True):
                 assert works.picture(batch) == right
