@@ -97,8 +97,7 @@ class Collator(Remembering):
     def _with(self, options: dict[str, Any]) -> Any:
         """A collator with these options in place of its own, which other threads may be using."""
         other = object.__new__(type(self))
-        vars(other).update({name: value for name, value in vars(self).items() if not name.startswith("_quadrat")})
-        vars(other).update(options)
+        vars(other).update(Remembering.__getstate__(self), **options)
         return other
 
     def _collate_anew(self, features: Any, framework: Any) -> dict[str, Any]:

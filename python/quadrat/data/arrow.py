@@ -75,7 +75,7 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """The dataset's own state: another process finds its memory anew."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
+        return {name: value for name, value in self.__dict__.copy().items() if not name.startswith("_quadrat")}
 
 
 def _staying(method: Callable[..., Any]) -> Callable[..., Any]:

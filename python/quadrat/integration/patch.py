@@ -64,7 +64,7 @@ def _loaded() -> list[ModuleType]:
     # The collector knows nothing of what `gc.freeze` has put aside.
     names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
     lazy += [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
-    named = [*sys.modules.items(), *((one.__name__, one) for one in lazy)]
+    named = [*sys.modules.copy().items(), *((one.__name__, one) for one in lazy)]
     ours = (one for name, one in named if name.partition(".")[0] == "transformers" and isinstance(one, ModuleType))
     return list(dict.fromkeys(ours))
 

@@ -71,7 +71,8 @@ class Remembering:
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without recipes and what was logged."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_quadrat")}
+        # A copy first: other threads may be adding a recipe.
+        return {name: value for name, value in self.__dict__.copy().items() if not name.startswith("_quadrat")}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """The state of a collator of this class, or of the reference's, which lacks the options that are quadrat's."""
