@@ -25,6 +25,8 @@ WHEEL_DEV := build/dev/.built
 ENV := env HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false
 # Tests run in so many processes.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# One thread of torch each: there is a process for each core.
+TESTS := $(ENV) OMP_NUM_THREADS=1
 PYTEST := pytest --numprocesses $(JOBS) --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -38,11 +40,11 @@ demo: $(VENV)/.installed
 test: test-5 test-4
 
 test-5: $(VENV)/.installed
-	$(ENV) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m $(PYTEST) tests
+	$(TESTS) QUADRAT_WHEEL_DIR=build/dev $(BIN)/python -m $(PYTEST) tests
 
 # The second environment is there for the reference: what does not depend on its version has been tested already.
 test-4: .venv-4/.installed
-	$(ENV) HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),half) $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
+	$(TESTS) HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),half) $(BIN4)/python -m $(PYTEST) tests/identity tests/integration
 
 # One environment after the other, however those before went; then a table of all. Code that is not known yet is compiled
 # here, which is how it becomes known.
@@ -52,13 +54,18 @@ matrix:
 	$(BIN)/python tests/support/matrix.py build/matrix $(VERSIONS) $(EXTREMES) $(ARGS)
 
 matrix-newest: $(VENV)/.installed
-	$(ENV) QUADRAT_UNTESTED=1 $(BIN)/python -m $(PYTEST) tests/identity --junitxml=build/matrix/newest.xml
+	$(TESTS) QUADRAT_UNTESTED=1 $(BIN)/python -m $(PYTEST) tests/identity --junitxml=build/matrix/newest.xml
 
 matrix-%: .venv-%/.installed
-	$(ENV) QUADRAT_UNTESTED=1 .venv-$*/bin/python -m $(PYTEST) tests/identity --junitxml=build/matrix/$*.xml
+	$(TESTS) QUADRAT_UNTESTED=1 .venv-$*/bin/python -m $(PYTEST) tests/identity --junitxml=build/matrix/$*.xml
 
 bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/report.py $(ARGS)
+	$(ENV) $(BIN)/python benchmarks/peers.py
+	$(ENV) $(BIN)/python benchmarks/loop.py
+	$(ENV) $(BIN)/python -m pytest --quiet --benchmark-columns=median,iqr benchmarks/bench_peers.py
+	$(ENV) $(BIN)/python benchmarks/growth.py
+	$(ENV) $(BIN)/python benchmarks/memory.py
 	$(ENV) $(BIN)/python benchmarks/limit.py
 	$(ENV) $(BIN)/python benchmarks/dataloader.py
 	$(ENV) $(BIN)/python benchmarks/gather.py
@@ -67,6 +74,7 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/varlen_masks.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
+	$(ENV) $(BIN4)/python benchmarks/peers.py --rows 32 --lengths 512
 	$(BIN)/python -m cogapp -P -r -I benchmarks $$(grep -lF '[[[cog' README.md docs/*.md)
 
 # Warnings are errors, broken links among them. It reads the sources, and compiles nothing.
@@ -100,12 +108,12 @@ format: $(VENV)/.ready
 SANITIZER := address
 SANITIZED = $(CURDIR)/build/sanitize/$(SANITIZER)
 sanitize: build/sanitize/$(SANITIZER)/.built
-	$(ENV) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED)/site $(ARGS)
+	$(TESTS) CXX="$(CXX)" $(BIN)/python tests/support/sanitize.py $(SANITIZED)/site $(ARGS)
 
 # Half of the processes use the build with sanitizers. ARGS may name files of tests; finds are in build/fuzz/finds.
 fuzz: SECONDS ?= 600
 fuzz: $(VENV)/.installed build/sanitize/address/.built
-	$(ENV) CXX="$(CXX)" $(BIN)/python tests/fuzz/driver.py --seconds $(SECONDS) --jobs $(JOBS) \
+	$(TESTS) CXX="$(CXX)" $(BIN)/python tests/fuzz/driver.py --seconds $(SECONDS) --jobs $(JOBS) \
 		--sanitized $(CURDIR)/build/sanitize/address/site $(ARGS)
 
 build/sanitize/%/.built: $(VENV)/.ready $(SOURCES)
@@ -117,11 +125,11 @@ build/sanitize/%/.built: $(VENV)/.ready $(SOURCES)
 
 # Faults injected while batches are made; ARGS="--quick" makes it short, "--only GROUP" chooses.
 faults: $(VENV)/.installed
-	$(ENV) PYTHONPATH=tests $(BIN)/python -m support.faults $(ARGS)
+	$(TESTS) PYTHONPATH=tests $(BIN)/python -m support.faults $(ARGS)
 
 # What is left of 200,000 batches of each kind; ARGS="--batches 2000" makes it short.
 leaks: $(VENV)/.installed
-	$(ENV) PYTHONPATH=tests $(BIN)/python -m support.leaks $(ARGS)
+	$(TESTS) PYTHONPATH=tests $(BIN)/python -m support.leaks $(ARGS)
 
 # The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
 # CUDA kernels out.

@@ -383,7 +383,7 @@ def main() -> None:
     (arguments.out / "cuda.json").write_text(json.dumps(results, indent=2) + "\n")
     (arguments.out / "cuda.md").write_text(markdown(results))
     if "bandwidth" in results:
-        plot(results["bandwidth"], results["machine"], arguments.out / "cuda.png")
+        plot(results["bandwidth"], results["machine"], arguments.out / "cuda")
     Console(width=200).print(markdown(results), markup=False)
 
 

@@ -3,18 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import torch
 
 import quadrat
-from quadrat import _cuda
+from pictures import BAR, SOFT, save, tidy
 
 TIMES = "\N{MULTIPLICATION SIGN}"
-INK, SOFT, BAR = "#222222", "#7a7a7a", "#3f74b5"
 
 
 def rounded(value: Any) -> Any:
@@ -70,14 +65,13 @@ def plot(rows: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.tick_params(axis="x", colors=SOFT, labelsize=9)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title("Bandwidth, as a share of a copy within the device", loc="left", weight="bold", color=INK, pad=12)
-    figure.supxlabel(f"{facts['gpu']}, torch {facts['torch']}", fontsize=7, color=SOFT)
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
+    tidy(axes, "Bandwidth, as a share of a copy within the device")
+    save(figure, path, f"{facts['gpu']}, torch {facts['torch']}")
 
 
 def machine() -> dict[str, Any]:
+    from quadrat import _cuda  # not in every build
+
     properties = torch.cuda.get_device_properties(0)
     return {
         "gpu": properties.name,

@@ -16,10 +16,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
@@ -31,6 +27,7 @@ from torch.utils.data import DataLoader
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import quadrat
+from pictures import save
 
 ROWS = 32
 MAX_LENGTH = 512
@@ -209,14 +206,8 @@ def plot(results: dict[str, Any], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
     grid[0][0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left")
-    figure.supxlabel(
-        f"{results['device']}, torch {results['torch']}, transformers {results['transformers']}; batches of "
-        f"{results['rows']} rows of up to {results['max_length']} tokens",
-        fontsize=7,
-        color="#7a7a7a",
-    )
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
+    where = f"{results['device']}, torch {results['torch']}, transformers {results['transformers']}"
+    save(figure, path, f"{where}; batches of {results['rows']} rows of up to {results['max_length']} tokens")
 
 
 def main() -> None:
@@ -252,7 +243,7 @@ def main() -> None:
             del sources  # and their workers
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "deferred.json").write_text(json.dumps(results, indent=2) + "\n")
-    plot(results, arguments.out / "deferred.png")
+    plot(results, arguments.out / "deferred")
     show(results)
 
 

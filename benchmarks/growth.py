@@ -1,6 +1,7 @@
-"""Cost per token of batches of ten thousand to ten million tokens: padding of ragged rows of about 450 tokens.
+"""Cost per token of batches of ten thousand to ten million tokens, and of one to sixteen columns.
 
-The rows hold `input_ids` only; the collator makes the attention mask.
+Tokens: padding of ragged rows of about 450 tokens; the rows hold `input_ids` only, and the collator makes the attention
+mask. Columns: stacking of 32 rows of 128 numbers a column, by `default_data_collator`.
 """
 
 import argparse
@@ -10,23 +11,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+import transformers
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from rich import box
 from rich.progress import track
 from rich.table import Table
 
+import quadrat
 from cases import Case, Feature, padding, token_rows
 from measure import alone, check_same, machine, rounded, terminal
-from report import INK, RESULTS, SOFT, conditions
+from pictures import INK, SOFT, save, tidy
+from report import RESULTS, conditions
 
 SIZES = [10_000, 100_000, 1_000_000, 10_000_000]
 REFERENCE_SIZES = 2
+COLUMNS, ROWS, WIDTH = [1, 4, 16], 32, 128
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {"lists": np.ndarray.tolist, "numpy": np.ndarray.copy}
 LINES = {
     ("reference", "lists"): ("transformers, lists", "#c2410c", "-"),
@@ -70,6 +71,18 @@ def measure(case: Case, kind: str, tokens: int, *, with_reference: bool, seconds
     return results
 
 
+def by_columns(count: int, seconds: float) -> list[dict[str, Any]]:
+    """The time of a batch of so many columns, by collator."""
+    numbers = np.random.default_rng(0).integers(0, 30_000, (ROWS, count, WIDTH))
+    features = [{f"column_{place}": one.tolist() for place, one in enumerate(row)} for row in numbers]
+    collators = {"quadrat": quadrat.default_data_collator, "reference": transformers.default_data_collator}
+    check_same(*(collate(features) for collate in collators.values()))
+    return [
+        {"collator": name, "columns": count, "median_ns": alone(collate, features, seconds=seconds)}
+        for name, collate in collators.items()
+    ]
+
+
 def table(results: list[dict[str, Any]]) -> Table:
     view = Table(title="Nanoseconds per token", box=box.SIMPLE_HEAD, title_justify="left")
     for heading in ("tokens", "rows", *(name for name, _, _ in LINES.values())):
@@ -110,15 +123,9 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} ns"))
     axes.tick_params(which="both", colors=SOFT, labelsize=9)
     axes.tick_params(which="minor", length=0)
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#cccccc")
     axes.set_xlabel("tokens in the batch", color=INK)
-    axes.set_title("Time per token", loc="left", weight="bold", color=INK, pad=12)
-    figure.supxlabel(conditions(facts), fontsize=7, color=SOFT)
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
+    tidy(axes, "Time per token", grid="y")
+    save(figure, path, conditions(facts))
 
 
 def main() -> None:
@@ -139,12 +146,13 @@ def main() -> None:
             del case
             gc.collect()
     console.print(table(results))
+    columns = [one for count in COLUMNS for one in by_columns(count, arguments.seconds)]
     arguments.out.mkdir(parents=True, exist_ok=True)
     facts = machine()
     (arguments.out / "growth.json").write_text(
-        json.dumps(rounded({"machine": facts, "batches": results}), indent=2) + "\n"
+        json.dumps(rounded({"machine": facts, "batches": results, "columns": columns}), indent=2) + "\n"
     )
-    plot(results, facts, arguments.out / "growth.png")
+    plot(results, facts, arguments.out / "growth")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,20 @@ from typing import Any
 import cpuinfo  # type: ignore[import-untyped]
 from rich.console import Console
 
-from quadrat.cli.measure import alone, check_same, compare, quiet, rounded, sample, seed, versions
+from quadrat.cli.measure import DifferenceError, alone, check_same, compare, quiet, rounded, sample, seed, versions
 
-__all__ = ["alone", "check_same", "compare", "machine", "quiet", "rounded", "sample", "seed", "terminal"]
+__all__ = [
+    "DifferenceError",
+    "alone",
+    "check_same",
+    "compare",
+    "machine",
+    "quiet",
+    "rounded",
+    "sample",
+    "seed",
+    "terminal",
+]
 
 
 def machine() -> dict[str, Any]:

@@ -12,10 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import transformers
@@ -29,6 +25,7 @@ import language_cases
 import padder_cases
 from cases import BUILDERS, Case
 from measure import compare, machine, rounded, terminal
+from pictures import BAR, BAR_SOFT, INK, SOFT, save, tidy
 from quadrat.cli.measure import TIMES, microseconds, times_as
 
 
@@ -53,8 +50,6 @@ SUITES: dict[str, dict[str, Any]] = (
     }
 )
 RESULTS = Path(__file__).parent / "results"
-INK, SOFT, BAR = "#222222", "#7a7a7a", "#3f74b5"
-BAR_ALONE = "#b9cde5"
 
 
 def measure(case: Case, seconds: float) -> dict[str, Any]:
@@ -101,7 +96,7 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     figure, axes = plt.subplots(figsize=(9, 1.6 + 0.72 * len(results)), layout="constrained")
     bars = {
         "median_of_ratios": (-0.19, BAR, "cold caches"),
-        "ratio_alone": (0.19, BAR_ALONE, "warm caches"),
+        "ratio_alone": (0.19, BAR_SOFT, "warm caches"),
     }
     for name, (offset, colour, label) in bars.items():
         for position, result in enumerate(results):
@@ -125,15 +120,9 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.tick_params(axis="x", which="both", colors=SOFT, labelsize=9)
-    axes.grid(axis="x", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#cccccc")
     figure.legend(frameon=False, loc="outside upper right", fontsize=9, ncols=2)
-    axes.set_title("Times as fast as the reference", loc="left", weight="bold", color=INK, pad=12)
-    figure.supxlabel(conditions(facts), fontsize=7, color=SOFT)
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
+    tidy(axes, "Times as fast as the reference")
+    save(figure, path, conditions(facts))
 
 
 def write(results: list[dict[str, Any]], out: Path, suite: str) -> None:
@@ -147,7 +136,7 @@ def write(results: list[dict[str, Any]], out: Path, suite: str) -> None:
     lines = [line.strip() for line in capture.get().splitlines()]
     markdown = "\n".join(line for line in lines if line)
     (out / f"{suite}.md").write_text(f"{markdown}\n\nMedians; {conditions(facts)}.\n")
-    plot(results, facts, out / f"{suite}.png")
+    plot(results, facts, out / suite)
 
 
 def main() -> None:

@@ -109,7 +109,7 @@ def growth() -> None:
     cells = {
         (one["tokens"], one["collator"], one["kind"]): f"{one['ns_per_token']:.2f}" for one in load("growth")["batches"]
     }
-    columns = [(collator, kind) for collator in ("quadrat", "transformers") for kind in ("lists", "numpy")]
+    columns = [(collator, kind) for collator in ("quadrat", "reference") for kind in ("lists", "numpy")]
     put(
         "tokens in the batch | " + " | ".join(f"{collator}, {kind}" for collator, kind in columns),
         (
@@ -118,6 +118,20 @@ def growth() -> None:
         ),
         texts=0,
     )
+
+
+def columns() -> None:
+    """The time of a batch, by its number of columns."""
+    found = {(one["columns"], one["collator"]): one["median_ns"] for one in load("growth")["columns"]}
+    put(
+        "columns | reference | quadrat | ratio",
+        (
+            (str(count), *(time(found[count, name]) for name in ("reference", "quadrat")),
+             times(found[count, "reference"] / found[count, "quadrat"]))
+            for count in sorted({count for count, _ in found})
+        ),
+        texts=0,
+    )  # fmt: skip
 
 
 def dataloader() -> None:

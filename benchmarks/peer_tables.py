@@ -1,0 +1,136 @@
+"""The tables of what peers.py and loop.py measured, and the one of the README; see tables.py."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tables import TIMES, conditions, load, number, put, time, times
+
+USUAL = (32, 512)
+
+
+def _cells(job: str, name: str = "peers") -> list[dict[str, Any]]:
+    return [one for one in load(name)["cells"] if one["job"] == job]
+
+
+def peers(job: str) -> None:
+    """Each way's time, and how many times quadrat's that is, by kind of rows, for the usual batch."""
+    chosen = [one for one in _cells(job) if (one["rows"], one["longest"]) == USUAL]
+    kinds = list(dict.fromkeys(one["input"] for one in chosen))
+    found = {(one["way"], one["input"]): one for one in chosen}
+
+    def cell(one: dict[str, Any] | None) -> str:
+        return "" if one is None else f"{time(one['ns'])}, {times(one['ratio'])}"
+
+    ways = dict.fromkeys(one["way"] for one in chosen)
+    put("way | " + " | ".join(kinds), ((way, *(cell(found.get((way, kind))) for kind in kinds)) for way in ways))
+    print(f"\n{conditions(load('peers')['machine'])}")
+
+
+def grid(job: str, way: str) -> None:
+    """How many times quadrat's time a way takes, for each size of batch and kind of rows."""
+    chosen = [one for one in _cells(job) if one["way"] == way]
+    kinds = list(dict.fromkeys(one["input"] for one in chosen))
+    found = {(one["rows"], one["longest"], one["input"]): times(one["ratio"]) for one in chosen}
+    tokens = {(one["rows"], one["longest"]): one["tokens"] for one in chosen}
+    put(
+        "rows | longest | tokens | " + " | ".join(kinds),
+        (
+            (
+                *map(number, (rows, longest, tokens[rows, longest])),
+                *(found.get((rows, longest, kind), "") for kind in kinds),
+            )
+            for rows, longest in tokens
+        ),
+        texts=0,
+    )
+
+
+def behind() -> None:
+    """Where quadrat is not the first; that another way makes other tensors, if one does."""
+    cells = load("peers")["cells"]
+    lines = [
+        f"- {one['way']}, {one['job']}, {one['input']}, {one['rows']} rows of up to {one['longest']:,} tokens: "
+        f"{one['ratio']:.2f} times quadrat's time"
+        for one in cells
+        if one["ratio"] < 1
+    ]
+    others = sorted({f"- {one['way']}, {one['job']}: {one['differs']}" for one in cells if one["differs"]})
+    count = len({(one["job"], one["input"], one["rows"], one["longest"]) for one in cells})
+    print(f"quadrat is not the first in {len(lines)} comparisons of the {count} cells:\n" if lines else
+          f"quadrat is the first in each of the {count} cells.")  # fmt: skip
+    print("\n".join(lines))
+    print("\nThese ways make other tensors:\n" if others else "\nAll ways make the same tensors.")
+    print("\n".join(others))
+
+
+def old_major() -> None:
+    """transformers 4.57 beside quadrat."""
+    kinds = list(dict.fromkeys(one["input"] for one in _cells("padding", "peers_4")))
+    reference = [one for job in ("padding", "flattening") for one in _cells(job, "peers_4")]
+    reference = [one for one in reference if one["way"] == "transformers"]
+    put(
+        "job | " + " | ".join(kinds),
+        (
+            (job, *(f"{time(one['ns'])}, {times(one['ratio'])}" for one in reference if one["job"] == job))
+            for job in dict.fromkeys(one["job"] for one in reference)
+        ),
+    )
+    print(f"\n{conditions(load('peers_4')['machine'])}")
+
+
+WAYS = {
+    "transformers": "transformers, random batches",
+    "quadrat": "quadrat, the same batches",
+    "grouped": "quadrat, grouped by length",
+    "budget": "quadrat, token budget",
+}
+
+
+def loop(*, model: bool) -> None:
+    """Samples per second and CPU time of the whole loop."""
+    put(
+        "| workers | samples/s | CPU seconds per epoch | tokens computed per real token | ratio",
+        (
+            (
+                WAYS[one["way"]],
+                str(one["workers"]),
+                f"{one['samples_per_second']:,.0f}",
+                f"{one['cpu_seconds']:.1f}",
+                f"{one['computed_per_token']:.2f}",
+                f"{one['ratio']:.2f}{TIMES}",
+            )
+            for one in load("loop")["results"]
+            if one["model"] is model
+        ),
+    )
+    print(f"\n{conditions(load('loop')['machine'])}")
+
+
+def front() -> None:
+    """The table of the README: an unchanged data set, `ArrowDataset`, lists, then the whole loop."""
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        cases = {case["case"]: case for name in ("pad", "language", "arrow") for case in load(name)["cases"]}
+        for text, name in (
+            ("pad, from an unchanged `datasets.Dataset`", "usual_pad"),
+            ("mask for MLM, from an unchanged `datasets.Dataset`", "usual_mlm"),
+            ("pad, from `quadrat.ArrowDataset`", "fetch_pad"),
+            ("pad, Python lists", "pad_lists"),
+            ("mask for MLM, Python lists", "mlm"),
+        ):
+            case = cases[name]
+            cold, warm = times(case["median_of_ratios"]), times(case["ratio_alone"])
+            yield text, time(case["reference_median_ns"]), time(case["quadrat_median_ns"]), f"{cold} to {warm}"
+        found = {(one["way"], one["workers"]): one for one in load("loop")["results"] if one["model"]}
+        reference = found["transformers", 0]
+        for way, text in (
+            ("quadrat", "an epoch of training, the same batches"),
+            ("grouped", "an epoch of training, `LengthGroupedSampler`"),
+            ("budget", "an epoch of training, `TokenBudgetBatchSampler`"),
+        ):
+            one = found[way, 0]
+            spent = [f"{each['samples'] / each['samples_per_second']:.1f} s" for each in (reference, one)]
+            yield text, *spent, f"{one['ratio']:.2f}{TIMES}"
+
+    put("| transformers | quadrat | times as fast", rows())
+    print(f"\n{conditions(load('arrow')['machine'])}")
