@@ -1,9 +1,10 @@
 """The tables of what peers.py and loop.py measured, and the one of the README; see tables.py."""
 
 from collections.abc import Iterator
+from statistics import quantiles
 from typing import Any
 
-from tables import TIMES, conditions, load, number, put, time, times
+from tables import TIMES, conditions, load, number, put, share, time, times
 
 USUAL = (32, 512)
 
@@ -23,7 +24,15 @@ def peers(job: str) -> None:
 
     ways = dict.fromkeys(one["way"] for one in chosen)
     put("way | " + " | ".join(kinds), ((way, *(cell(found.get((way, kind))) for kind in kinds)) for way in ways))
-    print(f"\n{conditions(load('peers')['machine'])}")
+    print(f"\n{conditions(load('peers')['machine'])} {_spread(chosen)}")
+
+
+def _spread(cells: list[dict[str, Any]]) -> str:
+    """How far apart the quartiles of the ratios are."""
+    widths = [(high - low) / 2 / one["ratio"] for one in cells for low, high in [one["ratio_quartiles"]] if high > low]
+    return (
+        f"In nine of ten comparisons, the quartiles of the ratio are within {share(quantiles(widths, n=10)[-1])} of it."
+    )
 
 
 def grid(job: str, way: str) -> None:
@@ -134,3 +143,4 @@ def front() -> None:
 
     put("| transformers | quadrat | times as fast", rows())
     print(f"\n{conditions(load('arrow')['machine'])}")
+    print("On a shared machine, ratios with cold caches differ between runs by a factor of up to two.")
