@@ -14,7 +14,7 @@ from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 from quadrat.config import show_config
 
-# Far beyond any data; what is multiplied with it stays within 64 bits.
+# More than any data has; products with it still fit 64 bits.
 _LARGEST = 1_000_000_000
 
 
@@ -38,10 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
                 sys.stdout.flush()
     except CommandError as error:
         complain(f"{called}: {error}")
-    except BrokenPipeError:  # `head` has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         let_go_of(sys.stdout)
         return 1
-    except OSError as error:  # of a disk that is full
+    except OSError as error:  # a full disk, for example
         complain(f"{called}: {error}")
         let_go_of(sys.stdout)
     except KeyboardInterrupt:
@@ -77,19 +77,20 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
-        description="What padding costs on your data, and how fast quadrat's collators are on it.",
+        description="Show what padding costs on your data, and how fast quadrat's collators are on it.",
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     commands.add_parser(
         "info",
-        help="show versions, and what this build and this machine have",
-        description="Show versions, the SIMD level and CUDA architectures of this build, and how it exchanges tensors.",
+        help="show the versions and the features of this build",
+        description="Show versions, the SIMD level and CUDA architectures of this build, and how it exchanges tensors "
+        "with torch.",
     )
 
     waste = commands.add_parser(
         "waste",
-        help="show how much of your batches is padding, and how to have less",
+        help="show how much of your batches is padding, and how to reduce it",
         description="Show how long your rows are, how much of each batch is padding in six ways of batching, and the "
         "code for the best one.",
     )
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-tokens",
         type=_positive,
         metavar="N",
-        help="the most tokens in a batch chosen by a token budget (default: batch size times mean length)",
+        help="the token budget: the most tokens in a batch (default: batch size times mean length)",
     )
     waste.add_argument(
         "--pad-to-multiple-of", type=_positive, metavar="N", help="pad lengths up to the next multiple of N"
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "--png",
         type=Path,
         metavar="FILE",
-        help="also save a picture of the lengths and of the padding; the ending chooses the format: .png, .svg, .pdf",
+        help="also save a picture of the lengths and of the padding; the extension sets the format: .png, .svg, .pdf",
     )
 
     bench = commands.add_parser(
@@ -134,7 +135,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         type=Path,
-        help="texts: a .txt file with one in each line, or a .csv, .tsv, .json or .jsonl file; texts or token ids: a "
+        help="texts: a .txt file with one text per line, or a .csv, .tsv, .json or .jsonl file; texts or token ids: a "
         ".parquet file, or a folder that datasets' save_to_disk wrote",
     )
     parser.add_argument(
@@ -145,7 +146,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
     )
-    parser.add_argument("--split", metavar="NAME", help="the split to read of a saved DatasetDict, such as train")
+    parser.add_argument("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
     parser.add_argument(
         "--batch-size", type=_positive, default=32, metavar="N", help="rows in a batch (default: %(default)s)"
     )
@@ -188,10 +189,10 @@ def _seconds(text: str) -> float:
 
 
 def _prepare_streams() -> None:
-    """Whatever the user's streams are, writing to them neither fails for a character nor steers the terminal."""
+    """Make writing to the user's streams safe: no character fails, and no control character reaches the terminal."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an encoding of the user's may not have the blocks of bars
-    if sys.stderr is None:  # it was closed; libraries write to it unasked
+    if sys.stderr is None:  # it was closed, but libraries write to it
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     # For options, which argparse reports, and for the logs and warnings of libraries. Their bars would be shown raw.
     sys.stderr = cast(TextIO, HarmlessStream(sys.stderr))

@@ -1,4 +1,4 @@
-"""What this build is and what it found at run time."""
+"""The configuration of this build, and of the installed libraries."""
 
 from __future__ import annotations
 

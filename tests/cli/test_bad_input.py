@@ -84,14 +84,14 @@ def parquet(columns):
         (written("a.csv", b'id,text\n1,"a'), (), "a.csv, line 2: not CSV (unexpected end of data)"),
         (written("a.csv", b"id,text\n1,\xe4"), (), "a.csv, line 2: not UTF-8"),
         (written("a.csv", b"text\na"), ("--split", "train"), "--split is for a folder"),
-        (written("a.parquet", b"text"), (), "a.parquet: not a Parquet file that pyarrow reads"),
+        (written("a.parquet", b"text"), (), "a.parquet: not a Parquet file that pyarrow can read"),
         (parquet({"body": ["a"]}), (), "a.parquet: no column 'text'; choose one with --field: body"),
         (parquet({"text": ["a", None]}), (), "a.parquet, row 1: column 'text' is null"),
         (parquet({"text": [0.5]}), (), "a.parquet: column 'text' holds double; expected text, or lists of token ids"),
         (parquet({"input_ids": [[1], None]}), (), "a.parquet, row 1: column 'input_ids' is null"),
-        (parquet({"text": pa.array([], "string")}), (), "a.parquet: the data set has no rows"),
+        (parquet({"text": pa.array([], "string")}), (), "a.parquet: the dataset has no rows"),
         (lambda folder: folder / "none.parquet", (), "none.parquet: no such file or folder"),
-        (lambda folder: folder, (), "not a folder that save_to_disk wrote"),
+        (lambda folder: folder, (), "not a folder written by save_to_disk"),
         (saved({"words": ["a"]}), (), "no column 'text'; choose one with --field: words"),
         (saved({"text": ["a"]}), ("--field", "body"), "no column 'body'; choose one with --field: text"),
         (saved({f"f{n}": ["a"] for n in range(500)}), (), "choose one with --field: f0, f1, f2, f3, f4, f5, f6, f7, "),
@@ -101,8 +101,8 @@ def parquet(columns):
         (saved({"input_ids": [[1], [2, 3], None]}), (), "row 2: column 'input_ids' is null"),
         (saved({"input_ids": [[0.5]]}), (), "column 'input_ids' holds list<"),
         (saved({"text": [3]}), (), "column 'text' holds int64; expected text"),
-        (saved({"text": []}, num_shards=1), (), "the data set has no rows"),
-        (saved({"text": []}), (), "the data set, or one of its parts, has no rows"),
+        (saved({"text": []}, num_shards=1), (), "the dataset has no rows"),
+        (saved({"text": []}), (), "the dataset, or one of its splits, has no rows"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_one_line_and_status_2(make, options, message, tm
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("rows", (), "a DatasetDict; choose one of its parts with --split: train, test"),
+        ("rows", (), "this is a DatasetDict; choose one of its splits with --split: train, test"),
         ("rows", ("--split", "dev"), "no split 'dev'; there are: train, test"),
         ("texts.txt", ("--tokenizer", "nowhere/at-all"), "no tokenizer could be loaded from 'nowhere/at-all'"),
         ("texts.txt", ("--tokenizer", os.curdir), "no tokenizer could be loaded from '.'"),

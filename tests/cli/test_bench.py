@@ -102,8 +102,8 @@ def folder(tmp_path_factory):
 def test_a_text_file(folder):
     done = run("bench", "texts.txt", "--batch-size", 8, *SHORT, folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece of" in done.stdout
-    assert "All batches are those of transformers: keys, dtypes, values" in done.stdout
+    assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece tokenizer with" in done.stdout
+    assert "All batches equal those of transformers: keys, dtypes, values" in done.stdout
     for name in PAIRS:
         assert re.search(rf"^ {name} .*µs .*{measure.TIMES} .*{measure.TIMES}", done.stdout, re.MULTILINE), name
 
@@ -131,7 +131,7 @@ def test_fewer_rows_than_a_batch(folder, capsys):
 def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
     status, said, _ = here(capsys, "bench", folder / "texts.txt", "--tokenizer", generative / "eos", *SHORT)
     assert status == 0
-    assert "padding with its end of sequence <eos>" in " ".join(said.split())
+    assert "padding with its end-of-sequence token <eos>" in " ".join(said.split())
     assert "\n mlm " not in said
     assert "\n clm " in said
 
@@ -140,8 +140,8 @@ def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
     ("data", "tokenizer", "options", "message"),
     [
         ("texts.txt", "eos", ("--collators", "clm", "mlm"), "mlm: the tokenizer has no mask token"),
-        ("texts.txt", "none", (), "has neither a pad token nor an end of sequence"),
-        ("rows", None, (), "collators pad with the tokenizer that made the tokens: give --tokenizer"),
+        ("texts.txt", "none", (), "has neither a pad token nor an end-of-sequence token"),
+        ("rows", None, (), "the collators need the tokenizer that made the tokens: give --tokenizer"),
         ("missing", "eos", ("--field", "ids"), "row 100: column 'ids' is null"),
         ("number", "eos", (), "row 0: column 'attention_mask' holds int; expected a list"),
         ("texts.txt", "nowhere", (), "no tokenizer could be loaded from"),
@@ -190,7 +190,7 @@ def test_says_when_the_reference_itself_fails(folder, capsys, tmp_path):
     rows = {"input_ids": [[1, 2], [3]], "attention_mask": [[1, 1], [1, 1]]}
     datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "rows")
     said = refused(capsys, "bench", tmp_path / "rows", "--tokenizer", folder / "tokenizer", *SHORT)
-    assert "padding, batch 1 of 1: transformers' collator does not take it: " in said
+    assert "padding, batch 1 of 1: transformers' collator fails with it: " in said
 
 
 @pytest.mark.parametrize("options", [("--seconds", "0"), ("--seconds", "nan"), ("--collators", "nothing")])

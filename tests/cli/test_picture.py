@@ -48,9 +48,9 @@ def listens(path):
 @pytest.mark.parametrize(
     ("name", "make", "message"),
     [
-        ("picture.xyz", None, "'.xyz' is no format of pictures; expected one of .avif, .eps, "),
-        ("picture.docx", None, "'.docx' is no format of pictures"),
-        ("picture.pgf", None, "'.pgf' is no format of pictures"),  # it is a program for TeX, which may not be there
+        ("picture.xyz", None, "'.xyz' is not a picture format; expected one of .avif, .eps, "),
+        ("picture.docx", None, "'.docx' is not a picture format"),
+        ("picture.pgf", None, "'.pgf' is not a picture format"),  # it is a program for TeX, which may not be there
         ("no/such/folder.png", None, "there is no folder '"),
         ("picture.png", os.mkdir, "a folder; expected the name of a file"),
         ("picture.png", pipe, "not a file"),

@@ -96,7 +96,7 @@ def test_a_tokenizers_names_are_shown_harmlessly(folder, generative, tmp_path, c
     )
     assert (status, errors) == (0, "")
     assert is_harmless(said)
-    assert f"padding with its end of sequence {SHOWN}" in said.replace("\n", "")
+    assert f"padding with its end-of-sequence token {SHOWN}" in said.replace("\n", "")
 
 
 def test_errors_of_libraries_are_one_harmless_line(folder, capsys, monkeypatch):

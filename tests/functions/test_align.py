@@ -119,13 +119,13 @@ def test_begins_where_the_first_sequence_does():
         ([0, 3], {"multiple_of": 1.0}, TypeError, "multiple_of must be an int"),
         ([0, 6], {"multiple_of": 2}, ValueError, "stay within the 5 values"),
         ([0, 3, 2], {"multiple_of": 2}, ValueError, "row 1 runs from 3 to 2"),
-        ([0, 3], {"multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is no multiple of 2"),
+        ([0, 3], {"multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is not a multiple of 2"),
         ([0, 3], {"multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
-        ([0], {"multiple_of": 2, "total_length": 2}, ValueError, "where there is no sequence"),
+        ([0], {"multiple_of": 2, "total_length": 2}, ValueError, "but there is no sequence"),
         ([0, 3], {"multiple_of": 2, "padding_value": (1, 2)}, ValueError, "1 columns and 2 padding values"),
         ([0, 3], {"multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
         ([0, 3], {"multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),
-        ([0, 3], {"multiple_of": 2**31}, OverflowError, "more than the int32 cu_seqlens count"),
+        ([0, 3], {"multiple_of": 2**31}, OverflowError, "more than int32 cu_seqlens can hold"),
     ],
 )
 def test_refuses(bounds, options, error, words):

@@ -122,7 +122,11 @@ def test_by_a_process_group():
         ({"cp_size": 2, "cp_rank": 2}, ValueError, r"cp_rank must be in \[0, 2\), but is 2"),
         ({"cp_size": 2, "cp_rank": -1}, ValueError, r"cp_rank must be in \[0, 2\)"),
         ({"cp_size": 2.0, "cp_rank": 0}, TypeError, "cp_size must be an int"),
-        ({"cp_size": 4, "cp_rank": 0}, ValueError, r"sequence 0 has 4 tokens, which is no multiple .* quadrat.align"),
+        (
+            {"cp_size": 4, "cp_rank": 0},
+            ValueError,
+            r"sequence 0 has 4 tokens, which is not a multiple .* quadrat.align",
+        ),
     ],
 )
 def test_a_slice_refuses(options, error, words):

@@ -113,7 +113,7 @@ def test_lists_of_tensors():
     ("error", "call", "message"),
     [
         (TypeError, lambda rows: quadrat.pad(rows, dtype=torch.int8), "convert the values first"),
-        (ValueError, lambda rows: quadrat.pad(rows, return_tensors="np"), "stay in their library"),
+        (ValueError, lambda rows: quadrat.pad(rows, return_tensors="np"), "return_tensors must be 'pt'"),
         (ValueError, lambda rows: quadrat.attention_mask(rows, return_tensors="np"), "not NumPy arrays"),
         (OverflowError, lambda rows: quadrat.pad(rows, padding_value=0.5), "padding_value=0.5 does not fit"),
         (ValueError, lambda rows: quadrat.pad(rows, side="top"), "side must be"),
@@ -156,7 +156,7 @@ def test_conversions_copy_what_the_rows_span():
             assert copied == [3, 3]
             copied.clear()
         assert [row.tolist() for row in rows.to_nested().unbind()] == [[], [2, 3, 4]]
-        with pytest.raises(ValueError, match="decrease at row 1"):
+        with pytest.raises(ValueError, match="must not decrease, but do at row 1"):
             quadrat.Ragged(torch.arange(5), torch.tensor([0, 4, 2])).to_arrow()
 
 

@@ -185,8 +185,8 @@ def test_a_column_that_is_missing(source):
     ("source", "said"),
     [
         (datasets.DatasetDict({"train": dataset_of([[1]])}), r"DatasetDict has no rows of its own.*'train'"),
-        (dataset_of([[1]]).to_iterable_dataset(), "IterableDataset has no rows by number"),
-        (iter([[1]]), "has no rows by number"),
+        (dataset_of([[1]]).to_iterable_dataset(), "IterableDataset cannot be indexed by row"),
+        (iter([[1]]), "cannot be indexed by row"),
         (pa.table({"input_ids": ["text"]}), "'input_ids' holds string, and only lists"),
         (pa.table({"input_ids": [7]}), "'input_ids' holds int64, and only lists"),
         (datasets.Dataset.from_dict({"input_ids": ["text"]}), "holds .*string"),
@@ -234,5 +234,5 @@ def test_rows_are_as_many_as_they_are_said_to_be(given, said):
         def __iter__(self):
             return iter([[1]] * given)
 
-    with pytest.raises(ValueError, match=f"column 'input_ids' says that it has 3 rows, and {said}"):
+    with pytest.raises(ValueError, match=f"column 'input_ids' has the length 3, but {said}"):
         quadrat.lengths({"input_ids": Rows()})

@@ -82,7 +82,7 @@ def test_a_slice_of_ragged_rows_draws_for_its_own_tokens():
     got = quadrat.mask_tokens(rows[1:], generator=seeded("np", 4), **COMMON)
     assert got.labels.values.tolist() == expected.labels.tolist()
     assert got.labels.offsets.tolist() == [0, 3, 4]
-    with pytest.raises(ValueError, match="other rows than input_ids"):
+    with pytest.raises(ValueError, match="input_ids differ in length"):
         quadrat.mask_tokens(rows, special_tokens_mask=quadrat.Ragged.from_rows([[0, 0, 0], [1, 1], [0]]), **COMMON)
 
 
@@ -237,8 +237,8 @@ def test_the_collator_and_the_function_mask_alike():
     ("change", "error", "message"),
     [
         ({"rng": "numpy"}, ValueError, "rng must be 'torch' or 'philox'"),
-        ({"rng": "torch"}, ValueError, 'go with rng="philox"'),
-        ({"generator": np.random.default_rng(0)}, ValueError, "draws from no generator"),
+        ({"rng": "torch"}, ValueError, 'are for rng="philox"'),
+        ({"generator": np.random.default_rng(0)}, ValueError, "uses no generator"),
         ({"seed": -1}, ValueError, "seed must be from 0"),
         ({"epoch": 0.5}, TypeError, "epoch must be an int"),
         ({"row_keys": [1]}, ValueError, "one row key for each of 2 rows"),
@@ -249,7 +249,7 @@ def test_the_collator_and_the_function_mask_alike():
         ({"special_tokens_mask": np.zeros((2, 2), np.int64)}, ValueError, "special_tokens_mask"),
         ({"offset_mapping": np.zeros((2, 3), np.int64)}, ValueError, "offset_mapping"),
         ({"input_ids": np.zeros((2, 3))}, TypeError, "input_ids must be integers, not float64"),
-        ({"input_ids": quadrat.Ragged.from_rows([[1]]), "lengths": [1]}, ValueError, "not with a Ragged"),
+        ({"input_ids": quadrat.Ragged.from_rows([[1]]), "lengths": [1]}, ValueError, "not for a Ragged"),
     ],
 )
 def test_by_counter_bad_input(change, error, message):

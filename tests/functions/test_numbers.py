@@ -24,7 +24,7 @@ def mask(**options):
         (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers .* not bool"),
         (TypeError, lambda: mask(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: mask(lengths=[-1, 2]), "row 0 has the negative length -1"),
-        (ValueError, lambda: mask(lengths=[2**62, 1]), "no array holds such a batch"),
+        (ValueError, lambda: mask(lengths=[2**62, 1]), "no memory holds such a batch"),
         (ValueError, lambda: mask(lengths=[1]), "lengths must be 2 numbers"),
         (TypeError, lambda: mask(row_keys=[1.0, 2.0]), "row 0 has the key 1.0: row keys are integers"),
         (TypeError, lambda: mask(row_keys=np.ones(2)), "row keys are integers, not float64"),

@@ -160,10 +160,13 @@ def test_an_order_that_takes_more_batches_is_drawn_again(monkeypatch):
 def test_a_state_of_another_sampler():
     state = TokenBudgetBatchSampler([1, 2, 3], 10, seed=1).state_dict()
     sampler = TokenBudgetBatchSampler([1, 2, 4], 10)
-    said = r"another sampler: tokens is 7 here, 6 there; lengths is \d+ here, \d+ there; seed is 0 here, 1 there"
+    said = (
+        r"another sampler: tokens is 7 here and 6 in the state; lengths is \d+ here and \d+ in the state; "
+        "seed is 0 here and 1 in the state"
+    )
     with pytest.raises(ValueError, match=said):
         sampler.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"another sampler: lengths is \d+ here, \d+ there$"):
+    with pytest.raises(ValueError, match=r"another sampler: lengths is \d+ here and \d+ in the state$"):
         TokenBudgetBatchSampler([1, 3, 2], 10).load_state_dict(TokenBudgetBatchSampler([1, 2, 3], 10).state_dict())
     with pytest.raises(KeyError, match="tokens"):
         sampler.load_state_dict({"epoch": 1, "batch": 0, "rows": 3})

@@ -93,9 +93,9 @@ class Mine(transformers.DataCollatorWithPadding):
         (Mine(None), "Mine is derived from transformers.DataCollatorWithPadding .* derive it from quadrat"),
         (Mine, "derive it from quadrat.DataCollatorWithPadding instead"),
         (transformers.DataCollatorWithPadding, "takes an instance: use the class quadrat.DataCollatorWithPadding"),
-        (len, "no collator that from_transformers knows: .*DataCollatorWithPadding"),
-        (None, "None is no collator"),
-        (lambda features: features, "no collator"),
+        (len, "not a collator that from_transformers knows: .*DataCollatorWithPadding"),
+        (None, "None is not a collator"),
+        (lambda features: features, "not a collator"),
     ],
 )
 def test_refused(collator, said):
@@ -109,7 +109,7 @@ def test_without_a_twin():
         warnings.simplefilter("ignore", FutureWarning)
         collator = transformers.DataCollatorForSOP(tokenizer())
     if "DataCollatorForLanguageModeling" in CLASSES:
-        with pytest.raises(TypeError, match=r"no twin of transformers\.DataCollatorForSOP: use it as it is"):
+        with pytest.raises(TypeError, match=r"no replacement for transformers\.DataCollatorForSOP: use it as it is"):
             quadrat.from_transformers(collator)
 
 

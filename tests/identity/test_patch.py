@@ -54,7 +54,7 @@ def test_trainer_gathers_in_ours():
     assert transformers.trainer.EvalLoopContainer is original is trainer_pt_utils.EvalLoopContainer
     assert original.__module__ == "transformers.trainer_pt_utils"
     assert type(pickle.loads(pickled)) is original
-    with pytest.raises(TypeError, match="no collator that"):
+    with pytest.raises(TypeError, match="not a collator that"):
         quadrat.from_transformers(original())
 
 

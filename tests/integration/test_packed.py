@@ -270,8 +270,8 @@ def test_bad_arguments():
     one = {"input_ids": [1]}
     for error, said, call in (
         (ValueError, "row .* more than max_length=10", packs_of(ROWS, 10)),
-        (ValueError, "lack 'input_ids', whose lengths count", packs_of(ROWS, columns=["labels"])),
-        (ValueError, "there are 2 lengths, and the dataset has 50 rows", packs_of(ROWS, lengths=[1, 2])),
+        (ValueError, "must contain 'input_ids', whose lengths are used", packs_of(ROWS, columns=["labels"])),
+        (ValueError, "there are 2 lengths, but the dataset has 50 rows", packs_of(ROWS, lengths=[1, 2])),
         (TypeError, "integers", packs_of(ROWS, lengths=[0.5] * 50)),
         (ValueError, "max_length", packs_of(ROWS, 0)),
         (ValueError, "strategy must be one of", packs_of(ROWS, strategy="best")),
@@ -279,7 +279,7 @@ def test_bad_arguments():
         (ValueError, "empty", packs_of([])),
         (ValueError, "no column 'tokens'", packs_of(made, column="tokens")),
         (ValueError, "with_transform", packs_of(made.with_transform(dict))),
-        (TypeError, "no rows by number.*PackedStream", packs_of(made.to_iterable_dataset())),
+        (TypeError, "cannot be indexed by row.*PackedStream", packs_of(made.to_iterable_dataset())),
         (TypeError, "seed", packs_of(ROWS, seed=0.5)),
         (TypeError, "column 'text' does not hold rows of numbers", first_of([one | {"text": "a"}])),
         (TypeError, "column 'label' does not hold rows of numbers", first_of([one | {"label": 1}])),

@@ -268,7 +268,7 @@ def test_blocks_that_cannot_be_packed(table, message):
 
 def test_wrong_arguments_of_packed_blocks():
     for options in ({"strategy": "worst"}, {"overlong": "alone"}, {"columns": ["labels"]}, {"max_length": 0}):
-        with pytest.raises(ValueError, match=r"must be|lack"):
+        with pytest.raises(ValueError, match=r"must be|must contain"):
             PackBlocks(**{"max_length": 4, **options})
     with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
         PackBlocks(4, columns="input_ids")

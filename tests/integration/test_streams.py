@@ -198,7 +198,7 @@ def test_workers_resume(kind, name, worker):
             continue
         worker(number, 3)
         again.load_state_dict(state)
-        with pytest.raises(ValueError, match=f"of worker {number} of 2, and this is {number} of 3"):
+        with pytest.raises(ValueError, match=f"from worker {number} of 2, but this is {number} of 3"):
             iter(again)
     assert documents(itertools.chain(*found)) == everything()
 
@@ -300,15 +300,15 @@ def test_states_of_others_are_refused():
     state = stream.state_dict()
     assert state["window"] > 0
     for options in ({"window": 23}, {"seed": 1}, {"shuffle": False}, {"padded": False}, {"world_size": 2}):
-        with pytest.raises(ValueError, match=f"the state is of another stream: .*{next(iter(options))}"):
+        with pytest.raises(ValueError, match=f"the state is from another stream: .*{next(iter(options))}"):
             stream_of("batches", rows_of(LENGTHS), **options).load_state_dict(state)
-    with pytest.raises(ValueError, match="stream is 'PackedStream' here, 'BatchedStream' there"):
+    with pytest.raises(ValueError, match="stream is 'PackedStream' here and 'BatchedStream' in the state"):
         stream_of("packs", rows_of(LENGTHS)).load_state_dict({**state, "strategy": "best_fit"})
     with pytest.raises(KeyError, match="kept"):
         stream.load_state_dict({name: value for name, value in state.items() if name != "kept"})
     other = stream_of("batches", rows_of(LENGTHS[::-1]))
     other.load_state_dict(state)
-    with pytest.raises(ValueError, match="the state is of another dataset: the rows had other lengths"):
+    with pytest.raises(ValueError, match="the state is from another dataset: its rows had other lengths"):
         list(other)
 
 
@@ -328,7 +328,7 @@ def test_another_epoch_begins_with_its_first_item():
 @pytest.mark.parametrize(
     ("dataset", "error", "message"),
     [
-        (iter([]), TypeError, "gives its rows once: give the function that makes it"),
+        (iter([]), TypeError, "can be read only once: give the function that makes it"),
         ({"train": []}, TypeError, r"no rows of its own: give one of \['train'\]"),
         (3, TypeError, "a int has no rows: give an iterable of mappings"),
         ([[1, 2]], TypeError, "row 0 is a list, not a mapping"),
@@ -351,7 +351,7 @@ def test_wrong_arguments():
         ({"world_size": 2, "rank": 2}, "rank must be"),
         ({"seed": -1}, "seed must be"),
         ({"overlong": "split"}, "overlong must be one of 'error', 'alone', not 'split'"),
-        ({"columns": ["label"]}, r"columns=\['label'\] lack 'input_ids'"),
+        ({"columns": ["label"]}, r"columns=\['label'\] must contain 'input_ids'"),
     ]
     for options, message in wrong:
         with pytest.raises(ValueError, match=message):

@@ -79,7 +79,7 @@ def test_workers_see_the_epoch(method: str) -> None:
         ({"seed": 2**64}, ValueError, "seed must be from 0"),
         ({"seed": 1.5}, TypeError, "seed must be an int"),
         ({"row_key": 3}, TypeError, "row_key must be the name"),
-        ({"rng": "torch", "row_key": "idx"}, ValueError, 'row_key goes with rng="philox"'),
+        ({"rng": "torch", "row_key": "idx"}, ValueError, 'row_key is for rng="philox"'),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], error: type[Exception], message: str) -> None:

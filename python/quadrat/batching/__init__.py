@@ -1,1 +1,1 @@
-"""Which rows go together: lengths, samplers, token budgets and packs."""
+"""Which rows form a batch or a pack: lengths, samplers, token budgets and packing."""

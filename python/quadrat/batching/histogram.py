@@ -14,25 +14,25 @@ __all__ = ["packs_needed"]
 
 
 def packs_needed(counts: Any, max_length: int) -> int:
-    """How many packs best fit decreasing makes of rows of which only the counts of lengths are known.
+    """The number of packs that best-fit decreasing makes, computed from the counts of row lengths alone.
 
-    It is the number of packs that `quadrat.pack(lengths, max_length)` makes of more than 65,536 rows, and at least that
-    of fewer. Time and memory grow with the lengths that there are, and not with rows: rows of one length are placed at
-    once, into all packs with the same room. With it, the steps of an epoch over a stream can be told beforehand, from
-    one pass over the lengths and memory for their counts.
+    `quadrat.pack(lengths, max_length)` makes this number of packs from more than 65,536 rows, and at most this number
+    from fewer. Time and memory grow with the number of different lengths, not with the number of rows: all rows of one
+    length are placed at once. This gives the number of steps of an epoch over a stream beforehand, from one pass over
+    the lengths and memory for their counts.
 
     Args:
         counts: `[longest + 1]` integers: how many rows have 0 tokens, 1 token and so on, as `numpy.bincount(lengths)`
             counts them. Those of parts of a dataset may be added up.
-        max_length: the tokens that a pack may hold.
+        max_length: the most tokens in a pack.
 
     Returns:
         The number of packs; 0 if there are no rows. A lower bound for any packing is the number of tokens divided by
         `max_length`.
 
     Raises:
-        TypeError: when `counts` are not integers of one dimension, or `max_length` is no int.
-        ValueError: when a count is negative, rows are longer than `max_length`, or that is below 1.
+        TypeError: when `counts` are not integers of one dimension, or `max_length` is not an int.
+        ValueError: when a count is negative, a row is longer than `max_length`, or `max_length` is below 1.
 
     Examples:
         >>> import numpy
@@ -47,7 +47,7 @@ def packs_needed(counts: Any, max_length: int) -> int:
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers of one dimension, not {found.dtype} of {found.ndim}")
     if found.size and found.min() < 0:
-        raise ValueError(f"{int(found.min())} rows have {int(found.argmin())} tokens: counts are not negative")
+        raise ValueError(f"{int(found.min())} rows have {int(found.argmin())} tokens: counts must not be negative")
     there = np.flatnonzero(found).tolist()
     if not there:
         return 0

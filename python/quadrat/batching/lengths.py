@@ -1,4 +1,4 @@
-"""How long the rows of a dataset are, read from Arrow without a look at what is in them."""
+"""The lengths of the rows of a dataset, read from Arrow without reading the rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROW_FORMATS = (None, "python", "numpy", "torch")
 def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     """Return the number of items in each row of a column.
 
-    A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, through
-    the indices mapping that `select`, `shuffle` and `filter` leave. Other datasets are read once, item by item, with a
-    progress bar on a terminal.
+    A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
+    behind the indices mapping that `select`, `shuffle` and `filter` make. Other datasets are read once, item by item,
+    with a progress bar on a terminal.
 
     Args:
         dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
@@ -35,9 +35,9 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         `[rows]` int64, in items (tokens, for a column of token ids).
 
     Raises:
-        TypeError: when there are no rows by number (an `IterableDataset`, a `DatasetDict`), or a row is null or no
-            list; it names the row.
-        ValueError: when the column is missing, or rows are made when they are read (`with_transform`).
+        TypeError: when the dataset cannot be indexed by row (an `IterableDataset`, a `DatasetDict`), or a row is null
+            or not a list; the message names the row.
+        ValueError: when the column is missing, or rows are computed when they are read (`with_transform`).
 
     Examples:
         >>> import quadrat
@@ -67,7 +67,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         )
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise TypeError(
-            f"{type(dataset).__name__} has no rows by number, so that they cannot be measured before they are read: "
+            f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be measured before they are read: "
             "give a dataset with `len` and `[]`"
         )
     items = (_value_of(dataset[at], at, column, bare=False) for at in _progress(len(dataset)))
@@ -102,8 +102,8 @@ def _reads_its_own_way(dataset: Any) -> bool:
 def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
     if dataset.format["type"] == "custom":
         raise ValueError(
-            "the dataset makes its rows when they are read (with_transform, set_transform), so their lengths are not "
-            "stored: tokenize with `map` first, or give `dataset.with_format(None)` if the stored column is meant"
+            "the dataset computes its rows when they are read (with_transform, set_transform), so their lengths are "
+            "not stored: tokenize with `map` first, or give `dataset.with_format(None)` if the stored column is meant"
         )
     if column not in dataset.column_names:
         raise _missing(column, dataset.column_names)
@@ -177,7 +177,7 @@ def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int
     found, row = np.empty(count, np.int64), -1
     for row, value in enumerate(values):
         if row == count:
-            raise ValueError(f"column {column!r} says that it has {count} rows, and gives more")
+            raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
         if value is None:
             raise _null(row, column)
         try:
@@ -190,7 +190,7 @@ def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int
                 "tokenize texts first"
             ) from None
     if row + 1 < count:
-        raise ValueError(f"column {column!r} says that it has {count} rows, and gives {row + 1}")
+        raise ValueError(f"column {column!r} has the length {count}, but gives {row + 1} rows")
     return found
 
 

@@ -35,27 +35,27 @@ def pack_dataset(
     Args:
         dataset: a `datasets.Dataset`, `DatasetDict`, `IterableDataset` or `IterableDatasetDict` whose columns are all
             lists, in each row of the same length. Rows that are empty or null are dropped.
-        seq_length: the tokens that a row of the result may have.
+        seq_length: the most tokens in a row of the result.
         strategy: which tokens are joined.
 
             - "bfd": whole rows, by best-fit decreasing. A row longer than `seq_length` is cut there.
-            - "bfd_split": the same, but what is cut off becomes rows of its own.
+            - "bfd_split": the same, but the part that is cut off becomes separate rows.
             - "wrapped": all tokens in their order, cut every `seq_length` tokens.
         map_kwargs: further arguments of `map`, such as `batch_size`, `num_proc` or `remove_columns`.
 
     Returns:
-        A dataset of the same kind with the same columns and format. With "bfd" and "bfd_split" it has the column
-        `seq_lengths` besides: for each row the list of the lengths that were joined, from which
-        `DataCollatorWithFlattening` and TRL's collators make `position_ids`.
+        A dataset of the same kind with the same columns and format. With "bfd" and "bfd_split" it also has the column
+        `seq_lengths`: for each row, the list of the lengths that were joined. `DataCollatorWithFlattening` and TRL's
+        collators make `position_ids` from it.
 
     Raises:
-        TypeError: when a column does not hold lists, or `seq_length` is no int.
+        TypeError: when a column does not hold lists, or `seq_length` is not an int.
         ValueError: for an unknown `strategy`, a `seq_length` below 1, or lists of different lengths in a row.
         KeyError: when the dataset has a column `seq_lengths` and the strategy makes one.
 
-    Unlike TRL, a dataset or a batch without tokens gives no rows, columns that Arrow stores in different ways (in other
-    chunks, or with 64-bit offsets) go together, and null lists that lie on values in one column only are refused. TRL
-    raises other errors there, or mixes up tokens.
+    Three cases differ from TRL, which raises other errors there or mixes up tokens. A dataset or a batch without tokens
+    gives no rows. Columns may be stored in Arrow in different ways (other chunks, or 64-bit offsets). Null lists that
+    cover values in only one column are refused.
 
     Examples:
         >>> import datasets, quadrat

@@ -28,35 +28,35 @@ def pack(
     *,
     overlong: Literal["error", "truncate", "split"] = "error",
 ) -> Ragged:
-    """Put rows together into packs of at most `max_length` tokens.
+    """Choose which rows form packs of at most `max_length` tokens.
 
     Rows are sorted in linear time, and rows of one length are placed together.
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list. Rows of length 0 take no room.
-        max_length: the tokens that a pack may hold; at most `2**27` with `strategy="best_fit"`.
-        strategy: where a row goes.
+        max_length: the most tokens in a pack; at most `2**27` with `strategy="best_fit"`.
+        strategy: which pack a row goes into.
 
             - "best_fit": the longest row first, into the pack with the least room for it (best-fit decreasing; Johnson,
-              "Near-optimal bin packing algorithms", 1973). Up to 65,536 rows, the packs of "first_fit" are returned
+              "Near-optimal bin packing algorithms", 1973). For up to 65,536 rows, the packs of "first_fit" are returned
               if they are fewer, which is rare.
             - "first_fit": the longest row first, into the first pack with room for it (first-fit decreasing).
             - "in_order": rows stay in their order. A pack is closed when the next row does not fit (next fit).
         overlong: what happens to a row longer than `max_length`.
 
             - "error": raises ValueError.
-            - "truncate": it counts as `max_length` tokens. Whoever reads the row cuts it there.
-            - "split": it becomes pieces of `max_length` tokens and a shorter one for what is left. The row number
-              appears once for each piece, and its n-th appearance in `values` (from 0) is the piece that begins at
-              token `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
+            - "truncate": it counts as `max_length` tokens. The code that reads the row must cut it there.
+            - "split": it becomes pieces of `max_length` tokens and a shorter last one. The row number appears once for
+              each piece, and its n-th appearance in `values` (from 0) is the piece that begins at token
+              `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
 
     Returns:
         A `Ragged` of row numbers, one row per pack, int64: a tensor on the device of `lengths` if that is a tensor,
-        else a NumPy array. Each row appears once, unless it is split. The rows of a pack are in the order in which
+        otherwise a NumPy array. Each row appears once, unless it is split. The rows of a pack are in the order in which
         they were placed.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or `max_length` is no int.
+        TypeError: when `lengths` are not integers of one dimension, or `max_length` is not an int.
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
             `max_length` below 1; for an unknown `strategy` or `overlong`.
 
@@ -101,14 +101,14 @@ def pack(
 
 
 def piece_starts(packs: Ragged, max_length: int) -> NDArray[np.int64]:
-    """The token at which each appearance of a row in `packs` begins, where `pack` split rows of `overlong="split"`.
+    """The token at which each piece in `packs` begins, if `pack` split rows with `overlong="split"`.
 
     Args:
-        packs: what `pack` returned.
-        max_length: what it was given.
+        packs: the result of `pack`.
+        max_length: the `max_length` that `pack` got.
 
     Returns:
-        `[appearances]` int64, beside `packs.values`: 0 for rows that are not split.
+        `[pieces]` int64, one for each element of `packs.values`: 0 for rows that are not split.
     """
     rows = as_numpy(packs.values, "packs")
     order = np.argsort(rows, kind="stable")

@@ -1,4 +1,4 @@
-"""The samplers of transformers that go by length: the same indices, compiled."""
+"""The samplers of transformers that use row lengths: the same indices, in compiled code."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
 
     The indices are those of transformers for the same generator: a random permutation, sorted from long to short within
     megabatches of (at most) 50 batches, the longest row first. Lengths of a `datasets.Dataset` come from Arrow without
-    a look at the tokens, and the sort is compiled. If the result might differ from the reference (lengths that are not
-    integers, a dataset that reads rows in its own way), the reference's code does it.
+    reading the tokens, and the sort is compiled. If the result might differ from transformers (lengths that are not
+    integers, a dataset class that overrides reading), the code of transformers is used.
 
     Args:
-        batch_size: rows of a batch; with gradient accumulation, of all batches of a step.
-        dataset: items are mappings with token ids. Not read if there are lengths.
+        batch_size: rows in a batch; with gradient accumulation, in all batches of a step.
+        dataset: its items are mappings with token ids. Not read if `lengths` are given.
         lengths: the length of each row, in tokens.
         model_input_name: the column to measure, by default "input_ids".
         generator: a `torch.Generator` for the permutation; by default torch's global one.
 
     Raises:
-        ValueError: without dataset and lengths, and when the first item is no mapping with that column.
-        TypeError: when a row is null; it names the row.
+        ValueError: if neither `dataset` nor `lengths` is given, or the first item is not a mapping with that column.
+        TypeError: when a row is null; the message names the row.
 
     Examples:
         >>> import quadrat, torch
@@ -125,8 +125,8 @@ class DistributedLengthGroupedSampler(
     """`LengthGroupedSampler` for several processes, each of which takes every `num_replicas`-th row number.
 
     Args:
-        batch_size: rows of a batch.
-        dataset: items are mappings with token ids. Not read if there are lengths.
+        batch_size: rows in a batch.
+        dataset: its items are mappings with token ids. Not read if `lengths` are given.
         num_replicas: the number of processes; by default that of `torch.distributed`.
         rank: the number of this process; by default that of `torch.distributed`.
         seed: with the epoch (`set_epoch`), the seed of the permutation.
@@ -135,9 +135,9 @@ class DistributedLengthGroupedSampler(
         model_input_name: the column to measure, by default "input_ids".
 
     Raises:
-        ValueError: without dataset and lengths, and when the first item is no mapping with that column.
+        ValueError: if neither `dataset` nor `lengths` is given, or the first item is not a mapping with that column.
         RuntimeError: without `num_replicas` or `rank`, when torch.distributed is not available or not initialised.
-        TypeError: when a row is null; it names the row.
+        TypeError: when a row is null; the message names the row.
 
     Examples:
         >>> import quadrat
@@ -183,7 +183,7 @@ class _NotInstalled:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            f"{type(self).__name__} is that of transformers, and the installed version has none: install a later one"
+            f"{type(self).__name__} is a class of transformers, and the installed version lacks it: install a later one"
         )
 
 
@@ -201,14 +201,14 @@ class _OrReference(type):
 class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore[misc]
     """Batches of different sizes that cost about the same on each rank: the sampler of Trainer's `batch_rebalance`.
 
-    The batches are those of transformers. The search for the numbers of rows is compiled. Costs and
-    search of a subclass are used if it overrides them.
+    The batches are those of transformers. The search for the number of rows in each batch is compiled. If a subclass
+    overrides the costs or the search, its methods are used.
 
     Args:
         lengths: the length of each row, in tokens.
-        effective_batch_size: the rows of an optimizer step, on all ranks.
+        effective_batch_size: the number of rows in an optimizer step, on all ranks.
         dp_size: the number of ranks.
-        grad_accum: batches of a rank in an optimizer step.
+        grad_accum: the number of batches per rank in an optimizer step.
         shuffle: whether to shuffle the rows in each epoch.
         seed: with the epoch (`set_epoch`), the seed of the permutation.
         rank: the number of this rank.

@@ -1,4 +1,4 @@
-"""`TokenBudgetBatchSampler`: batches of a constant cost in place of a constant number of rows."""
+"""`TokenBudgetBatchSampler`: batches of a constant cost instead of a constant number of rows."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class TokenBudgetBatchSampler(_Base):
     """Batches of row numbers, each of which costs at most `max_tokens`.
 
     Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up. A batch of
-    short rows has many of them, a batch of long rows few, and all batches cost about the same. The batches of an epoch
-    depend on the arguments, `seed` and the epoch alone. Each rank plans all of them and takes its share: no rank waits
-    for another.
+    short rows has many rows, a batch of long rows has few, and all batches cost about the same. The batches of an epoch
+    depend only on the arguments and the epoch. Each rank plans all of them and takes its share: no rank waits for
+    another.
 
     Each rank has the same number of batches, and the batches of one step cost about the same. Each row is
     in exactly one batch of an epoch, with two exceptions:
 
     - If there are too few batches to fill the last step, some are split, so that nothing is repeated or dropped. If no
-      batch has two rows any more, the cheapest batches, at most `world_size - 1` rows, are repeated.
+      batch is left with two rows, the cheapest batches, at most `world_size - 1` rows, are repeated.
     - With `drop_last=True`, up to `world_size - 1` batches, the cheapest ones, may be dropped instead.
 
-    Each epoch has the same number of batches, that of the first one and a few more: learning rate schedules and resumed
-    runs count on it. Where an epoch needs fewer, some are split.
+    Each epoch has the same number of batches, that of the first one plus a few: learning rate schedules and resumed
+    runs depend on it. If an epoch needs fewer, some are split.
 
     It is a `torch.utils.data.Sampler` if torch is installed: give it to `DataLoader(batch_sampler=...)`. With
     `accelerator.prepare`, which hands out batches to processes in turn, use `world_size=accelerator.num_processes` and
@@ -72,17 +72,18 @@ class TokenBudgetBatchSampler(_Base):
 
     Args:
         lengths: `[rows]` integers, in tokens: an array, a tensor or a list. They are copied.
-        max_tokens: what a batch may cost, at most `2**61`.
+        max_tokens: the most that a batch may cost, up to `2**61`.
         padded: whether the cost is that of a padded batch (rows times the longest row) or of one without padding (the
             sum of lengths).
-        max_batch_size: how many rows a batch may have; None: as many as the budget allows.
-        multiple_of: the longest row counts as a multiple of this, as `pad_to_multiple_of` pads it; with `padded=False`,
-            the sum of lengths does.
-        window: how many shuffled rows are sorted at a time. A larger window wastes less padding and mixes rows less.
+        max_batch_size: the most rows in a batch; None: as many as the budget allows.
+        multiple_of: the longest row is rounded up to a multiple of this, as `pad_to_multiple_of` pads it; with
+            `padded=False`, the sum of lengths is.
+        window: how many shuffled rows are sorted at a time. A larger window needs less padding and mixes rows less.
             None: as many as 64 batches have, but at least 2,048. 1: rows are not sorted.
         world_size: how many ranks share the batches.
-        rank: whose batches these are; None: those of all ranks, step by step.
-        shuffle: False: windows take the rows in their order, and steps come in the order of their first rows.
+        rank: the rank that gets these batches; None: the batches of all ranks, step by step.
+        shuffle: whether to shuffle. If False, windows take the rows in their order, and steps are in the order of their
+            first rows.
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
@@ -91,11 +92,11 @@ class TokenBudgetBatchSampler(_Base):
         batch_size: None, which tells accelerate that batches are of any length.
         drop_last: as given.
         epoch: the current epoch; see `set_epoch`.
-        rows: how many there are.
+        rows: the number of rows.
         world_size, rank: as given.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or a number is no int.
+        TypeError: when `lengths` are not integers of one dimension, or a number is not an int.
         ValueError: when `lengths` are empty, or one is negative or above the budget; for a number out of range, a
             `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
             batches than ranks, as soon as they are planned.
@@ -141,7 +142,7 @@ class TokenBudgetBatchSampler(_Base):
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if multiple > tokens:
-            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch could be that narrow")
+            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
         self._budget = Budget(tokens, most_rows, multiple, bool(padded))
@@ -168,7 +169,7 @@ class TokenBudgetBatchSampler(_Base):
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose batches come next; another one begins with its first batch.
+        """Set the epoch of the next batches; a new epoch begins with its first batch.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
@@ -195,11 +196,11 @@ class TokenBudgetBatchSampler(_Base):
             yield rows[begin:end].tolist()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the sampler is: a dict of numbers, the same on all ranks that have taken as many batches.
+        """The position of the sampler: a dict of numbers, the same on all ranks that have taken equally many batches.
 
-        "batch" counts the batches of "epoch" that the sampler has handed out. A DataLoader with workers asks for
-        batches ahead of training: then put the number of batches trained on in its place. The other entries are what
-        the batches depend on.
+        "batch" is the number of batches of "epoch" that the sampler has returned. A DataLoader with workers takes
+        batches ahead of training: then set "batch" to the number of batches trained on. The other entries are the
+        settings and checksums that the batches depend on.
         """
         settings = {
             "rows": len(self._lengths),
@@ -216,19 +217,19 @@ class TokenBudgetBatchSampler(_Base):
         return {"epoch": self.epoch, "batch": self._taken, **settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on after the batches of a state: the next iteration begins with the batch after them.
+        """Resume from a state: the next iteration begins with the batch after those of the state.
 
         Raises:
             KeyError: when an entry is missing.
-            ValueError: when the state is of a sampler of other rows or options, whose batches are others.
+            ValueError: when the state is from a sampler with other rows or options.
         """
         differing = [
-            f"{name} is {value!r} here, {state[name]!r} there"
+            f"{name} is {value!r} here and {state[name]!r} in the state"
             for name, value in self.state_dict().items()
             if name not in ("epoch", "batch") and state[name] != value
         ]
         if differing:
-            raise ValueError(f"the state is of another sampler: {'; '.join(differing)}")
+            raise ValueError(f"the state is from another sampler: {'; '.join(differing)}")
         epoch, taken = epoch_of(state["epoch"]), number_below(state["batch"], "batch", 1 << 62)
         self.epoch, self._taken, self._resumes = epoch, taken, True
 

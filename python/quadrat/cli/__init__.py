@@ -1,1 +1,1 @@
-"""Benchmarks of quadrat's collators against those of transformers, and the text they run on."""
+"""The command line: padding reports, benchmarks against transformers, and the user's data they read."""

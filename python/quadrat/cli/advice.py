@@ -1,4 +1,4 @@
-"""Which way of batching to choose, by what the ways cost, and the code that does it."""
+"""Which way of batching to choose, based on the costs, and the code for it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, PACKED, Cost
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Up to this share of padding, nothing else is worth its trouble.
+# Up to this share of padding, no other way is worth the effort.
 LITTLE_PADDING = 0.05
-# Up to this share, a token budget is good enough to need no attention that is told where rows begin.
+# Up to this share, a token budget is good enough; packs, whose attention needs row boundaries, are not needed.
 ENOUGH_WITH_BUDGET = 0.10
 
-# What collators pad with, where the tokenizer has nothing for it, by whether it has an end of sequence.
+# How to get a pad token, by whether the tokenizer has an end-of-sequence token.
 _PAD_TOKEN = {
     True: "set tokenizer.pad_token = tokenizer.eos_token",
     False: 'call tokenizer.add_special_tokens({"pad_token": "[PAD]"}) and '
@@ -34,7 +34,7 @@ def choose(costs: Sequence[Cost]) -> str:
 
 
 def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
-    """Two or three sentences: what to choose, and why. Another where the tokenizer cannot pad yet."""
+    """Two or three sentences: what to choose, and why. One more if the tokenizer has no pad token."""
     said = _by_costs(costs)
     if tokenizer is not None and tokenizer.pad_token is None:
         said.append(f"The tokenizer has no pad token: before padding, {_PAD_TOKEN[tokenizer.eos_token is not None]}.")
@@ -57,18 +57,18 @@ def _by_costs(costs: Sequence[Cost]) -> list[str]:
         return [
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
             f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
-            "whatever the model.",
+            "for any model.",
             f"If all batches must have the same number of rows, group rows by length: {grouped.padding:.1%} padding.",
-            "If the model's attention can be told where rows begin, packs without padding save the rest: "
+            "If the model's attention accepts row boundaries, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]
     return [
         f"Pack rows without padding: a token budget still leaves {budget.padding:.1%} padding, and an epoch of packs "
         f"has {1 - packed.computed / budget.computed:.0%} fewer tokens.",
-        "The model's attention must be told where rows begin: load it with "
+        "The model's attention must get the row boundaries: load it with "
         'attn_implementation="flash_attention_2", for example.',
-        f"For a model without such attention: quadrat.TokenBudgetBatchSampler, {budget.padding:.1%} padding where "
-        f"shuffled batches have {dynamic.padding:.1%}.",
+        f"For a model without such attention: quadrat.TokenBudgetBatchSampler, {budget.padding:.1%} padding instead of "
+        f"{dynamic.padding:.1%} in shuffled batches.",
     ]
 
 
@@ -121,7 +121,7 @@ def code(
             ],
             f"Trainer, {batch_size} rows in each batch": [
                 pad,
-                "quadrat.patch_transformers()  # reads lengths and sorts rows at once, also millions",
+                "quadrat.patch_transformers()  # reads lengths and sorts rows fast, also millions of them",
                 *_trainer(batch_size, "dataset", option=grouping()),
             ],
         }

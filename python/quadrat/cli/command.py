@@ -1,4 +1,4 @@
-"""What the commands share: their errors, what they need installed, and how they write to a terminal."""
+"""Shared by the commands: errors, required packages, and output to a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-# Of sentences in a file or a pipe; tables are as wide there as they are.
+# Line width of sentences in a file or a pipe; tables are not limited there.
 _WIDTH, _WIDEST = 80, 10_000
 # A message lists at most so many names.
 _MOST_NAMES = 12
@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 
 def require(what: str, packages: Mapping[str, str]) -> None:
-    """Raise CommandError that names all packages that are missing, and what installs them at once.
+    """Raise CommandError that names all missing packages, and the command that installs them.
 
     packages: the name of each that `what` needs, and the extra of quadrat that has it.
     """
@@ -37,14 +37,14 @@ def require(what: str, packages: Mapping[str, str]) -> None:
 
 
 def harmless(text: str) -> str:
-    """The text with all that a terminal may obey (control characters, line ends too) as Python's escape sequences."""
+    """The text with control characters (line ends too) as Python's escape sequences, safe for a terminal."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 class HarmlessStream:
-    """A text stream that keeps lines, and writes harmless text in them; `raw` is the stream it writes to."""
+    """A text stream that keeps lines and escapes control characters in them; `raw` is the stream it writes to."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
@@ -59,7 +59,7 @@ class HarmlessStream:
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error, where that takes it."""
+    """Write one line to standard error, if that can be written to."""
     try:
         sys.stderr.write(harmless(text) + "\n")
         sys.stderr.flush()
@@ -74,7 +74,7 @@ def let_go_of(stream: TextIO) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of a library says, in one line."""
+    """The message of a library's error, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -35,7 +35,7 @@ _LABELS = 9  # of tokens
 
 @dataclass(frozen=True)
 class Options(DataOptions):
-    """What the user asked for; None where the data decides."""
+    """The user's options; None means that the data decides."""
 
     collators: Sequence[str] | None = None
     seconds: float = 2.0
@@ -43,7 +43,7 @@ class Options(DataOptions):
 
 @dataclass(frozen=True)
 class Pair:
-    """The collators of one name in transformers and in quadrat, and the features they take of a row of tokens."""
+    """The collators of one name in transformers and in quadrat, and the features made from a row of tokens."""
 
     title: str
     reference: Collate
@@ -97,15 +97,15 @@ def _tokenizer(source: Source, name: str | None) -> tuple[PreTrainedTokenizerBas
         tokenizer = load_tokenizer(name)
         note = name
     elif isinstance(source, TokenColumn):
-        raise CommandError(f"{source.name}: collators pad with the tokenizer that made the tokens: give --tokenizer")
+        raise CommandError(f"{source.name}: the collators need the tokenizer that made the tokens: give --tokenizer")
     else:
         tokenizer = train_on(source)
-        note = f"a WordPiece of {len(tokenizer):,} entries trained on the texts"
+        note = f"a WordPiece tokenizer with {len(tokenizer):,} entries, trained on the texts"
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
-            raise CommandError(f"the tokenizer, {note}, has neither a pad token nor an end of sequence to pad with")
+            raise CommandError(f"the tokenizer, {note}, has neither a pad token nor an end-of-sequence token")
         tokenizer.pad_token = tokenizer.eos_token
-        note += f", padding with its end of sequence {tokenizer.eos_token}"
+        note += f", padding with its end-of-sequence token {tokenizer.eos_token}"
     return tokenizer, note
 
 
@@ -199,9 +199,7 @@ def _measure(name: str, pair: Pair, batches: list[list[Feature]], seconds: float
         try:
             pair.reference(batch)
         except Exception as error:  # whatever a collator may say of these rows
-            raise CommandError(
-                f"{name}, {where}: transformers' collator does not take it: {one_line(error)}"
-            ) from error
+            raise CommandError(f"{name}, {where}: transformers' collator fails with it: {one_line(error)}") from error
         try:
             check_collators(pair.reference, pair.quadrat, batch)
         except DifferenceError as error:
@@ -231,7 +229,7 @@ def _show(source: Source, note: str, results: list[Result]) -> None:
     )
     say(
         out,
-        "All batches are those of transformers: keys, dtypes, values, and how they leave the random generators.",
+        "All batches equal those of transformers: keys, dtypes, values, and the random generators' states afterwards.",
     )
     headings = ("collator", "tokens", "with\npadding", "transformers", "quadrat", "faster,\ncold", "faster,\nwarm")
     out.print(
@@ -253,8 +251,8 @@ def _show(source: Source, note: str, results: list[Result]) -> None:
     )
     say(
         out,
-        "Times are medians for one batch. Cold: the two collators are called in turn, and each finds the caches as the "
-        "other left them. Warm: each is called alone, again and again. A training loop lies between the two.",
+        "Times are medians for one batch. Cold: the two collators are called in turn, so that the CPU caches hold the "
+        "other one's data. Warm: each is called repeatedly by itself. Times in a training loop are between the two.",
     )
     facts = versions()
     names = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "transformers", "quadrat"))

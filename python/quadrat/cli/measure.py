@@ -1,8 +1,8 @@
-"""Timing of two collators in one process, the check that their batches are equal, and the versions behind a result.
+"""Times two collators in one process, checks that their batches are equal, and names the versions of a result.
 
-Collators are timed in turn (reference, quadrat, reference, ...) and each alone. In turn, drifts of the machine touch
-both, and the reference leaves the caches without the rows, code and memory that quadrat needs; alone, call after call
-finds them there. A training loop lies between the two.
+Collators are timed in turn (reference, quadrat, reference, ...) and each alone. In turn, changes in the machine's speed
+affect both, and the reference fills the CPU caches, so that quadrat's rows, code and memory are not in them; alone,
+each call finds them in the caches. Times in a training loop are between the two.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def check_collators(reference: Collate, quadrat: Collate, features: list[Feature
     found = generator_states()
     for name, state in states.items():
         if found[name] != state:
-            raise DifferenceError(f"{name}'s random generator is left in another state")
+            raise DifferenceError(f"{name}'s random generator ends in another state")
 
 
 def seed() -> None:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _CHUNK = 1000
 # A tokenizer is trained on at most so many texts, spread over all of them.
 _MOST_TEXTS_TO_TRAIN_ON = 20_000
-# transformers says 1e30 where a tokenizer knows no limit.
+# transformers sets 1e30 if a tokenizer has no limit.
 _LONGEST_SANE = 10_000_000
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What every command that reads data is asked; None where the data decides."""
+    """The options of every command that reads data; None means that the data decides."""
 
     data: Path
     tokenizer: str | None = None
@@ -133,7 +133,7 @@ Source = TextFile | TextColumn | TokenColumn
 
 
 def packages_for(options: DataOptions) -> dict[str, str]:
-    """What reading the data takes, as far as its name tells, for `require`."""
+    """The packages that reading the data needs, as far as its name tells, for `require`."""
     table = options.data.is_dir() or options.data.suffix.lower() == ".parquet"
     counts = not table or options.tokenizer is not None
     needed = {"datasets": "datasets"} if table else {}
@@ -162,7 +162,7 @@ def open_source(path: Path, *, field: str | None = None, split: str | None = Non
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from error
     except FieldError as error:
-        choices = f"choose one with --field: {listed(error.choices)}" if error.choices else "no field of it is a string"
+        choices = f"choose one with --field: {listed(error.choices)}" if error.choices else "no field has strings"
         raise CommandError(f"{error}; {choices}") from error
     except ValueError as error:
         raise CommandError(str(error)) from error
@@ -192,7 +192,7 @@ def train_on(source: TextFile | TextColumn) -> PreTrainedTokenizerBase:
 
 
 def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
-    """The tokens a row may have by the tokenizer; None where it does not say."""
+    """The most tokens in a row according to the tokenizer; None if it has no limit."""
     longest = None if tokenizer is None else tokenizer.model_max_length
     return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
 
@@ -215,7 +215,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
         truncation=False,
         return_attention_mask=False,
         return_token_type_ids=False,
-        verbose=False,  # says nothing of rows that are too long for the model
+        verbose=False,  # no warnings about rows that are too long for the model
     )["input_ids"]
     return rows
 
@@ -228,19 +228,19 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
     try:
         loaded = datasets.load_from_disk(path)
     except IndexError as error:  # of no files at all
-        raise CommandError(f"{path}: the data set, or one of its parts, has no rows") from error
+        raise CommandError(f"{path}: the dataset, or one of its splits, has no rows") from error
     except Exception as error:  # of the files in the folder; there are many kinds
-        raise CommandError(f"{path}: not a folder that save_to_disk wrote: {_first_line(error)}") from error
+        raise CommandError(f"{path}: not a folder written by save_to_disk: {_first_line(error)}") from error
     if isinstance(loaded, datasets.DatasetDict):
         splits = listed(list(loaded))
         if split is None:
-            raise CommandError(f"{path}: a DatasetDict; choose one of its parts with --split: {splits}")
+            raise CommandError(f"{path}: this is a DatasetDict; choose one of its splits with --split: {splits}")
         if split not in loaded:
             raise CommandError(f"{path}: no split {split!r}; there are: {splits}")
         loaded = loaded[split]
         name = f"{path}, {split}"
     elif split is not None:
-        raise CommandError(f"{path}: --split is for a DatasetDict, and this is a single data set")
+        raise CommandError(f"{path}: --split is for a DatasetDict, but this is a single dataset")
     else:
         name = str(path)
     return _column_of(loaded, name, field)
@@ -259,7 +259,7 @@ def _open_parquet(path: Path, field: str | None) -> TextColumn | TokenColumn:
         column = _chosen(schema.names, field, str(path))
         table = file.read(columns=list(dict.fromkeys([*readable, column])))
     except pa.ArrowException as error:
-        raise CommandError(f"{path}: not a Parquet file that pyarrow reads: {_first_line(error)}") from error
+        raise CommandError(f"{path}: not a Parquet file that pyarrow can read: {_first_line(error)}") from error
     # Without a fingerprint, datasets would read all of it to make one.
     return _column_of(datasets.Dataset(datasets.table.InMemoryTable(table), fingerprint="quadrat"), str(path), field)
 
@@ -275,7 +275,7 @@ def _chosen(columns: list[str], field: str | None, name: str) -> str:
 def _column_of(dataset: datasets.Dataset, name: str, field: str | None) -> TextColumn | TokenColumn:
     column = _chosen(dataset.column_names, field, name)
     if not len(dataset):
-        raise CommandError(f"{name}: the data set has no rows")
+        raise CommandError(f"{name}: the dataset has no rows")
     kind = dataset.features.arrow_schema.field(column).type
     if _is_text(kind):
         return TextColumn(name, dataset.with_format(None), column)

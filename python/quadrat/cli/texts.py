@@ -45,7 +45,7 @@ def read_texts(path: Path, *, field: str = "text") -> list[str]:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{where}: the text has a lone surrogate, which no encoding can represent") from None
+            raise ValueError(f"{where}: the text has a lone surrogate, which UTF-8 cannot represent") from None
         texts.append(text)
     if not texts:
         raise ValueError(f"{path}: the file has no text")
@@ -117,7 +117,7 @@ _READERS: dict[str, Callable[[Path, str, str], Found]] = {
     ".json": _json,
     ".jsonl": _json_lines,
 }
-# As messages name them; Parquet is not text, and read elsewhere.
+# As in error messages; Parquet is not text, and is read elsewhere.
 ENDINGS = f"{', '.join(_READERS)} or .parquet"
 
 

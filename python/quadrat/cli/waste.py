@@ -1,7 +1,7 @@
 """What padding costs: the batches that the usual ways of batching make of rows of given lengths, and their tokens.
 
 Everything here is a function of lengths. Batches are a `Ragged` of row numbers, one row per batch; `padded` and
-`flattened` say what they cost.
+`flattened` compute their costs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def histogram(lengths: IntArray, *, at_most: int = 20, percentile: float = 95) -
 
 
 def times(factor: float) -> str:
-    """A factor with as many decimals as say something."""
+    """A factor with as many decimals as are useful."""
     return f"{factor:,.{2 if factor < 10 else 1 if factor < 100 else 0}f}"
 
 
@@ -203,7 +203,7 @@ def every_way(
 
 @dataclass(frozen=True)
 class Report:
-    """All that `python -m quadrat waste` shows."""
+    """Everything that `python -m quadrat waste` shows."""
 
     data: str
     rows_are: str  # "texts" or "rows"
@@ -233,7 +233,7 @@ class Report:
 
     @property
     def fill(self) -> float:
-        """The share of the packs' room that has tokens in it."""
+        """The share of the packs that holds tokens."""
         return self.summary.kept / (self.ways[PACKED].batches * self.max_length)
 
     @property
@@ -243,6 +243,6 @@ class Report:
         return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
 
     def way(self, cost: Cost) -> str:
-        """A way of batching and the number that it goes by."""
+        """A way of batching, with its limit if it has one."""
         number = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}.get(cost.name)
         return cost.name if number is None else f"{cost.name}, {number:,}"

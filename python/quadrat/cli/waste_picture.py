@@ -44,7 +44,7 @@ def check(path: Path) -> None:
         formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}
         if _format(path) not in formats:
             expected = ", ".join(f".{one}" for one in sorted(formats))
-            raise CommandError(f"{path}: {path.suffix!r} is no format of pictures; expected one of {expected}")
+            raise CommandError(f"{path}: {path.suffix!r} is not a picture format; expected one of {expected}")
         figure.suptitle("What a format needs installed is found by trying.")
         figure.savefig(io.BytesIO(), format=_format(path))
         target.open("ab").close()
@@ -53,7 +53,7 @@ def check(path: Path) -> None:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the picture; the ending of `path` says in which format, PNG without one. Raises CommandError."""
+    """Write the picture; the extension of `path` sets the format, PNG without one. Raises CommandError."""
     with _settings(path):
         # Without pyplot there is no window system to look for, and nothing to close.
         figure = Figure(figsize=(9, 6.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
@@ -91,7 +91,7 @@ def _lengths(axes: Axes, report: Report) -> None:
     right = closed[-1].first + width
     axes.bar([one.first for one in closed], [one.rows for one in closed], width, **_BARS, color=BAR)
     if len(bins) > len(closed):
-        # Beyond the scale, and so a little apart.
+        # The bin of all longer rows, a little apart.
         axes.bar(right + width, bins[-1].rows, 2 * width, **_BARS, color=PALE)
         right += 3 * width
         label = f"{bins[-1]}\n{bins[-1].rows:,}"

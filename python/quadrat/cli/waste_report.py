@@ -41,7 +41,7 @@ _BAR = 40  # columns of the longest bar
 
 @dataclass(frozen=True)
 class Options(DataOptions):
-    """What the user asked for; None where the data decides."""
+    """The user's options; None means that the data decides."""
 
     max_tokens: int | None = None
     pad_to_multiple_of: int | None = None
@@ -81,7 +81,8 @@ def examine(options: Options) -> Report:
         counted_by = f"the tokenizer {options.tokenizer}"
         if tokenizer is None:
             tokenizer = train_on(source)
-            counted_by = f"a WordPiece of {len(tokenizer):,} entries trained on them; give your own with --tokenizer"
+            trained = f"a WordPiece tokenizer with {len(tokenizer):,} entries, trained on them"
+            counted_by = f"{trained}; give your own with --tokenizer"
         lengths = text_lengths(source, tokenizer)
     max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
     multiple_of = options.pad_to_multiple_of or 1
@@ -89,7 +90,7 @@ def examine(options: Options) -> Report:
     max_tokens = options.max_tokens or default_max_tokens(truncated, options.batch_size, multiple_of)
     if max_tokens < multiple_of:
         raise CommandError(
-            f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch could be that narrow"
+            f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch fits the budget"
         )
     sizes = {"batch_size": options.batch_size, "max_length": max_length, "max_tokens": max_tokens}
     ways = functools.partial(every_way, truncated, **sizes, seed=options.seed)
@@ -101,7 +102,7 @@ def examine(options: Options) -> Report:
         counted_by=counted_by,
         lengths=lengths,
         **sizes,
-        budget_is="as asked for" if options.max_tokens else "batch size times mean length (--max-tokens)",
+        budget_is="as given" if options.max_tokens else "batch size times mean length (set it with --max-tokens)",
         pad_to_multiple_of=options.pad_to_multiple_of,
         summary=summarise(lengths, max_length),
         bins=histogram(lengths),
@@ -137,7 +138,7 @@ def show(report: Report) -> None:
 
     out = console()
     found = report.summary
-    say(out, f"{report.data}: {report.how_many}, {found.tokens:,} tokens by {report.counted_by}.")
+    say(out, f"{report.data}: {report.how_many}, {found.tokens:,} tokens, counted by {report.counted_by}.")
     view = Table(box=box.SIMPLE_HEAD)
     view.add_column("tokens", justify="right")
     view.add_column(report.rows_are, justify="right")
@@ -189,13 +190,13 @@ def show(report: Report) -> None:
 
 
 def notes(report: Report) -> list[str]:
-    """What the table of costs leaves open."""
+    """Explanations of the table of costs."""
     ways, scores = report.ways, report.ways[FLATTENED].scores
     said = [
         f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
         f"Packed: rows joined to packs of {report.max_length:,} tokens, {report.fill:.2%} full. "
-        f"{ways[PACKED].batches:,} packs; no packing has fewer than {report.fewest_packs:,}.",
-        "Attention work: pairs of tokens compared, relative to attention that is told where rows begin."
+        f"{ways[PACKED].batches:,} packs; any packing needs at least {report.fewest_packs:,}.",
+        "Attention work: pairs of tokens compared, relative to attention that gets the row boundaries."
         + (
             f" With a mask instead (sdpa), padding-free batches compare {_masked(ways[FLATTENED])} times as many, "
             f"and packs, one in a batch, {_masked(ways[PACKED])} times."
@@ -219,11 +220,11 @@ def _masked(cost: Cost) -> str:
 
 
 def data_of_code(report: Report) -> str:
-    """What the lines of code take for granted."""
+    """What the lines of code assume."""
     cut = f", truncated to {report.max_length:,}" if report.summary.truncated else ""
     return (
-        f'Your `dataset` has tokens in the column "input_ids"{cut}; `tokenizer` and `model` are yours too. '
-        "Any other collator of quadrat may take the place of this one."
+        f'The code assumes that your `dataset` has tokens in the column "input_ids"{cut}, and that you have a '
+        "`tokenizer` and a `model`. You can use any other collator of quadrat instead of this one."
     )
 
 

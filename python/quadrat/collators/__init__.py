@@ -1,4 +1,4 @@
-"""Drop-in twins of the transformers data collators: they hold options and decide; kernels do the work."""
+"""Drop-in replacements of the transformers data collators: they hold options and decide; kernels do the work."""
 
 from quadrat.support.extras import needs
 

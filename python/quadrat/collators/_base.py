@@ -1,4 +1,4 @@
-"""The one way through every collator: normalise, known batch, plan, fall back, emit. Collators add hooks."""
+"""The steps of every collator: normalise, look up a known batch, plan, fall back, emit. Collators add hooks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Collator(Remembering):
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
 
     def _plan(self, features: Any, framework: Any) -> Any:
-        """The batch, by a plan. Raises FallBack where none can be proven to give the reference's batch."""
+        """The batch, made by a plan. Raises FallBack if no plan is proven to give the reference's batch."""
         raise NotImplementedError
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        """What the reference makes of plain features."""
+        """The reference's own collation: a function of plain features."""
         raise NotImplementedError
 
     def _check_options(self) -> None:
@@ -65,7 +65,7 @@ class Collator(Remembering):
         return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        """What makes the batch where there is no plan: the reference, and what it does not know done besides."""
+        """What makes the batch if there is no plan: the reference, with quadrat's own options applied to its result."""
         del features
         reference = self._reference(framework)
         if not getattr(self, "pad_values", None):
@@ -89,7 +89,7 @@ class Collator(Remembering):
         return batch if not self.deferred else self._emit(batch)
 
     def _memory_of(self, framework: Any) -> str:
-        """The attribute that holds what is known of batches."""
+        """The attribute that holds the recipe for known batches."""
         if framework in ("pt", "np"):
             return f"_quadrat_{framework}"
         return "_quadrat_other" if framework is self.return_tensors else ""
@@ -132,7 +132,7 @@ class Collator(Remembering):
 
 
 class MixinCollator(Collator, DataCollatorMixin):
-    """A `Collator` with the reference's `torch_call` and, mostly, `numpy_call`, which its `__call__` chooses from."""
+    """A `Collator` whose `__call__` chooses between `torch_call` and `numpy_call`, as in the reference."""
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
@@ -161,7 +161,7 @@ class MixinCollator(Collator, DataCollatorMixin):
 
 
 def require_torch(collator: Any, framework: Any) -> None:
-    """Raises ValueError where a deferred batch is asked for, and not of torch tensors."""
+    """Raises ValueError if a deferred batch is asked for, but not as torch tensors."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
 

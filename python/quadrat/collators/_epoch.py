@@ -1,4 +1,4 @@
-"""An epoch that workers see change: forked and spawned ones, those of `persistent_workers` too."""
+"""An epoch in shared memory: running workers see changes, forked and spawned ones, with `persistent_workers` too."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def default_data_collator(features: Any, return_tensors: Any = "pt") -> dict[str
         first in the batch.
 
     Raises:
-        ValueError: as the reference, with the column, the row and the lengths added; so are all other errors.
+        ValueError: as in transformers, with the column, the row and the lengths added. All other errors likewise.
 
     Examples:
         >>> import quadrat
@@ -72,5 +72,5 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
         return stack_features(self, features, framework)
 
 
-# Its name is the one that logs give.
+# Logs show its name.
 _function = type("default_data_collator", (DefaultDataCollator,), {})()

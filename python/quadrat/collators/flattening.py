@@ -1,4 +1,4 @@
-"""`DataCollatorWithFlattening`: the batch as one long sequence, for attention that is told where rows begin."""
+"""`DataCollatorWithFlattening`: the batch as one long sequence, for attention that gets the row boundaries."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ _OWN_OPTIONS = (
 
 @dataclass
 class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening):
-    """Join the rows of a batch to one sequence without padding; replaces the transformers class.
+    """Join the rows of a batch into one sequence without padding; replaces the transformers class.
 
     The result is that of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of `input_ids`
-    and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`, and what the options ask for.
-    Labels are made of the column `labels` if the first row has one, else of `input_ids`. Rows may be lists, 1-D NumPy
-    arrays or 1-D torch tensors. There is no attention mask: the attention must be told where the rows begin.
+    and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`, and the outputs that the
+    options ask for. Labels are made from the column `labels` if the first row has one, otherwise from `input_ids`. Rows
+    may be lists, 1-D NumPy arrays or 1-D torch tensors. There is no attention mask: the attention must get the row
+    boundaries.
 
     Args:
         return_position_ids: returns `position_ids`, `[1, total]` int64, counted from `position_ids_start` in each row.
@@ -57,27 +58,27 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
         pad_to_multiple_of: quadrat only: rounds `total` up to a multiple of this. input_ids are padded with
             `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. `position_ids` continue from the last
-            token, and cu_seq_lens and max_length count the real rows only: code that finds rows where positions restart
-            finds the right number of rows, and the last one is longer by the padding.
+            token, and cu_seq_lens and max_length leave the padding out: code that detects rows by restarting positions
+            finds the right number of rows, and counts the padding as part of the last one.
         pad_values: quadrat only: further columns with one number per token, and the value to pad each with, for example
             `{"token_type_ids": 0}`. They come last, `[1, total]`: integers as int64, floats in the default dtype.
         scalar_labels: quadrat only: `label` or `labels` holds one number per row and becomes `labels`, `[rows]`, int64
-            or float32, in place of the labels of tokens. Without either column there are no labels.
+            or float32, instead of one label per token. Without either column there are no labels.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: quadrat only: returns where the rows are under the names of a consumer: "transformers" (as with
+        names: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
             `return_flash_attn_kwargs`), "varlen_attn", "megatron" or "mask": see `quadrat.flatten`. A mask is
             `[1, total]`.
         align_to: quadrat only: pads each row to a multiple of this, as `quadrat.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding: see `quadrat.flatten`.
-        total_length: quadrat only, in place of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
-        continue_positions: whether `position_ids` continue through the padding; else they are 0 there.
+        total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
 
     Raises:
-        ValueError: for an unknown option, or one that does not go with another; for a row of `pad_values` that is not
-            as long as its input_ids; with padding, for such a row of `labels` and for an empty row; for a
-            `total_length` below what the rows take.
-        KeyError: as the reference, with the column and the row added; so are TypeError and all other errors.
+        ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as
+            long as its input_ids; with padding, also for such a row of `labels` and for an empty row; for a
+            `total_length` less than the rows need.
+        KeyError: as in transformers, with the column and the row added. TypeError and all other errors likewise.
 
     Examples:
         >>> import quadrat
@@ -136,7 +137,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         self.continue_positions = continue_positions
 
     def __repr__(self) -> str:
-        """As the reference's; where an option of quadrat's own is used, with all options but the defaults."""
+        """The repr of transformers; if an option of quadrat is used, with all options that are not defaults."""
         return with_used_options(super().__repr__(), self, DataCollatorWithFlattening, _OWN_OPTIONS, _OPTIONS)
 
     def __call__(self, features: Any, return_tensors: Any = None, separator_id: Any = None) -> dict[str, Any]:

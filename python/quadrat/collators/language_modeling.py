@@ -25,58 +25,57 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     """Pad features and make labels of their tokens; replaces the transformers class.
 
     The result is that of `transformers.DataCollatorForLanguageModeling`: the padded batch and `labels`, int64 `[rows,
-    width]`. Masked language modelling draws the same random numbers as the reference, from the same generator, and
+    width]`. Masked language modelling draws the same random numbers as transformers, from the same generator, and
     leaves the generator in the same state. Features are mappings, or bare rows of token ids.
 
-    Whole-word masking takes time linear in the length, and takes rows of different lengths. Besides `offset_mapping` it
-    reads a column `word_ids` (the number of each token's word, None for special tokens). That column is also right for
+    Whole-word masking takes time linear in the length, and accepts rows of different lengths. Besides `offset_mapping`
+    it reads a column `word_ids` (the number of each token's word, None for special tokens). That column also works for
     byte-level and metaspace tokenizers, whose offsets leave no gap between words.
 
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the mask token and the special tokens.
-        mlm: whether to mask tokens; else labels are the tokens themselves, for causal language modelling.
+        mlm: whether to mask tokens; otherwise labels are the tokens themselves, for causal language modelling.
         whole_word_mask: whether to mask whole words.
-        mlm_probability: of a token to be masked; also of a word.
-        mask_replace_prob: of a masked token to become the mask token.
-        random_replace_prob: of a masked token to become a random token. The rest stays what it is.
+        mlm_probability: the probability that a token, or a word, is masked.
+        mask_replace_prob: the probability that a masked token becomes the mask token.
+        random_replace_prob: the probability that it becomes a random token. The other masked tokens do not change.
         pad_to_multiple_of: rounds the width up to a multiple of this.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        seed: of a generator of the collator's own; by default the library's global generator draws.
+        seed: the seed of the collator's own generator; by default the library's global generator is used.
         pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
-        mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is
-            the padding token, as in the reference; or "length", only the padding. With "length", an end-of-sequence
-            token that serves as padding token stays in the labels.
-        padding_free: quadrat only: no padding. The rows come one after the other, for attention that is told where they
-            begin: a dict of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for
-            causal language modelling, labels are the ids with -100 for the first token of each row. What the next
-            options ask for follows, then the other columns that the tokenizer pads and those of `pad_values`,
-            `[1, total]`. There is no attention mask. `pad_to_multiple_of` rounds `total` up, as in
-            `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, each token's place in its
-            row.
+        mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is the
+            padding token, as in transformers; or "length", only the padding. With "length", an end-of-sequence token
+            that serves as padding token stays in the labels.
+        padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
+            of `input_ids` and `labels`, `[1, total]` int64. They are masked as a batch of one row; for causal language
+            modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
+            follow, then the other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no
+            attention mask. `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
+        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, the position of each token
+            in its row.
         return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
             and the ints `max_length_q` and `max_length_k`.
         return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
         position_ids_start: with `padding_free`: the position of the first token of each row.
-        rng: "torch" draws as the reference. "philox", quadrat only, for masked language modelling: a row's mask
+        rng: "torch" draws as transformers does. "philox", quadrat only, for masked language modelling: a row's mask
             depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
             row, and on nothing else: not on other rows, their order, padding, the number of workers or processes, or
             the step at which a run was resumed. No generator is used.
         row_key: with "philox": the column with an integer per row, such as its number in the dataset. The batch does
-            not contain this column. By default the key is a 64-bit sum over the row's tokens, so that equal rows have
+            not contain this column. By default the key is a 64-bit hash of the row's tokens, so that equal rows have
             equal masks within an epoch.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: with `padding_free`: returns where the rows are under the names of a consumer, see
+        names: with `padding_free`: returns the row boundaries under the names of a consumer, see
             `DataCollatorWithFlattening`.
         align_to: with `padding_free`: pads each row to a multiple of this; not with `mlm`.
-        total_length: with `padding_free`, in place of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; else they are 0
-            there.
+        total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
+        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; otherwise they are
+            0 there.
 
     Raises:
-        ValueError: as the reference, with the column, the row and the lengths added; so are TypeError, KeyError and
-            all other errors.
+        ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
+            other errors likewise.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -130,17 +129,17 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
 
     @property
     def epoch(self) -> int:
-        """What `set_epoch` was told last, at first 0."""
+        """The epoch that `set_epoch` set last; 0 at first."""
         return int(self._shared_epoch())
 
     def set_epoch(self, epoch: int) -> None:
-        """Other masks from now on, in DataLoader workers that run already, too; for `rng="philox"` only.
+        """Draw other masks from now on, also in DataLoader workers that are running; for `rng="philox"` only.
 
         Args:
             epoch: 0 to 2**32 - 1. `quadrat.SetEpochCallback` calls this for Trainer.
 
         Raises:
-            TypeError, ValueError: for any other.
+            TypeError, ValueError: for any other value.
         """
         self._shared_epoch().set(epoch)
 
@@ -168,7 +167,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return self._collate(examples, "np")
 
     def tf_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into tensors of TensorFlow, as the reference of 4.57 does."""
+        """Collate `examples` into tensors of TensorFlow, as transformers 4.57 does."""
         if self.rng == "philox":  # not from TensorFlow's generator
             return collate_further(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)  # type: ignore[no-any-return]
         return super().tf_call(examples)  # type: ignore[no-any-return]

@@ -39,8 +39,8 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError: as the reference, with the column, example, choice and lengths added; so are TypeError, KeyError,
-            IndexError and all other errors.
+        ValueError: as in transformers, with the column, example, choice and lengths added. TypeError, KeyError,
+            IndexError and all other errors likewise.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -64,7 +64,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return self._collate(examples, "pt")
 
     def tf_call(self, features: Any) -> dict[str, Any]:
-        """Collate `features` into TensorFlow tensors, which transformers 4.x knows how to."""
+        """Collate `features` into TensorFlow tensors, as transformers 4.x does."""
         return super().tf_call(_spared(features))  # type: ignore[no-any-return]
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
@@ -79,7 +79,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
-            raise FallBack("one of 'label' and 'labels' must be there")
+            raise FallBack("the features must have exactly one of 'label' and 'labels'")
         rows = first.get("input_ids")
         if not isinstance(rows, (list, tuple)):
             raise FallBack("column 'input_ids' is not made of lists of choices")

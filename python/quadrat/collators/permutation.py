@@ -1,4 +1,4 @@
-"""`DataCollatorForPermutationLanguageModeling`: spans to predict, and who may see whom, as XLNet is trained."""
+"""`DataCollatorForPermutationLanguageModeling`: spans to predict, and which tokens each token may see, as for XLNet."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCollatorForPermutationLanguageModeling):
-    """Mask spans of tokens and draw an order to predict them in; replaces the transformers class.
+    """Mask spans of tokens and draw the order in which to predict them; replaces the transformers class.
 
     The result is that of `transformers.DataCollatorForPermutationLanguageModeling`: `input_ids` and `labels`, `[rows,
     width]` int64, `perm_mask` and `target_mapping`, `[rows, width, width]` float32. Only `input_ids` of the features
-    are read; rows may also come bare. The numbers come from the generators that the reference uses, torch's for "pt",
-    Python's and NumPy's for "np", and leave them in the same state.
+    are read; features may also be bare rows of token ids. Random numbers come from the generators that transformers
+    uses, torch's for "pt", Python's and NumPy's for "np", and leave them in the same state.
 
     Args:
         tokenizer: a tokenizer of transformers with a mask token and a padding token.
@@ -36,8 +36,8 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError: as the reference, with the row and its length added, for example for rows of odd length; so are all
-            other errors.
+        ValueError: as in transformers, with the row and its length added, for example for rows of odd length. All other
+            errors likewise.
 
     Examples:
         >>> from tokenizers import Tokenizer, models

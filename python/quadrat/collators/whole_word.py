@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DataCollatorForWholeWordMask(MixinCollator, Reference):
-    """Mask whole words, where "##..." continues a word; the class of transformers 4.x, on 5.x too.
+    """Mask whole words, where "##..." continues a word; the class of transformers 4.x, also available on 5.x.
 
     Features are mappings with `input_ids`, or bare rows of ids. A column `chinese_ref` may name the positions that
     continue the word before them; other columns are left out. The result is a dict of `input_ids` and `labels`, int64,
@@ -26,18 +26,18 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     Args:
         tokenizer: a tokenizer of transformers with a mask token.
-        mlm, whole_word_mask: not read, as in the reference: words are always masked.
-        mlm_probability: of a word to be masked.
-        mask_replace_prob: of a masked token to become the mask token.
-        random_replace_prob: of a masked token to become a random token. The rest stays what it is.
+        mlm, whole_word_mask: ignored, as in transformers: words are always masked.
+        mlm_probability: the probability that a word is masked.
+        mask_replace_prob: the probability that a masked token becomes the mask token.
+        random_replace_prob: the probability that it becomes a random token. The other masked tokens do not change.
         pad_to_multiple_of: rounds the width up to a multiple of this.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        seed: of a generator of the collator's own.
+        seed: the seed of the collator's own generator.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError: as the reference, with what quadrat can add; so are TypeError, AttributeError and all other errors.
-            For `rng="philox"`, which this class does not have.
+        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise. Also
+            for `rng="philox"`, which this class does not have.
 
     Examples:
         >>> from tokenizers import Tokenizer, models, normalizers
@@ -92,7 +92,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
             self.deferred = deferred
 
     def __repr__(self) -> str:
-        """As the reference's; with quadrat's own options where they are used."""
+        """The repr of transformers; with quadrat's own options if they are used."""
         return with_used_options(super().__repr__(), self, DataCollatorForWholeWordMask, ("deferred",))
 
     def torch_call(self, examples: Any) -> dict[str, Any]:

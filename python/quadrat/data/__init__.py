@@ -1,1 +1,1 @@
-"""Batches straight from Arrow: `ArrowDataset` over a `datasets.Dataset`, and Ray Data."""
+"""Datasets that quadrat's collators read from Arrow: rows, batches, packs, streams, and Ray Data."""

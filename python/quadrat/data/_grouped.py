@@ -32,7 +32,7 @@ class GroupedDataset:
         self._planned: tuple[int, Any] | None = None
 
     def _plan(self, epoch: int) -> Any:
-        """The groups of an epoch, each with what `_item` takes."""
+        """The groups of an epoch, each with the arguments of `_items`."""
         raise NotImplementedError
 
     def _items(self, plan: Any, groups: list[int]) -> list[Any]:
@@ -45,7 +45,7 @@ class GroupedDataset:
         return int(self._epoch[()])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose groups the items are from now on, in worker processes of a DataLoader as well.
+        """Set the epoch of the items from now on, also in worker processes of a DataLoader.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
@@ -77,7 +77,7 @@ class GroupedDataset:
         return planned[1]
 
     def _rows(self, rows: list[int]) -> Any:
-        """Rows of the dataset by number: `Rows` where they lie in Arrow, else a list."""
+        """Rows of the dataset by number: `Rows` if they are in Arrow, otherwise a list."""
         source = self._source
         if hasattr(source, "__getitems__"):
             found = source.__getitems__(rows)
@@ -98,7 +98,7 @@ def as_batch(rows: Any) -> Any:
 
 
 def _source_of(dataset: Any, columns: list[str] | None) -> Any:
-    """What has the rows of a dataset by number, in Arrow if they are there."""
+    """The dataset to index by row number; an `ArrowDataset` if its rows are in Arrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and isinstance(dataset, datasets.Dataset):
         from quadrat.data.arrow import ArrowDataset
@@ -106,7 +106,7 @@ def _source_of(dataset: Any, columns: list[str] | None) -> Any:
         return ArrowDataset(dataset, columns)
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) or isinstance(dataset, (dict, Ragged)):
         raise TypeError(
-            f"a {type(dataset).__name__} has no rows by number: give a map-style dataset, or a list of mappings; for a "
-            "stream, quadrat.BatchedStream or quadrat.PackedStream"
+            f"a {type(dataset).__name__} cannot be indexed by row: give a map-style dataset, or a list of mappings; "
+            "for a stream, use quadrat.BatchedStream or quadrat.PackedStream"
         )
     return dataset

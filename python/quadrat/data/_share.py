@@ -97,7 +97,7 @@ def require_rows(dataset: Any) -> None:
     if isinstance(dataset, Mapping):
         raise TypeError(f"a {type(dataset).__name__} has no rows of its own: give one of {list(dataset)}")
     if isinstance(dataset, Iterator):
-        raise TypeError(f"a {type(dataset).__name__} gives its rows once: give the function that makes it")
+        raise TypeError(f"a {type(dataset).__name__} can be read only once: give the function that makes it")
     if not (_makes_rows(dataset) or hasattr(dataset, "__iter__") or hasattr(dataset, "__getitem__")):
         raise TypeError(f"a {type(dataset).__name__} has no rows: give an iterable of mappings")
 
@@ -113,7 +113,7 @@ def _is_stream_of_datasets(dataset: Any) -> bool:
 
 
 def _has_buffer(source: Any) -> bool:
-    """Whether rows are shuffled in a buffer, which the dataset's state says nothing of."""
+    """Whether rows are shuffled in a buffer, which is not part of the dataset's state."""
     inside = [getattr(source, name, []) for name in _INSIDE]
     parts = [part for found in inside for part in (found if isinstance(found, (list, tuple)) else [found])]
     return type(source).__name__ == _BUFFER or any(map(_has_buffer, parts))

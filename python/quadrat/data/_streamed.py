@@ -35,7 +35,7 @@ class Units(NamedTuple):
 
     Attributes:
         rows: the row of each unit.
-        pieces: the stretch of it.
+        pieces: the part of that row.
     """
 
     rows: list[Any]
@@ -58,8 +58,8 @@ _NONE = Units([], Pieces(*(np.empty(0, np.int64) for _ in Pieces._fields)))
 class StreamedDataset(_Base):
     """What `BatchedStream` and `PackedStream` share: an item is a group of rows of one window.
 
-    A window is the next `window` rows of the stream, after those that wait since the window before: the rows of its
-    emptiest group, which wait once at most.
+    A window is the next `window` rows of the stream, after the rows held back from the window before: those of its
+    emptiest group. A row is held back at most once.
     """
 
     _OVERLONG: tuple[str, ...]
@@ -84,7 +84,7 @@ class StreamedDataset(_Base):
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names: give [{columns!r}]")
         if columns is not None and column not in columns:
-            raise ValueError(f"columns={list(columns)} lack {column!r}, whose lengths count")
+            raise ValueError(f"columns={list(columns)} must contain {column!r}, whose lengths are used")
         require_rows(dataset)
         self.dataset = dataset
         self.columns = None if columns is None else list(columns)
@@ -127,9 +127,9 @@ class StreamedDataset(_Base):
         return int(self._epoch[()])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next iteration, in worker processes of a DataLoader as well.
+        """Set the epoch of the next iteration, also in worker processes of a DataLoader.
 
-        If the dataset has `set_epoch`, it is read in this epoch too. Another epoch begins with its first item.
+        If the dataset has `set_epoch`, that is called with this epoch too. A new epoch begins with its first item.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
@@ -137,30 +137,30 @@ class StreamedDataset(_Base):
         self._epoch[()] = epoch_of(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last iteration is: a dict of numbers and names, and the state of a `datasets.IterableDataset`.
+        """The position of the last iteration: a dict of numbers, names and the state of a `datasets.IterableDataset`.
 
-        It counts what this process has handed out. Where a DataLoader has worker processes, each of them has a state,
-        for which the `StatefulDataLoader` of torchdata asks.
+        It counts the items that this process has returned. In a DataLoader with workers, each worker has its own state,
+        and the `StatefulDataLoader` of torchdata collects them.
         """
         at = self._at if self._at["epoch"] == self.epoch else self._start()
         return {**copy.deepcopy(at), **self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on after the items of a state: the next iteration begins with the item after them.
+        """Resume from a state: the next iteration begins with the item after those of the state.
 
-        It raises ValueError if the rows are not as long as they were, or in another worker process.
+        That iteration raises ValueError if row lengths have changed, or in another worker process.
 
         Raises:
             KeyError: when an entry is missing.
-            ValueError: when the state is of a stream with other options, whose items are others.
+            ValueError: when the state is from a stream with other options.
         """
         differing = [
-            f"{name} is {value!r} here, {state[name]!r} there"
+            f"{name} is {value!r} here and {state[name]!r} in the state"
             for name, value in self._settings().items()
             if state[name] != value
         ]
         if differing:
-            raise ValueError(f"the state is of another stream: {'; '.join(differing)}")
+            raise ValueError(f"the state is from another stream: {'; '.join(differing)}")
         at = {name: copy.deepcopy(state[name]) for name in self._start()}
         self.set_epoch(at["epoch"])
         self._at, self._resumes = at, True
@@ -171,7 +171,7 @@ class StreamedDataset(_Base):
         if self._resumes and self._at["epoch"] == at["epoch"]:
             known, now = ((start["worker"], start["workers"]) for start in (self._at, at))
             if known != now:
-                raise ValueError(f"the state is of worker {known[0]} of {known[1]}, and this is {now[0]} of {now[1]}")
+                raise ValueError(f"the state is from worker {known[0]} of {known[1]}, but this is {now[0]} of {now[1]}")
             at = copy.deepcopy(self._at)
         self._at, self._resumes = at, False
         return self._iterate(at)
@@ -179,8 +179,8 @@ class StreamedDataset(_Base):
     def _start(self) -> dict[str, Any]:
         """The position before the first item.
 
-        "rows" and "source" are where the rows are read from, and "kept" are those that wait since there. "lengths" is a
-        checksum of the window whose items are "given".
+        "rows" and "source" are the position to read rows from, and "kept" are the rows held back since then. "lengths"
+        is a checksum of the window whose items are "given".
         """
         worker, workers, *_ = here(0, 1)
         start: dict[str, Any] = {"rows": 0, "source": None, "kept": [], "window": 0, "given": 0, "lengths": None}
@@ -198,7 +198,7 @@ class StreamedDataset(_Base):
                 return
             checksum = zlib.crc32(units.pieces.lengths.data)
             if at["lengths"] not in (None, checksum):
-                raise ValueError("the state is of another dataset: the rows had other lengths")
+                raise ValueError("the state is from another dataset: its rows had other lengths")
             at["lengths"] = checksum
             groups, kept = self._groups(units.pieces.sizes, self._window_seed(at, place), waited, ends)
             for item in self._items(units, groups[at["given"] :]):
@@ -208,7 +208,7 @@ class StreamedDataset(_Base):
             if ends:
                 return
             waiting = units.chosen(kept)
-            # Rows that wait are read again from the beginning of this window.
+            # Rows that are held back are read again from the beginning of this window.
             start = {**(position if kept else share.position()), "kept": [number - waited for number in kept]}
             at = {**at, **start, "window": at["window"] + 1, "given": 0, "lengths": None}
 
@@ -237,7 +237,7 @@ class StreamedDataset(_Base):
         return self._units(rows, known, first), ends
 
     def _units(self, rows: list[Any], known: IntArray, first: int) -> Units:
-        """Rows of these lengths, the first with this number, or what is taken of those that are too long."""
+        """Rows of these lengths, or pieces of rows that are too long; `first` is the number of the first row."""
         if self._overlong not in ("truncate", "split"):
             return Units(rows, Pieces(np.arange(first, first + len(rows)), known, np.zeros_like(known), known))
         counts = np.maximum(-(-known // self._limit), 1) if self._overlong == "split" else np.ones_like(known)

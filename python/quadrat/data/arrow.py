@@ -17,9 +17,9 @@ with needs("quadrat.data.arrow", "datasets"):
 class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
     """A `datasets.Dataset` whose batches quadrat's collators read directly from Arrow.
 
-    It has the rows, columns, format and methods of the dataset it was made from. Use it in its place in
+    It has the rows, columns, format and methods of the dataset it was made from. Use it instead of that dataset in
     `torch.utils.data.DataLoader`, in `Trainer` (which removes the columns that the model does not take) and in worker
-    processes. A batch, `ds.__getitems__([3, 1, 2])`, refers to rows, and a collator of quadrat reads them when it
+    processes. A batch, `ds.__getitems__([3, 1, 2])`, only refers to rows; a collator of quadrat reads them when it
     writes its tensors. For other code, such as your own collate function that edits the features first, it is the list
     of dicts that `datasets.Dataset` gives. The dataset may be memory-mapped or in memory, concatenated, read from
     parquet, and have an indices mapping. Methods that choose or order rows or columns return an `ArrowDataset` again.
@@ -49,7 +49,7 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
         if not isinstance(dataset, datasets.Dataset):
             raise TypeError(
                 f"ArrowDataset takes a datasets.Dataset, not {type(dataset).__name__}: give one split of a DatasetDict;"
-                " an IterableDataset has no rows to refer to"
+                " an IterableDataset cannot be indexed by row"
             )
         chosen = dataset if columns is None else dataset.select_columns(list(columns))
         super().__init__(

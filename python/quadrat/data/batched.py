@@ -16,11 +16,10 @@ from quadrat.support.arrays import as_numpy
 class BatchedDataset(GroupedDataset):
     """A map-style dataset whose item `i` holds the rows of batch `i` of a batch sampler.
 
-    With it, code that takes a dataset and a batch size can have batches of any size: give the DataLoader
-    `batch_size=1`, or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch
-    from the item's rows. For another collate function write `lambda items: collate(items[0])`. Rows of a
-    `datasets.Dataset` stay in Arrow until they become tensors. Trainer shuffles the items, and accelerate deals them
-    out to processes.
+    With it, code that takes a dataset and a batch size can use batches of any size: give the DataLoader `batch_size=1`,
+    or Trainer `per_device_train_batch_size=1`, and one of quadrat's collators, which makes the batch from the item's
+    rows. For another collate function write `lambda items: collate(items[0])`. Rows of a `datasets.Dataset` stay in
+    Arrow until they become tensors. Trainer shuffles the items, and accelerate distributes them to processes.
 
         sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), max_tokens=16384)
         Trainer(
@@ -30,7 +29,7 @@ class BatchedDataset(GroupedDataset):
             callbacks=[quadrat.SetEpochCallback()],
         )
 
-    The callback tells the dataset the epoch. accelerate does so too, but not with several processes and not in an epoch
+    The callback sets the dataset's epoch. accelerate does so too, but not with several processes and not in an epoch
     that is resumed in the middle: without the callback, batches are then those of epoch 0, and some rows come twice.
 
     With several processes, give the sampler `world_size` (the number of processes) and `rank=None`: then each process
@@ -38,14 +37,14 @@ class BatchedDataset(GroupedDataset):
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
-        sampler: a `TokenBudgetBatchSampler`, which is asked for the batches of each epoch; or the batches of all
-            epochs: a `Ragged` of row numbers, such as `quadrat.pack` makes, or lists of them, which are read once.
-        columns: the columns to keep; by default all. Trainer removes none from batches.
+        sampler: a `TokenBudgetBatchSampler`, which gives the batches of each epoch; or the same batches for all epochs:
+            a `Ragged` of row numbers, as `quadrat.pack` returns it, or lists of row numbers, which are read once.
+        columns: the columns to keep; by default all. Trainer does not remove columns from batches.
 
     Raises:
-        TypeError: when the dataset has no rows by number (an `IterableDataset`), or row numbers are not integers.
-        ValueError: when a row number is out of range or a batch is empty, for a missing column, and for the sampler of
-            one of several ranks.
+        TypeError: when the dataset cannot be indexed by row (an `IterableDataset`), or row numbers are not integers.
+        ValueError: when a row number is out of range or a batch is empty, for a missing column, and for a sampler of
+            one rank out of several.
 
     Examples:
         >>> import quadrat
@@ -67,7 +66,7 @@ class BatchedDataset(GroupedDataset):
         if isinstance(sampler, TokenBudgetBatchSampler):
             if sampler.world_size > 1 and sampler.rank is not None:
                 raise ValueError(
-                    "the sampler has the batches of one of several ranks, and accelerate shares them out again: "
+                    "the sampler gives the batches of one rank only, and accelerate would divide them again: "
                     "give it rank=None"
                 )
         elif not isinstance(sampler, Ragged):
@@ -83,7 +82,7 @@ class BatchedDataset(GroupedDataset):
             raise TypeError(f"row numbers must be integers, not {values.dtype}")
         if not len(sizes) or not sizes.all():
             what = f"batch {int((sizes == 0).argmax())} has no rows" if len(sizes) else "there are no batches"
-            raise ValueError(f"{what}: each batch takes at least one")
+            raise ValueError(f"{what}: at least one is needed")
         first, last, _ = batches.facts
         wrong = (values[first:last] < 0) | (values[first:last] >= len(self.dataset))
         if wrong.any():
@@ -93,7 +92,7 @@ class BatchedDataset(GroupedDataset):
         batches = self.sampler
         if isinstance(batches, TokenBudgetBatchSampler):
             if batches.rows > len(self.dataset):
-                raise ValueError(f"the sampler has {batches.rows} rows, and the dataset {len(self.dataset)}")
+                raise ValueError(f"the sampler has {batches.rows} rows, but the dataset has {len(self.dataset)}")
             batches = batches.batches(epoch)
         return (batches,)
 

@@ -36,36 +36,36 @@ class _Plan(NamedTuple):
 class PackedDataset(GroupedDataset):
     """A map-style dataset whose item `i` is pack `i`: rows of another dataset, joined to at most `max_length` tokens.
 
-    Rows are read and joined when an item is; nothing is written. An item is a mapping with each column joined to one
-    array, and with `seq_lengths`, the length of each row in it. quadrat's collators take a list of items:
+    Rows are read and joined when an item is read; nothing is written to disk. An item is a mapping with each column
+    joined to one array, and with `seq_lengths`, the length of each row in it. quadrat's collators take a list of items:
 
     - `DataCollatorWithFlattening`, and those with `padding_free=True`, join all rows of all packs, and keep them apart
-      in `position_ids`, `cu_seq_lens_q` and `seq_idx`; rows without tokens leave no trace.
+      in `position_ids`, `cu_seq_lens_q` and `seq_idx`; rows without tokens are left out.
     - The others pad each pack like a row; `pad_values={"seq_lengths": 0}` pads the lengths too.
 
-    With `shuffle`, which rows are packed together and the order of packs depend on `seed` and the epoch alone.
+    With `shuffle`, the choice of rows for each pack and the order of packs depend only on `seed` and the epoch.
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]` whose items are mappings, or a list of them.
-        max_length: the tokens that a pack may hold.
-        strategy: where a row goes, see `quadrat.pack`. "in_order" leaves rows in their order.
-        column: the column whose lengths count.
+        max_length: the most tokens in a pack.
+        strategy: which pack a row goes into, see `quadrat.pack`. "in_order" leaves rows in their order.
+        column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all. Each has one number per token.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.
         lengths: `[rows]` integers, the lengths if they are known; by default `quadrat.lengths(dataset, column)`.
-        shuffle: whether rows of one length change places, and packs come in random order. The number of packs is the
-            same in each epoch.
+        shuffle: whether rows of equal length are exchanged at random, and packs are in random order. The number of
+            packs is the same in each epoch.
         seed: from 0 to `2**64 - 1`.
 
     Attributes:
         fill: the share of the packs that holds tokens, from 0 to 1.
 
     Raises:
-        TypeError: when there are no rows by number (an `IterableDataset`); when a pack is read, if a column does not
-            hold rows of numbers.
+        TypeError: when the dataset cannot be indexed by row (an `IterableDataset`); when a pack is read, if a column
+            does not hold rows of numbers.
         ValueError: when there are no rows, one is too long, or a column is missing; when a pack is read, if a row's
-            columns differ in length, or it is not as long as `lengths` say.
+            columns differ in length, or its length is not that in `lengths`.
 
     Examples:
         >>> import quadrat
@@ -90,14 +90,14 @@ class PackedDataset(GroupedDataset):
     ) -> None:
         super().__init__(dataset, columns)
         if self.columns is not None and column not in self.columns:
-            raise ValueError(f"columns={self.columns} lack {column!r}, whose lengths count")
+            raise ValueError(f"columns={self.columns} must contain {column!r}, whose lengths are used")
         self._max_length = number_below(max_length, "max_length", 1 << 63, 1)
         self._lengths = _lengths_of(dataset, column, lengths)
         if len(self._lengths) != len(dataset):
-            raise ValueError(f"there are {len(self._lengths)} lengths, and the dataset has {len(dataset)} rows")
+            raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
         self._strategy, self._overlong, self._column = strategy, overlong, column
         self._shuffle, self._seed = bool(shuffle), seed_of(seed)
-        self._current()  # raises for lengths and options that do not go
+        self._current()  # raises for invalid lengths and options
 
     @property
     def fill(self) -> float:

@@ -32,21 +32,21 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
         dataset.iter_torch_batches(batch_size=32, collate_fn=CollateFn(DataCollatorWithPadding(tokenizer)))
 
     The batch is a plain dict of what the collator makes, which Ray moves to the device if all of it is tensors; with
-    `deferred=True` it is made on the CPU all the same, because Ray looks into it.
-    Columns of tokens may have been lists or one-dimensional NumPy arrays, of one length or of many. Tensors of more
-    dimensions, a column of images, reach the collator as nested lists.
+    `deferred=True` it is still made on the CPU, because Ray reads its tensors. Columns of tokens may be lists or
+    one-dimensional NumPy arrays, of equal or different lengths. Tensors of more dimensions, for example images, reach
+    the collator as nested lists.
 
-    Ray calls it from as many threads as `prefetch_batches` says, and it lets one at a time through to the collator.
-    With more than one thread, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
+    Ray calls it from `prefetch_batches` threads, and it calls the collator from one thread at a time. With more than
+    one thread, random masks depend on which batch comes first, unless they are drawn by `rng="philox"`.
 
     Args:
         collator: one of quadrat's collators, or any callable that takes a `pyarrow.Table`.
-        columns: the columns to give it, in this order; by default all of them. Texts and other columns that the model
-            does not take are best left out here.
+        columns: the columns to give it, in this order; by default all of them. Leave out texts and other columns that
+            the model does not take.
 
     Raises:
         TypeError: when `collator` cannot be called or is one of transformers', or `columns` is one name.
-        ValueError: when a batch lacks one of `columns`. Else what the collator raises.
+        ValueError: when a batch lacks one of `columns`. The collator's own errors are not changed.
 
     Examples:
         >>> import pyarrow, quadrat
@@ -62,8 +62,8 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
             raise TypeError(f"collator must be callable, not {type(collator).__name__}")
         if type(collator).__module__.startswith("transformers."):
             raise TypeError(
-                f"{type(collator).__name__} of transformers takes no Arrow tables: give quadrat's class of that name,"
-                " or quadrat.from_transformers(collator)"
+                f"{type(collator).__name__} of transformers does not take Arrow tables: give quadrat's class of that "
+                "name, or quadrat.from_transformers(collator)"
             )
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names: give [{columns!r}]")
@@ -82,7 +82,7 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
         return dict(made) if isinstance(made, Mapping) else made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Collator and columns: locks stay where they are."""
+        """Collator and columns, without the lock."""
         return {"collator": self.collator, "columns": self.columns}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -95,23 +95,24 @@ class PackBlocks:
         packed = dataset.map_batches(PackBlocks(4096), batch_format="pyarrow", batch_size=2048)
         packed.iter_torch_batches(batch_size=8, collate_fn=CollateFn(DataCollatorWithFlattening()))
 
-    Each batch is packed by itself, and its last pack is seldom full. With a `batch_size` that makes hundreds of packs
-    that is less than 1 %. A row of the result is a pack: each column joined to one list, of the values' type that it
-    had, and `seq_lengths`, the length of each row in it. By that column, quadrat's collators without padding keep the
-    rows apart.
+    Each batch is packed by itself, and its last pack is rarely full. With a `batch_size` that makes hundreds of packs,
+    this wastes less than 1 %. A row of the result is a pack: each column joined to one list with the same type of
+    values, and `seq_lengths`, the length of each row in the pack. With that column, quadrat's collators without padding
+    keep the rows apart.
 
     Args:
-        max_length: the tokens that a pack may hold.
-        strategy: where a row goes, see `quadrat.pack`.
+        max_length: the most tokens in a pack.
+        strategy: which pack a row goes into, see `quadrat.pack`.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.
-        column: the column whose lengths count.
+        column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all. Each has one number per token.
 
     Raises:
-        TypeError: when a number is no int; of a batch, when a column does not hold rows of numbers, or a row is null.
-        ValueError: for an argument out of range; of a batch, for a row that is too long, a missing column, and columns
-            that differ in the length of a row.
+        TypeError: when a number is not an int; for a batch, when a column does not hold rows of numbers, or a row is
+            null.
+        ValueError: for an argument out of range; for a batch, when a row is too long, a column is missing, or columns
+            differ in the length of a row.
 
     Examples:
         >>> import pyarrow
@@ -133,7 +134,7 @@ class PackBlocks:
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names: give [{columns!r}]")
         if columns is not None and column not in columns:
-            raise ValueError(f"columns={list(columns)} lack {column!r}, whose lengths count")
+            raise ValueError(f"columns={list(columns)} must contain {column!r}, whose lengths are used")
         self.max_length = number_below(max_length, "max_length", 1 << 63, 1)
         pack([0], self.max_length, strategy, overlong=overlong)  # raises for unknown names
         self.strategy, self.overlong, self.column = strategy, overlong, column
@@ -154,7 +155,7 @@ class PackBlocks:
         try:
             values, _ = join(Rows(arrow, rows.tolist()), table.column_names, pieces)
         except (TypeError, ValueError):
-            join(Rows(arrow), table.column_names)  # raises it again, with the number that the row has in the batch
+            join(Rows(arrow), table.column_names)  # raises it again, with the row's number in the batch
             raise
         return _packed(table.schema, values, pieces.sizes, packs.offsets)
 

@@ -40,7 +40,9 @@ class StoredRows:
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
         self._state = tuple(getattr(dataset, name) for name in _STATE)
         self._dataset = object.__new__(datasets.Dataset)  # whatever happens to the other one
-        vars(self._dataset).update({name: value for name, value in vars(dataset).copy().items() if "quadrat" not in name})
+        vars(self._dataset).update(
+            {name: value for name, value in vars(dataset).copy().items() if "quadrat" not in name}
+        )
         self._stored = object.__new__(datasets.Dataset)  # the rows in the order they are stored in
         vars(self._stored).update({**vars(self._dataset), "_indices": None})
         self._formatted = formatted

@@ -23,49 +23,51 @@ _ROWS, _PACKS = 0, 1  # the streams of random orders
 class BatchedStream(StreamedDataset):
     """An iterable dataset whose items are whole batches of a stream's rows, each of which costs at most `max_tokens`.
 
-    It is to a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` is to a dataset with rows by number. A
-    window of rows is held in memory and put into batches, as the sampler does it. The emptiest batch of a window is not
-    given out: its rows go into the next window. They wait once, and each row is in exactly one batch of an epoch.
+    It does for a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` does for a dataset that can be indexed
+    by row. A window of rows is held in memory and put into batches, as the sampler does it. The emptiest batch of a
+    window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one batch
+    of an epoch.
 
     Items are lists of rows, and quadrat's collators make the batch of one item:
 
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
 
-    Several worker processes or ranks each read rows of their own, and the batches depend on how many there are. A
+    Several worker processes or ranks each read their own rows, and the batches depend on how many there are. A
     `datasets.IterableDataset` shards itself (`split_dataset_by_node`): give it as many shards as workers and ranks, or
-    some workers have nothing to do. Of other datasets each process reads all rows, and keeps each n-th.
+    some workers have nothing to do. For other datasets, each process reads all rows and keeps every n-th.
 
     Ranks may have different numbers of batches, because their rows differ. DistributedDataParallel waits for all ranks:
     use its `join` context, stop after a number of steps that all ranks have, or use `TokenBudgetBatchSampler` on a
-    dataset with rows by number. With accelerate and Trainer, leave `world_size=1` and set `dispatch_batches=False`
-    (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): then each rank reads the whole stream, takes
-    batches in turn, and has as many as the others; the last step repeats some if it lacks batches.
+    dataset that can be indexed by row. With accelerate and Trainer, leave `world_size=1` and set
+    `dispatch_batches=False` (`TrainingArguments(accelerator_config={"dispatch_batches": False})`): then each rank reads
+    the whole stream, takes batches in turn, and has as many as the others; the last step repeats some batches if there
+    are too few.
 
     Resuming is exact, and as fast as the dataset's own `state_dict` if it is a `datasets.IterableDataset` without a
-    shuffle buffer. Else the rows are read again up to there.
+    shuffle buffer. Otherwise all rows up to that position are read again.
 
     Args:
         dataset: a `datasets.IterableDataset`, a torch `IterableDataset`, any iterable of mappings that can be read
             again, or a function that returns an iterator.
         max_tokens, padded, max_batch_size, multiple_of, overlong: see `TokenBudgetBatchSampler`.
-        window: how many rows are read at a time. A window should hold several batches, so that it has
-            rows of about the same length to put together.
+        window: how many rows are read at a time. A window should hold several batches, so that it has enough rows of
+            about the same length.
         shuffle: whether rows of about the same length, and the batches of a window, come in random order. Rows do not
-            leave their window: order them at random in the dataset too.
+            leave their window: shuffle the dataset too.
         seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
-        column: the column whose lengths count.
+        column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all.
         world_size, rank: how many ranks share the rows, and which one this is.
-        shards_itself: whether the iterator of a dataset that is not of `datasets` gives each process rows of its own.
+        shards_itself: for a dataset that is not from `datasets`: whether its iterator gives each process its own rows.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
         epoch: the current epoch; see `set_epoch`.
 
     Raises:
-        TypeError: when a dataset has no rows, or gives them once (a generator, in place of its function); when it is
-            read, if a row is no mapping, or is null or no list in `column`.
+        TypeError: when a dataset has no rows, or can be read only once (a generator instead of its function); when it
+            is read, if a row is not a mapping, or its `column` is null or not a list.
         ValueError: for an argument out of range; when it is read, for a missing column, or a row above the budget.
 
     Examples:
@@ -127,7 +129,7 @@ class BatchedStream(StreamedDataset):
             window=len(sizes),
             shuffle=self._shuffle,
             seed=seed,
-            overlong="alone",  # those that are an error are found when they are read
+            overlong="alone",  # rows that are too long are found when they are read
         ).batches()
         return groups, int(self._shares_of_budget(sizes[groups.values], groups).argmin())
 
@@ -148,11 +150,11 @@ class BatchedStream(StreamedDataset):
 class PackedStream(StreamedDataset):
     """An iterable dataset of packs: rows of a stream, joined to at most `max_length` tokens.
 
-    It is to a stream what `PackedDataset` is to a dataset with rows by number, and its items are the same. A window of
-    rows is held in memory and packed. The emptiest pack of a window is not given out: its rows go into the next window.
-    They wait once, and each row is in exactly one pack of an epoch, or each of its pieces with `overlong="split"`.
-    With the usual window and lognormal lengths, of which 4 to 9 fill a pack, packs are filled to 99.8 to 99.9 %, and
-    those of a whole dataset to 99.9 to 99.97 %.
+    It does for a stream what `PackedDataset` does for a dataset that can be indexed by row, and its items are the same.
+    A window of rows is held in memory and packed. The emptiest pack of a window is held back: its rows go into the next
+    window. A row is held back at most once, and is in exactly one pack of an epoch; so is each piece with
+    `overlong="split"`. With the default window and lognormal lengths, of which 4 to 9 fill a pack, packs are 99.8 to
+    99.9 % full, and those of a whole dataset 99.9 to 99.97 %.
 
         DataLoader(stream, batch_size=8, collate_fn=quadrat.DataCollatorWithFlattening())
 
@@ -160,13 +162,13 @@ class PackedStream(StreamedDataset):
 
     Args:
         dataset: see `BatchedStream`.
-        max_length: the tokens that a pack may hold.
-        strategy: where a row goes, see `quadrat.pack`. "in_order" leaves rows in their order: the last pack of a window
-            is the one that goes on in the next.
-        window: how many rows are read at a time. More fill packs better.
-        shuffle: whether rows of one length change places, and the packs of a window come in random order.
+        max_length: the most tokens in a pack.
+        strategy: which pack a row goes into, see `quadrat.pack`. "in_order" leaves rows in their order: the last pack
+            of a window is the one that continues in the next.
+        window: how many rows are read at a time. A larger window fills packs better.
+        shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
         seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
-        column: the column whose lengths count.
+        column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all. Each has one number per token.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.

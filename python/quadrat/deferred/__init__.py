@@ -1,1 +1,1 @@
-"""Batches that travel packed and are made on the device."""
+"""Batches that are sent to a device in one buffer, and padded there."""

@@ -1,4 +1,4 @@
-"""The deferred batch: ragged columns in one buffer, which become the padded batch on the device they are sent to."""
+"""The deferred batch: ragged columns in one buffer, from which the target device makes the padded batch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeferredBatch(Mapping[str, Any]):
     """
 
     def __new__(cls, tensors: Mapping[str, Any]) -> DeferredBatch:
-        """One that becomes a container like that of `tensors`."""
+        """A `DeferredBatch` that makes a container of the same type as `tensors`."""
         with needs("DeferredBatch", "transformers"):
             from transformers import BatchEncoding
 
@@ -84,7 +84,7 @@ class DeferredBatch(Mapping[str, Any]):
         return batch
 
     def as_encoding(self) -> DeferredBatch:
-        """The same batch, to become a `BatchEncoding`."""
+        """The same batch, which will make a `BatchEncoding`."""
         return _DeferredEncoding._of(self._buffer, self._plan, self._held)
 
     def ignoring(self, token_id: int) -> DeferredBatch:
@@ -95,12 +95,12 @@ class DeferredBatch(Mapping[str, Any]):
         """The batch on a device.
 
         On the CPU these are the tensors that the collator gives without `deferred`, made anew at each call. On a CUDA
-        device the buffer is copied once, on the current stream, without waiting for it where it is pinned and
-        `non_blocking` is set, and the outputs are made there; on other devices, and where quadrat was built without
-        CUDA, they are made on the CPU and copied one by one.
+        device the buffer is copied once, on the current stream, without waiting for it if it is pinned and
+        `non_blocking` is set, and the outputs are made there; for other devices, and if quadrat was built without CUDA,
+        they are made on the CPU and copied one by one.
 
         Args:
-            device: a `torch.device`, or what makes one: a string, or the number of an accelerator.
+            device: a `torch.device`, a string, or the number of an accelerator.
             non_blocking: as for `torch.Tensor.to`.
 
         Returns:

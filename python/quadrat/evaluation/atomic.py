@@ -1,4 +1,4 @@
-"""Values that several threads change, and that an error, Ctrl-C or a signal handler leaves whole."""
+"""Values that several threads change, and that stay whole after an error, Ctrl-C or a signal handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions and labels of an evaluation: gathered in linear time, and handed to metrics without padding."""
+"""Predictions and labels of an evaluation: gathered in linear time, and passed to metrics without padding."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
     The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
-    that its peak memory is the result. The results are the same, also those of `tensors` and `arrays`; reading these
-    two joins the batches added so far. Several threads may use one container. If adding a batch fails or is
-    interrupted, the container holds the whole batch or nothing of it.
+    that its peak memory is the size of the result. The results are the same, also those of `tensors` and `arrays`;
+    reading these two joins the batches added so far. Several threads may use one container. If adding a batch fails or
+    is interrupted, the container holds the whole batch or nothing of it.
 
     Args:
-        do_nested_concat: whether to join batches along the first axis, padding the second; else they stay in a list.
-        padding_index: what shorter batches are padded with.
+        do_nested_concat: whether to join batches along the first axis, padding the second; otherwise they stay in a
+            list.
+        padding_index: the padding value for narrower batches.
         ragged: quadrat only: with `do_nested_concat`, returns arrays of two and more dimensions as a `Ragged` whose
             rows are as long as they were in their batch. Nothing is padded, and tensors on a GPU are copied when they
             are added.
@@ -77,7 +78,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
 
     @property
     def tensors(self) -> Any:
-        """What was added since the last `to_cpu_and_numpy`, joined, as the tensors that were given."""
+        """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
         return self._held.change(_tensors_seen)
 
     @tensors.setter
@@ -86,7 +87,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
 
     @property
     def arrays(self) -> Any:
-        """What was there at the last `to_cpu_and_numpy`, joined, as NumPy arrays; Ragged ones with `ragged`."""
+        """The batches that were moved to the CPU, joined, as NumPy arrays, or as `Ragged` with `ragged`."""
         return self._held.change(self._arrays_seen)
 
     @arrays.setter
@@ -98,9 +99,9 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
 
         Raises:
             AssertionError: when it is of another type than those before.
-            TypeError: when it holds something else than tensors.
-            RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not go with those before.
-            ValueError: with `ragged`, when dimensions do not.
+            TypeError: when it holds anything but tensors.
+            RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not match those before.
+            ValueError: with `ragged`, when dimensions do not match those before.
             MemoryError: when there is no memory for it.
         """
         if not self.do_nested_concat:
@@ -112,7 +113,7 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
             self._held.change(lambda held: (_Held(self._plus(held.tensors, tensors), held.arrays), None))
 
     def to_cpu_and_numpy(self) -> None:
-        """Move what was added to the CPU, as NumPy arrays."""
+        """Move the batches added so far to the CPU, as NumPy arrays."""
         self._held.change(self._moved)
 
     def _moved(self, held: _Held) -> tuple[_Held, None]:
@@ -183,7 +184,8 @@ def without_padding(
     - everything else (labels of one dimension, losses) does not change. Tuples and mappings are kept.
 
     Args:
-        compute_metrics: your function. It gets an `EvalPrediction`, and what else Trainer passes (`compute_result`).
+        compute_metrics: your function. It gets an `EvalPrediction`, and whatever else Trainer passes
+            (`compute_result`).
         padding_index: the label of tokens that do not count: padding, special tokens, parts of words.
 
     Examples:

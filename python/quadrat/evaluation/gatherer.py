@@ -49,15 +49,15 @@ class _Stretches(NamedTuple):
 class DistributedTensorGatherer:
     """Put arrays that several processes computed back into the order of the dataset; the class of transformers 4.x.
 
-    Each process computes a stretch of the dataset (`SequentialDistributedSampler`), and a gather after each step puts
-    the batches of all processes side by side. This class puts the rows back into order and drops those that only filled
-    the last batches. It keeps batches without padding and pads once.
+    Each process computes a contiguous part of the dataset (`SequentialDistributedSampler`), and a gather after each
+    step joins the batches of all processes. This class puts the rows back into order and drops those that only filled
+    up the last batches. It keeps batches without padding and pads once.
 
     Args:
         world_size: the number of processes.
-        num_samples: the rows of the dataset.
-        make_multiple_of: the rows of each process are rounded up to a multiple of this.
-        padding_index: what shorter batches are padded with.
+        num_samples: the number of rows of the dataset.
+        make_multiple_of: the number of rows of each process is rounded up to a multiple of this.
+        padding_index: the padding value for narrower batches.
 
     Examples:
         >>> import numpy, quadrat
@@ -82,11 +82,11 @@ class DistributedTensorGatherer:
         self._held = Atomic(_Stretches((), None, None, None), _Stretches.copied)
 
     def add_arrays(self, arrays: Any) -> None:
-        """Add what all processes made in a step: `[world_size * rows, ...]`, those of process 0 first.
+        """Add the rows of all processes in one step: `[world_size * rows, ...]`, those of process 0 first.
 
         Args:
-            arrays: a NumPy array, or lists, tuples and mappings of such, of the structure of the first. None is left
-                out.
+            arrays: a NumPy array, or lists, tuples and mappings of such, of the structure of the first. None is
+                ignored.
 
         Raises:
             AssertionError: when the rows are not a multiple of the number of processes.

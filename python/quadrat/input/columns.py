@@ -1,4 +1,4 @@
-"""Features become columns of rows; what follows does not know where the data came from."""
+"""Features become columns of rows; the code after this does not depend on the form of the features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from quadrat import _core
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
 
-# The forms a row can have: bits.
+# The forms a row can have, as bits.
 LIST, TUPLE, ARRAY, TENSOR = _core.FORM_LIST, _core.FORM_TUPLE, _core.FORM_ARRAY, _core.FORM_TENSOR
 NUMBER, SCALAR, TENSOR_NUMBER = _core.FORM_NUMBER, _core.FORM_SCALAR, _core.FORM_TENSOR_NUMBER
 OTHER = _core.FORM_OTHER
@@ -23,10 +23,10 @@ PYTHON_INTS = 1 << INT64
 PYTHON_FLOATS = 1 << FLOAT64
 INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
 FLOATS = 1 << FLOAT32 | 1 << FLOAT64
-# One kind that every torch has a dtype for.
+# A single kind that every torch version has a dtype for.
 KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
 
-# What a writer of `_core.Columns` reports: (code, row, position), and the same in words: "row 3, position 7 holds ...".
+# A failure that `_core.Columns` reports: (code, row, position), and as text: "row 3, position 7 holds ...".
 Failure = tuple[int, int, int]
 explain = _core.explain
 OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED

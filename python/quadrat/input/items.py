@@ -38,7 +38,7 @@ class Pieces(NamedTuple):
 
 
 class Batch(list[Any]):
-    """The rows of a batch, where a dataset has them as one item."""
+    """The rows of a batch, if a dataset has them as one item."""
 
 
 class Pack(Mapping[str, Any]):
@@ -72,7 +72,7 @@ class Pack(Mapping[str, Any]):
         return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {list(self._packs.values)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As a pack of its own: the others stay where they are."""
+        """Pickles this pack alone, without the others in its memory."""
         return _only, (Packs.of([self]),)
 
 
@@ -95,7 +95,7 @@ class Packs:
 
     @classmethod
     def of(cls, packs: Sequence[Pack]) -> Packs:
-        """These packs: where they lie, if they are all that lies there, else copies."""
+        """These packs: without a copy if they are all the packs in their memory, otherwise copies."""
         whole = packs[0]._packs
         if [pack._at for pack in packs] == list(range(len(whole))) and all(pack._packs is whole for pack in packs):
             return whole

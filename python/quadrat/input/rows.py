@@ -1,4 +1,4 @@
-"""Features that come as columns: dicts of columns, Arrow tables, `Ragged`; read without a Python object per row."""
+"""Features in columns: dicts of columns, Arrow tables, `Ragged`; read without a Python object per row."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Rows(_core.TableRows):
         return other + self.as_list()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As a list of dicts: the memory of the columns stays where it is."""
+        """Pickles a list of dicts, without the memory of the columns."""
         return list, (self.as_list(),)
 
     def __repr__(self) -> str:

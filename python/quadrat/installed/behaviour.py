@@ -1,6 +1,6 @@
-"""What differs between versions of transformers, and of tokenizers: the installed code is asked, once, by trying it.
+"""What differs between versions of transformers, and of tokenizers: found by running the installed code once.
 
-Nothing here or elsewhere asks for the number of a version. Where a docstring names one, that is for the reader.
+No code here checks a version number. Docstrings name versions only for the reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HAS_TENSORFLOW = hasattr(TensorType, "TENSORFLOW")
 
 
 class _Seen(Exception):  # noqa: N818 - a signal
-    """The reference did what a probe is there to see."""
+    """The reference did what a probe tests for."""
 
 
 def _sees(call: Any, *arguments: Any) -> bool:
@@ -29,7 +29,7 @@ def _sees(call: Any, *arguments: Any) -> bool:
         call(*arguments)
     except _Seen:
         return True
-    except Exception:  # what a probe leaves out; the answer comes before that
+    except Exception:  # the probe's inputs are incomplete; the answer comes before that
         return False
     return False
 

@@ -1,7 +1,7 @@
 """Whether transformers, torch and NumPy are what quadrat was tested with. If not: one warning, and fall back.
 
-Of transformers the code decides, not the number of its version: fingerprints of the functions that quadrat imitates are
-compared with those of the tested versions, so that a later release with the same functions is known.
+For transformers, the code decides and not the version number: fingerprints of the functions that quadrat imitates are
+compared with those of the tested versions, so that a later release with the same functions is accepted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _found(name: str) -> Any:
     return None
 
 
-# As it is when this module loads: a patch that comes later is for guards to see.
+# The code when this module loads; guards detect patches that come later.
 CODE: dict[str, Any] = {name: _found(name) for names in IMITATED.values() for name in names}
 if "DataCollatorForWholeWordMask" not in PATCHED:  # that of 5.x shares its name, and quadrat has its own
     CODE["DataCollatorForWholeWordMask"] = None
@@ -80,16 +80,16 @@ def trusted() -> bool:
 
 @functools.cache
 def changed(twin: str) -> str | None:
-    """The first part of what `twin` imitates that is not what was tested; None where all is known."""
+    """The first function or class imitated by `twin` that differs from the tested versions; None if all are known."""
     if not twin or trusted():
         return None
     return next((name for name in IMITATED[twin] if not _is_known(name)), None)
 
 
 def unknown(twin: str) -> str | None:
-    """Why batches are left to the reference: code that `twin` imitates is unknown; None where it is known.
+    """The reason to leave batches to the reference: code that `twin` imitates is unknown; None if it is known.
 
-    The first time, a warning says which code, and what to do.
+    The first time, a warning names the code and says what to do.
     """
     name = changed(twin)
     if name is None:
@@ -113,14 +113,14 @@ def _warn_of(changed: str) -> None:
     oldest, newest = RANGES["transformers"]
     warnings.warn(
         f"quadrat {_core.__version__} does not know `{changed}` of transformers {transformers.__version__}; it was "
-        f"tested with {oldest} to {newest}. What depends on it is left to transformers: the results are right, without "
-        "quadrat's speed. Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to compile it nevertheless.",
+        f"tested with {oldest} to {newest}. transformers makes the batches that depend on it; they are right, but not "
+        "faster. Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's compiled code anyway.",
         stacklevel=2,
     )
 
 
 def broken(framework: Framework) -> str | None:
-    """Why nothing is compiled: with this torch or NumPy, which is untested, a simple batch is wrong; else None."""
+    """Why quadrat makes no batches: with this untested torch or NumPy, a simple batch is wrong; else None."""
     return _broken("pt" if framework == "pt" and "torch" in sys.modules else "np")
 
 
@@ -135,11 +135,11 @@ def _broken(framework: Framework) -> str | None:
     warnings.warn(
         f"quadrat {_core.__version__} was not tested with {' and '.join(untested)}, but with {ranges}. "
         + (
-            "It tried to make a batch, which was right, and goes on."
+            "A test batch was right, so quadrat makes the batches."
             if works
-            else "It tried to make a batch, which was wrong: batches are left to transformers."
+            else "A test batch was wrong, so transformers makes the batches."
         )
-        + " Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to hear no more of this.",
+        + " Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's code without this test.",
         stacklevel=2,
     )
     return None if works else f"{' and '.join(untested)} would get wrong batches"

@@ -1,7 +1,7 @@
-"""What the installed transformers has and quadrat has a twin of, as it is without `patch_transformers`.
+"""The classes and functions of the installed transformers that quadrat replaces, as they are without a patch.
 
-Collators derive from these: a module that is loaded while transformers is patched would find quadrat's own there. And
-while transformers is patched they have no other address, so this is where pickles look for them.
+quadrat's collators derive from these, because transformers' modules hold quadrat's classes while they are patched.
+While transformers is patched, pickles find the original classes here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformers.data.data_collator import (
 )
 from transformers.tokenization_utils_base import BatchEncoding, PreTrainedTokenizerBase
 
-# What every version that works has.
+# Names that every supported version has.
 __all__ = [
     "DataCollatorForLanguageModeling",
     "DataCollatorForMultipleChoice",
@@ -53,13 +53,13 @@ ORIGINALS: dict[str, Any] = {name: globals()[name] for name in __all__}
 _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
-# What Trainer uses; not every version has all of it.
+# Names that Trainer uses; not every version has all of them.
 OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler", "DistributedLengthGroupedSampler", "BatchRebalanceSampler")
-# What `patch_transformers` swaps, and where each is at home.
+# What `patch_transformers` replaces, and the module where each is defined.
 PATCHED: dict[str, Any] = ORIGINALS | {
     name: getattr(trainer_pt_utils, name) for name in OF_TRAINER if hasattr(trainer_pt_utils, name)
 }
-# What `patch_tokenizers` swaps.
+# What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
 HOMES = {name: original.__module__ for name, original in PATCHED.items()}

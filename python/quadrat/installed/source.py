@@ -15,7 +15,7 @@ _TEXT = re.compile(r"""^\s*[rR]?(\"{3}|'{3}).*?\1\s*$""", re.MULTILINE | re.DOTA
 
 
 def fingerprint(thing: Any) -> str | None:
-    """What tells the code of a function, or of all that a class defines itself; None where there is no source.
+    """A fingerprint of the code of a function, or of all functions that a class defines; None if there is no source.
 
     All versions of Python give the same.
     """
@@ -39,9 +39,9 @@ def functions_of(thing: Any) -> Iterator[FunctionType]:
 
 
 def source_of(function: FunctionType) -> list[str]:
-    """The lines of a function, without comments and empty lines; none where they are not to be had.
+    """The lines of a function, without comments and empty lines; no lines if the source cannot be read.
 
-    `inspect.getsource` finds the same, in several times the time.
+    `inspect.getsource` finds the same, but is several times slower.
     """
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 :]

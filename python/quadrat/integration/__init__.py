@@ -1,1 +1,1 @@
-"""Into code that names the reference's classes: patching, adopting, callbacks of Trainer."""
+"""For code that uses the transformers classes: patches, conversion of collators, and a callback for Trainer."""

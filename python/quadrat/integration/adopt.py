@@ -1,4 +1,4 @@
-"""`from_transformers`: makes a collator of transformers quadrat's."""
+"""`from_transformers`: converts a collator of transformers to quadrat's class."""
 
 # In this project's own check the classes of transformers are all one type.
 # mypy: disable-error-code="overload-cannot-match"
@@ -76,8 +76,8 @@ def from_transformers(collator: Any) -> Any:
         A collator of quadrat is returned unchanged.
 
     Raises:
-        TypeError: for a class of your own derived from a transformers collator, a class instead of an instance, a
-            collator that quadrat does not have, and for anything else.
+        TypeError: for your own class derived from a transformers collator, a class instead of an instance, a collator
+            that quadrat does not have, and for anything else.
 
     Examples:
         >>> import quadrat
@@ -104,17 +104,17 @@ def _refuse(collator: Any) -> NoReturn:
     cls = collator if inspect.isclass(collator) else type(collator)
     base = next((names[one] for one in cls.__mro__ if one in names), None)
     if base is None:
-        raise TypeError(f"{collator!r} is no collator that from_transformers knows: {', '.join(ORIGINALS)}")
+        raise TypeError(f"{collator!r} is not a collator that from_transformers knows: {', '.join(ORIGINALS)}")
     if cls is ORIGINALS[base]:
-        raise TypeError(f"from_transformers takes an instance: use the class quadrat.{base} in place of {base}")
+        raise TypeError(f"from_transformers takes an instance: use the class quadrat.{base} instead of {base}")
     if cls.__name__ == "DataCollatorForWholeWordMask" and cls.__module__.startswith("transformers."):
         raise TypeError(
             "this DataCollatorForWholeWordMask, unlike that of transformers 4, is a DataCollatorForLanguageModeling "
             "with whole_word_mask=True: use quadrat.DataCollatorForLanguageModeling(whole_word_mask=True) instead"
         )
     if cls.__module__.startswith("transformers."):
-        raise TypeError(f"quadrat has no twin of transformers.{cls.__name__}: use it as it is")
+        raise TypeError(f"quadrat has no replacement for transformers.{cls.__name__}: use it as it is")
     raise TypeError(
-        f"{cls.__name__} is derived from transformers.{base} and may do its work in another way: "
+        f"{cls.__name__} is derived from transformers.{base} and may override its behaviour: "
         f"derive it from quadrat.{base} instead"
     )

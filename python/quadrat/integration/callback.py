@@ -1,4 +1,4 @@
-"""`SetEpochCallback`: tells a collator which epoch Trainer is in."""
+"""`SetEpochCallback`: sets the epoch of a collator or dataset when an epoch of Trainer begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 
 
 class SetEpochCallback(TrainerCallback):
-    """Tell the collator and the training dataset of a Trainer when an epoch begins.
+    """Call `set_epoch` of the collator and the training dataset when an epoch of Trainer begins.
 
     With it, `rng="philox"` draws new masks in each epoch, and a `BatchedDataset` or `PackedDataset` has the batches or
     packs of that epoch, on every process. A run that is resumed, also in the middle of an epoch, has the masks and
@@ -19,7 +19,7 @@ class SetEpochCallback(TrainerCallback):
             if they have it.
 
     Raises:
-        TypeError: when training begins, if nothing has a `set_epoch`.
+        TypeError: when the first epoch begins, if no object has `set_epoch`.
 
     Examples:
         >>> import quadrat
@@ -36,11 +36,11 @@ class SetEpochCallback(TrainerCallback):
         self._next = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Forgets an earlier run."""
+        """Reset the epoch count of an earlier run."""
         self._next = 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tells the epoch before its first batch."""
+        """Set the epoch before its first batch."""
         told = [self.collator]
         if self.collator is None:
             loader = kwargs.get("train_dataloader")
@@ -50,8 +50,8 @@ class SetEpochCallback(TrainerCallback):
         able = [one for one in told if hasattr(one, "set_epoch")]
         if not able:
             names = " and ".join(type(one).__name__ for one in told)
-            raise TypeError(f"{names} has no set_epoch: give SetEpochCallback what has one")
-        # Where a data set has no length, Trainer's epoch is a guess that may stand still.
+            raise TypeError(f"{names} has no set_epoch: give SetEpochCallback an object that has it")
+        # If a dataset has no length, Trainer only estimates the epoch, and it may not change.
         epoch = max(int(state.epoch or 0), self._next)
         for one in able:
             one.set_epoch(epoch)

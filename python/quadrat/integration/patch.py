@@ -1,4 +1,4 @@
-"""`patch_transformers`: the names inside transformers lead to what quadrat has in their place."""
+"""`patch_transformers`: replaces names in the modules of transformers by quadrat's classes and functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attent
         datasets: whether to patch `datasets` too, if it is installed, see `patch_datasets`.
         tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
         attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
-            which read a mask once and not in each layer.
+            which read a mask once instead of in each layer.
 
     Returns:
         The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
@@ -61,7 +61,7 @@ def _loaded() -> list[ModuleType]:
     # transformers runs its __init__ a second time when Trainer is loaded: the lazy module that a first
     # `import transformers` led to is in use, but no longer in sys.modules.
     lazy = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
-    # The collector knows nothing of what `gc.freeze` has put aside.
+    # `gc.get_referrers` does not see objects after `gc.freeze`.
     names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
     lazy += [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
     named = [*sys.modules.copy().items(), *((one.__name__, one) for one in lazy)]
@@ -70,7 +70,7 @@ def _loaded() -> list[ModuleType]:
 
 
 def _swap() -> None:
-    # They load before there is anything to derive them from but the originals.
+    # Load them now, so that they derive from the originals.
     found = {name: load(name) for name in PATCHED}
     for module in _loaded():
         own = vars(module)  # not getattr, which a lazy module would answer by loading things

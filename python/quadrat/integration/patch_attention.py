@@ -1,7 +1,7 @@
-"""What transformers and flash-attn do around attention kernels without padding, by quadrat's functions.
+"""Patches of what transformers and flash-attn do around attention kernels without padding.
 
-Where these cannot be proven to give the same, the original is called: in code that is compiled, for tensors that are
-not plain, and for indices that no mask gave.
+The original is called if quadrat's function is not proven to give the same: in compiled code, for tensors that are not
+plain, and for indices that do not come from a mask.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def patch_flash_attn() -> Patch:
     """Replace the functions of `flash_attn.bert_padding` by those of `quadrat.bert_padding`, in this process.
 
     They are replaced in all modules of flash-attn and transformers, also in modules that are loaded later.
-    `unpad_input` returns as many values as the installed one. Names that other modules imported earlier do not change:
-    call this before `from flash_attn.bert_padding import ...`.
+    `unpad_input` returns as many values as that of the installed flash-attn. Names that other modules imported earlier
+    do not change: call this before `from flash_attn.bert_padding import ...`.
 
     Returns:
         The patch: `with quadrat.patch_flash_attn(): ...` undoes it at the end of the block, `.undo()` at any time.

@@ -1,4 +1,4 @@
-"""`patch_datasets`: what a `datasets.Dataset` hands a DataLoader stays in Arrow until somebody looks."""
+"""`patch_datasets`: batches of a `datasets.Dataset` in a DataLoader stay in Arrow until they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ with needs("quadrat.patch_datasets", "datasets"):
 
 _original_getitem = datasets.Dataset.__getitem__
 _own_getitem = datasets.Dataset._getitem
-# By the dataset, not in it: what is in a dataset is pickled, and part of fingerprints.
+# Kept outside the dataset: attributes of a dataset are pickled, and are part of fingerprints.
 _stored: WeakKeyDictionary[Any, StoredRows] = WeakKeyDictionary()
 
 
@@ -58,7 +58,7 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
     if len(keys) and _reads_as_datasets(self):
         try:
             rows = _of(self).rows(keys) if min(keys) >= 0 else None
-        except (IndexError, TypeError):  # `datasets` says it in its own words
+        except (IndexError, TypeError):  # `datasets` raises its own error
             rows = None
         if rows is not None:
             return rows

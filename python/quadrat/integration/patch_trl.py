@@ -1,4 +1,4 @@
-"""`patch_trl`: the names inside TRL lead to what quadrat has in their place."""
+"""`patch_trl`: replaces names in the modules of TRL by quadrat's classes and functions."""
 
 from __future__ import annotations
 

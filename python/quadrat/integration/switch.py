@@ -1,4 +1,4 @@
-"""Patches of other libraries: put in force once however often they are asked for, and undone with the last."""
+"""Patches of other libraries: applied once, however often they are requested, and undone with the last request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _lock = threading.RLock()
 
 
 class Switch:
-    """One part of another library, and who wants it patched.
+    """One part of another library, and the patches of it that are in force.
 
     Args:
         swap: puts quadrat's code in.
-        restore: puts the library's own back.
+        restore: puts the library's own code back.
     """
 
     def __init__(self, swap: Callable[[], None], restore: Callable[[], None]) -> None:
@@ -28,7 +28,7 @@ class Switch:
         self._in_force.append(patch)
 
     def remove(self, patch: Patch) -> None:
-        """Leave the library as it was, unless another patch is in force; a second time does nothing."""
+        """Restore the library, unless another patch is in force. A second call does nothing."""
         if patch in self._in_force:
             self._in_force.remove(patch)
             if not self._in_force:
@@ -36,7 +36,7 @@ class Switch:
 
 
 class Patch:
-    """What was patched, to be undone: `with` undoes it at the end of the block, `undo()` at any time."""
+    """A patch that can be undone: `with` undoes it at the end of the block, `undo()` at any time."""
 
     def __init__(self, name: str, *switches: Switch) -> None:
         self._name, self._switches, self._undone = name, switches, False
@@ -52,7 +52,7 @@ class Patch:
                 raise
 
     def undo(self) -> None:
-        """Leave the libraries as they were, unless another patch is in force; a second time does nothing."""
+        """Restore the libraries, unless another patch is in force. A second call does nothing."""
         with _lock:
             self._undone = True
             for switch in self._switches:

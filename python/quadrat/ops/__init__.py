@@ -1,1 +1,1 @@
-"""Functions over ragged data: the kernels with a Python face."""
+"""Functions on ragged data: the Python interface of the kernels."""

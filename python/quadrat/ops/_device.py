@@ -34,8 +34,8 @@ def rows_on_gpu(rows: Any) -> Ragged | None:
         place = (tensor.device, tensor.dtype, tensor.shape[1:]) if on_gpu(tensor) and tensor.dim() > 0 else None
         if place != (first.device, first.dtype, first.shape[1:]):
             raise TypeError(
-                f"row {row} is not a tensor like row 0, {first.dtype} on {first.device}; rows of one batch are of one "
-                "dtype, on one device"
+                f"row {row} is not a tensor like row 0, {first.dtype} on {first.device}; all rows of a batch must have "
+                "one dtype and one device"
             )
     return Ragged.of_lengths(torch.cat(list(rows)), [len(row) for row in rows])
 

@@ -1,4 +1,4 @@
-"""Masking whose draws depend on seed, epoch, row key and position alone: `rng="philox"`."""
+"""Masking whose draws depend only on seed, epoch, row key and position: `rng="philox"`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Places(NamedTuple):
         count = self.width if self.flat else self.rows * self.width
         if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (self.rows,)):
             raise ValueError(
-                f"input_ids of shape {tuple(ids.shape)} are not {self.rows} rows in {count} places with a length each"
+                f"input_ids of shape {tuple(ids.shape)} do not match {self.rows} rows and lengths in {count} places"
             )
 
 

@@ -1,4 +1,4 @@
-"""Rows padded and unpadded where they are, without a gradient, and the options that the functions share."""
+"""Padding and unpadding of rows, without a gradient, and the options that the functions share."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tu
     source, values, address, token = room(padded, total)
     rows, width = source.shape[:2]
     if len(bounds) != rows + 1:
-        raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more than rows")
+        raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more offset than rows")
     failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
     return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
 
@@ -108,7 +108,8 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
         raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
     own: Framework = "pt" if is_tensor(values) else "np"
     if framework_of(return_tensors, own) != own:
-        raise ValueError(f"{type(values).__name__}s of {values.dtype} stay in their library")
+        name = type(values).__name__
+        raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
 
 
 def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:

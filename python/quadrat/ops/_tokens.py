@@ -213,4 +213,4 @@ def _inverse(indices: Any, size: int, places: Places | None) -> Any:
 
 
 def _outside(indices: Any, place: int, size: int) -> IndexError:
-    return IndexError(f"indices must be numbers of {size} tokens, but indices[{place}] is {int(indices[place])}")
+    return IndexError(f"indices must be from 0 to below {size}, but indices[{place}] is {int(indices[place])}")

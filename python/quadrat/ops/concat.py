@@ -1,4 +1,4 @@
-"""`quadrat.concat_padded`: nested arrays of different widths below one another."""
+"""`quadrat.concat_padded`: joins nested arrays of different widths along their first axis."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Batch = TypeVar("Batch")
 def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
     """Join batches along their first axis, and pad the second to the widest batch.
 
-    The result is that of folding `nested_concat` of transformers over the batches.
+    The result is that of applying `nested_concat` of transformers to one batch after the other.
 
     Args:
-        arrays: the batches. Each is a NumPy array or a torch tensor, `[rows]` or `[rows, width, ...]`, or a list,
-            tuple or mapping of such, nested at will; all have the structure of the first. Tensors of different dtypes
-            get the dtype of the first if their widths differ, else their common dtype.
-        padding_index: the value that pads batches less wide than the widest.
+        arrays: the batches. Each is a NumPy array or a torch tensor, `[rows]` or `[rows, width, ...]`, or a list, tuple
+            or mapping of these, nested to any depth; all batches have the structure of the first. Tensors of different
+            dtypes get the dtype of the first if their widths differ, else their common dtype.
+        padding_index: the padding value for batches that are narrower than the widest.
 
     Returns:
         Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
-        single batch is returned as it is. It takes the time and memory of a copy.
+        single batch is returned as it is. The cost is that of one copy.
 
     Raises:
         AssertionError: when batches are of different types.
         TypeError: when they hold anything but arrays.
-        ValueError: when there is no batch, or the shapes of NumPy arrays do not go together.
-        RuntimeError, IndexError, KeyError: the same for tensors, dimensions, keys.
+        ValueError: when there is no batch, or the shapes of NumPy arrays do not match.
+        RuntimeError, IndexError, KeyError: when tensors, dimensions or keys do not match.
 
     Examples:
         >>> import numpy, quadrat
@@ -90,7 +90,7 @@ class Joined(NamedTuple):
                 return room
         if self.ragged_only and room.leaves is not None:
             concat_two(tree_unflatten(room.structure, [leaf.none() for leaf in room.leaves]), batch, self.padding)
-            raise ValueError("the arrays of a batch must be of the dimensions of those before")
+            raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
         # What is unusual is joined at once, or refused. It seldom is so twice.
         first = concat_two(self.value(), batch, self.padding)
         return self._replace(first=first, leaves=None, known=self.known | types_of(first))

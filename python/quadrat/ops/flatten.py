@@ -19,12 +19,12 @@ Names = Literal["transformers", "varlen_attn", "megatron", "mask"]
 
 
 class Flattened(NamedTuple):
-    """Rows one after the other, as attention without padding takes them; NumPy arrays or torch tensors.
+    """Rows joined one after the other, for attention without padding; NumPy arrays or torch tensors.
 
     Attributes:
-        values: `[total, ...]`, the rows' numbers.
-        position_ids: `[total]` int64, where in its row each token stands.
-        seq_idx: `[total]` int32, which row each token belongs to; -1 in the padding.
+        values: `[total, ...]`, the numbers of the rows.
+        position_ids: `[total]` int64, the position of each token in its row.
+        seq_idx: `[total]` int32, the number of each token's row; -1 in the padding.
         cu_seqlens: `[rows + 1]` int32, where each row begins, and where the last one ends.
         max_length: the length of the longest row, in tokens.
     """
@@ -97,40 +97,42 @@ def flatten(
     continue_positions: bool = True,
     names: Names | None = None,
 ) -> Any:
-    """Join rows to one sequence, and return where they begin.
+    """Join rows into one sequence, and return where each row begins.
 
     Args:
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
-            Tensors may be on a GPU; that waits for the offsets of a `Ragged`, unless they came from the CPU.
+            Tensors may be on a GPU; the call then waits for the offsets of a `Ragged`, unless they came from the CPU.
         position_ids_start: the position of the first token of each row.
         multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
             `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the last
-            token, so that code that finds rows where positions restart does not find one more.
-        padding_value: what fills the padding of the values; it must fit the dtype.
-        dtype: of the values, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
+            token, so that code that detects rows by restarting positions does not count the padding as a row.
+        padding_value: the value of the padding; it must fit the dtype.
+        dtype: the NumPy or torch dtype of the values; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
         align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16 for
-            FP8. What `multiple_of`, itself a multiple of it, or `total_length` adds goes to the last row.
-        total_length: in place of `multiple_of`, the total itself, for static shapes.
-        continue_positions: whether `position_ids` continue through the padding; else they are 0 there.
-        names: give the result as a dict for a consumer. It has `values`, `position_ids`, `seq_idx`, and where the rows
-            are under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
+            FP8. `multiple_of` must be a multiple of it. Padding from `multiple_of` or `total_length` belongs to the
+            last row.
+        total_length: instead of `multiple_of`, the total itself, for static shapes.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
+        names: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
+            boundaries under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "megatron": the fields
             of `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`,
             `total_tokens`. "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2 for the
-            second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows;
-            "megatron" has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`;
-            and there is a `padding_mask`, `[total]` bool, True where there is no token.
+            second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows; "megatron"
+            has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`; and there is a
+            `padding_mask`, `[total]` bool, True where there is no token.
 
     Returns:
         A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
         `quadrat.align`. With `names`, a dict.
 
     Raises:
-        TypeError: when a row does not hold numbers, or its kind does not convert to `dtype` without loss.
-        OverflowError: when a number or `padding_value` does not fit the dtype, a position int64, the total int32.
-        ValueError: when an option is unknown or does not go with another; when `total_length` is below what the rows
-            take, or there is no token that its padding could follow.
+        TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.
+        OverflowError: when a number or `padding_value` does not fit the dtype, a position does not fit int64, or the
+            total int32.
+        ValueError: when an option is unknown or conflicts with another; when `total_length` is less than the rows need,
+            or there is no token before its padding.
 
     Examples:
         >>> import quadrat
@@ -139,7 +141,7 @@ def flatten(
         (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
     if total_length is not None and multiple_of is not None:
-        raise ValueError("multiple_of and total_length both say how long the result is: give one of them")
+        raise ValueError("multiple_of and total_length both set the length of the result: give one of them")
     check_names(names)
     made: Any
     aligned = align_to is not None
@@ -217,7 +219,7 @@ def flatten_here(
     cu_seqlens, address = empty(framework, (count + 1,), INT32)
     failure = _core.cu_seqlens(lengths, count, INT32, address)
     if failure is not None and failure[0] == OUT_OF_RANGE:
-        raise OverflowError(f"{tokens} tokens are more than the int32 cu_seqlens count")
+        raise OverflowError(f"{tokens} tokens are more than int32 cu_seqlens can hold")
     return Flattened(values, position_ids, seq_idx, cu_seqlens, source.longest[1])
 
 
@@ -225,7 +227,7 @@ def _checked_total(total: int, tokens: int) -> int:
     if total < tokens:
         raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
     if total > tokens == 0:
-        raise ValueError(f"total={total}, where there is no token: position_ids have nothing to go on from")
+        raise ValueError(f"total={total}, but there is no token: position_ids have nothing to continue from")
     return total
 
 
@@ -246,6 +248,6 @@ def _flatten_on_gpu(
     if start + total - 1 >= 2**63:
         raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
     if last - first >= 2**31:
-        raise OverflowError(f"{last - first} tokens are more than the int32 cu_seqlens count")
+        raise OverflowError(f"{last - first} tokens are more than int32 cu_seqlens can hold")
     made = device_flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
     return Flattened(*made, longest)

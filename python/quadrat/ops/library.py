@@ -1,12 +1,12 @@
 """quadrat's functions as operators of torch: `pad`, `unpad`, `flatten`, `mask_tokens`, `take_tokens`,
 `put_tokens` and `mask_layout` of `torch.ops.quadrat`.
 
-Importing this module registers them, for the CPU and for CUDA, with what `torch.compile` has to know of their results,
-and with the derivatives of `pad` and `unpad`, each of which is the other, and so for `take_tokens` and `put_tokens`.
+Importing this module registers them, for the CPU and for CUDA, with the shapes and dtypes that `torch.compile` needs,
+and with derivatives: `pad` and `unpad` are each the derivative of the other, and so are `take_tokens` and `put_tokens`.
 It needs torch 2.4 or later.
 
-Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut. What can be seen without
-looking at numbers is checked where an operator runs and where `torch.compile` only asks for shapes, alike.
+Sizes are arguments, so that no operator waits for a GPU; there, rows that do not fit are cut. Checks that need no
+tensor values run both when an operator runs and when `torch.compile` asks for shapes.
 """
 
 from __future__ import annotations
@@ -77,26 +77,26 @@ def _check_integers(name: str, numbers: Any, like: Any, count: Any) -> None:
 
 def _check_device(name: str, tensor: Any, like: Any) -> None:
     where, there = tensor.device, like.device
-    _require(where == there, lambda: f"{name} are on {where}, what they go with is on {there}: move one to the other")
+    _require(where == there, lambda: f"{name} are on {where}, the other tensor is on {there}: move one to the other")
 
 
 def _check_rows(values: Any, offsets: Any, size: Any, *_: Any, **__: Any) -> None:
     _require(values.dim() > 0, lambda: "values must have at least one dimension")
-    _require(offsets.dim() == 1 and offsets.shape[0] > 0, lambda: "offsets must be one more than there are rows")
+    _require(offsets.dim() == 1 and offsets.shape[0] > 0, lambda: "offsets must have one more entry than rows")
     _check_integers("offsets", offsets, values, offsets.shape[0])
-    _require(size >= 0, lambda: f"there is no room of {size} tokens")
+    _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
 
 
 def _check_flat(values: Any, offsets: Any, total: Any, *args: Any, **kwargs: Any) -> None:
     _check_rows(values, offsets, total, *args, **kwargs)
     if offsets.shape[0] == 1:
-        _require(total == 0, lambda: f"total={total}, where there is no row: position_ids have nothing to go on from")
+        _require(total == 0, lambda: f"total={total}, but there is no row: position_ids have nothing to continue from")
 
 
 def _check_padded(padded: Any, offsets: Any, total: Any, *_: Any, **__: Any) -> None:
     _require(padded.dim() > 1, lambda: f"padded must have rows and tokens, but has {padded.dim()} dimension(s)")
     _check_integers("offsets", offsets, padded, padded.shape[0] + 1)
-    _require(total >= 0, lambda: f"there is no room of {total} tokens")
+    _require(total >= 0, lambda: f"the total must not be negative, but is {total}")
 
 
 def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
@@ -203,7 +203,7 @@ def _check_tokens(values: Any, indices: Any, *_: Any) -> None:
 def _check_put(values: Any, indices: Any, size: Any) -> None:
     _check_tokens(values, indices)
     _require(values.shape[0] == indices.shape[0], lambda: "there must be as many indices as tokens")
-    _require(size >= 0, lambda: f"there is no room of {size} tokens")
+    _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
 
 
 def _take_tokens(values: Any, indices: Any) -> Any:

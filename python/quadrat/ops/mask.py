@@ -100,23 +100,23 @@ def attention_mask(
     dtype: Any = None,
     return_tensors: Framework | None = None,
 ) -> Any:
-    """Return ones where a batch that `pad` makes with the same options has tokens, and zeros where it has padding.
+    """Return the attention mask of the batch that `pad` makes with the same options: 1 for tokens, 0 for padding.
 
     Args:
         rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
         side: where the padding is, "right" or "left".
         length: the padded length, in tokens; by default that of the longest row.
         multiple_of: round the padded length up to a multiple of this.
-        dtype: of the mask; int64 by default.
+        dtype: the dtype of the mask; by default int64.
         return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
 
     Returns:
-        `[rows, length]`, a NumPy array or torch tensor, on the GPU where the rows or lengths are there.
+        `[rows, length]`, a NumPy array or torch tensor; on the GPU if the rows or lengths are there.
 
     Raises:
         TypeError: when `rows` are neither rows nor lengths.
-        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU longer
-            rows are cut, unless it is known without waiting how long they are.
+        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU, longer
+            rows are cut without an error, unless their lengths are already known on the CPU.
 
     Examples:
         >>> import quadrat

@@ -20,7 +20,7 @@ from quadrat.support.memory import INT64, Framework, address_of, empty, empty_ba
 
 
 class MaskedTokens(NamedTuple):
-    """What `mask_tokens` returns, both in the shape and library of its `input_ids`."""
+    """The result of `mask_tokens`, both in the shape and library of its `input_ids`."""
 
     input_ids: Any
     labels: Any
@@ -45,46 +45,46 @@ def mask_tokens(
     lengths: Any | None = None,
     side: Side = "right",
 ) -> MaskedTokens:
-    """Mask tokens at random: the BERT recipe, drawn as `transformers.DataCollatorForLanguageModeling` draws it.
+    """Mask random tokens as BERT does, with the draws of `transformers.DataCollatorForLanguageModeling`.
 
-    Each token that is not special becomes a label with `mlm_probability`; it is then replaced by the mask token, by a
-    random token, or kept. The generator advances as in the reference.
+    Each token that is not special becomes a label with probability `mlm_probability`; it is then replaced by the mask
+    token, by a random token, or kept. The generator advances as in transformers.
 
     With `rng="philox"` there is no generator: what happens to a token depends only on `seed`, `epoch`, its row's key
     and its position in the row, not on other rows, padding or the device. `input_ids` may then be a CUDA tensor.
 
     Args:
-        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. The
-            last dimension makes a row for `rng="philox"`.
+        input_ids: integers; a NumPy array or CPU torch tensor of any shape, or a `Ragged`. They are not changed. For
+            `rng="philox"`, rows are along the last dimension.
         mask_token_id: the id that masked tokens get.
         vocab_size: random tokens are drawn below this.
-        special_tokens_mask: not 0 for tokens that are never masked, padding among them; the shape of `input_ids`.
+        special_tokens_mask: nonzero for tokens that are never masked, including padding; the shape of `input_ids`.
         special_ids: without a mask, the ids that are never masked.
-        offset_mapping: `[rows, width, 2]` character offsets for `input_ids` `[rows, width]`: masks whole words, each
-            with the draw of its first token.
-        mlm_probability: of a token to be masked.
-        mask_replace_prob: of a masked token to become `mask_token_id`.
-        random_replace_prob: of a masked token to become a random one; the rest is kept.
+        offset_mapping: `[rows, width, 2]` character offsets for `input_ids` `[rows, width]`: masks whole words; the
+            draw of a word's first token decides.
+        mlm_probability: the probability that a token is masked.
+        mask_replace_prob: the probability that a masked token becomes `mask_token_id`.
+        random_replace_prob: the probability that it becomes a random token; the other masked tokens are kept.
         generator: a CPU `torch.Generator` for tensors, a `numpy.random.Generator` for arrays; by default the library's
             global generator.
-        rng: "torch", as the reference draws (from NumPy's generator for arrays), or "philox": counter-based.
+        rng: "torch", which draws as transformers does (for arrays from NumPy's generator), or "philox", counter-based.
         seed: with "philox", 0 to 2**64 - 1; None is 0.
         epoch: with "philox", 0 to 2**32 - 1.
-        row_keys: with "philox", an integer for each row, such as its number in the dataset; by default a 64-bit sum
-            over the row's tokens.
-        lengths: with "philox", `[rows]` integers, the tokens of each row where `input_ids` are padded: positions are
-            counted from a row's first token, and padding is neither masked nor part of its key.
+        row_keys: with "philox", an integer for each row, such as its number in the dataset; by default a 64-bit hash of
+            the row's tokens.
+        lengths: with "philox", `[rows]` integers, the number of tokens of each row if `input_ids` are padded: positions
+            are counted from a row's first token, and padding is neither masked nor part of the key.
         side: with `lengths`, where the padding is, "right" or "left".
 
     Returns:
         (input_ids, labels), int64; labels are -100 where nothing was masked.
 
     Raises:
-        TypeError: when `input_ids`, lengths, keys or ids are not integers, the generator is of the other library,
-            or the numbers of a tensor are not in memory.
-        ValueError: for probabilities outside 0 to 1, shapes that differ, a generator whose draws are not known, or
-            options that do not go with `rng`.
-        RuntimeError: for a CUDA tensor, where quadrat has no CUDA kernels.
+        TypeError: when `input_ids`, lengths, keys or ids are not integers, the generator is of the other library, or a
+            tensor has no numbers in memory.
+        ValueError: for probabilities outside 0 to 1, shapes that differ, an unsupported generator, or options that
+            conflict with `rng`.
+        RuntimeError: for a CUDA tensor, if quadrat has no CUDA kernels.
 
     Examples:
         >>> import torch, quadrat
@@ -103,7 +103,7 @@ def mask_tokens(
     by_counter = rng == "philox"
     if by_counter:
         if generator is not None:
-            raise ValueError('rng="philox" draws from no generator: give a seed')
+            raise ValueError('rng="philox" uses no generator: give a seed')
         probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
         options = philox.PhiloxOptions(
             philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
@@ -111,11 +111,11 @@ def mask_tokens(
     elif rng != "torch":
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
     elif seed is not None or epoch or row_keys is not None or lengths is not None:
-        raise ValueError('seed, epoch, row_keys and lengths go with rng="philox"; otherwise give a generator')
+        raise ValueError('seed, epoch, row_keys and lengths are for rng="philox"; otherwise give a generator')
     offsets = None
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None or lengths is not None:
-            raise ValueError("offset_mapping and lengths go with padded input_ids, not with a Ragged")
+            raise ValueError("offset_mapping and lengths are for padded input_ids, not for a Ragged")
         if by_counter and input_ids.values.ndim != 1:
             raise ValueError(f"a Ragged of ids has values of one dimension, not of {input_ids.values.ndim}")
         given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
@@ -196,7 +196,7 @@ def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
     if lengths is not None and not on_gpu(lengths):
         lengths = as_lengths(lengths)
     if lengths is not None and tuple(lengths.shape) != (rows,):
-        raise ValueError(f"lengths must be {rows} numbers, one a row, not {tuple(lengths.shape)}")
+        raise ValueError(f"lengths must be {rows} numbers, one per row, not {tuple(lengths.shape)}")
     return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(side), flat=False)
 
 
@@ -226,7 +226,7 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOp
 
     special, offsets, keys, special_ids = given
     if offsets is not None:
-        raise ValueError("whole words are masked on the CPU: offset_mapping does not go with CUDA tensors")
+        raise ValueError("whole words are masked on the CPU only: give no offset_mapping with CUDA tensors")
     masked = _int64_copy(input_ids)
     words = None
     if special is not None:
@@ -242,7 +242,7 @@ def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOp
         keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
     elif keys is not None:
         if tuple(keys.shape) != (places.rows,) or keys.dtype.is_floating_point or keys.dtype == torch.bool:
-            raise ValueError(f"there must be one integer as key for each of {places.rows} rows")
+            raise ValueError(f"there must be one integer row key for each of {places.rows} rows")
         keys = keys.to(torch.int64).contiguous()
     labels = philox.labels_on_gpu(options, masked, places, special_ids=list(special_ids), keys=keys, words=words)
     return MaskedTokens(masked, labels)
@@ -254,7 +254,7 @@ def _flat_flags(special: Any, ragged: Ragged) -> Any:
         return special
     first, last, _, lengths = _bounds_of(special)
     if as_numpy(lengths, "lengths").tolist() != as_numpy(ragged.lengths, "lengths").tolist():
-        raise ValueError("special_tokens_mask has other rows than input_ids: their lengths differ")
+        raise ValueError("the rows of special_tokens_mask and input_ids differ in length")
     return special.values[first:last]
 
 

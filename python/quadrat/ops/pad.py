@@ -96,23 +96,23 @@ def pad(
 
     Args:
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
-            Tensors may be on a GPU, and then are padded there, on the current stream.
+            Tensors on a GPU are padded on that GPU, on the current stream.
         side: where the padding goes, "right" or "left".
-        length: the padded length, in tokens; by default that of the longest row. On a GPU, finding it waits for the
+        length: the padded length, in tokens; by default that of the longest row. On a GPU, this default waits for the
             offsets, unless they came from the CPU.
         multiple_of: round the padded length up to a multiple of this.
-        padding_value: what fills the gaps; it must fit the dtype.
-        dtype: of the result, NumPy's or torch's; by default that of the rows, int64 or float64 for Python numbers.
+        padding_value: the value of the padding; it must fit the dtype.
+        dtype: the NumPy or torch dtype of the result; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
 
     Returns:
         `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of a `Ragged`.
 
     Raises:
-        TypeError: when a row does not hold numbers, or its kind does not convert to `dtype` without loss.
+        TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype.
-        ValueError: when a row is longer than `length`, or an option is unknown. On a GPU longer rows are cut, unless it
-            is known without waiting how long they are.
+        ValueError: when a row is longer than `length`, or an option is unknown. On a GPU, longer rows are cut without
+            an error, unless their lengths are already known on the CPU.
 
     Examples:
         >>> import quadrat
@@ -124,7 +124,7 @@ def pad(
                 [-1, -1, -1,  8]])
     """
     if isinstance(rows, Ragged) and tracked(rows.values):
-        # The operator knows its derivative, and torch.compile the operator.
+        # The operator has a derivative, and torch.compile can trace it.
         require_own_dtype(rows.values, dtype, return_tensors)
         width = padded_length(rows.facts.longest if length is None else (0, 0), length, multiple_of)
         return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(side))

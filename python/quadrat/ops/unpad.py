@@ -39,20 +39,20 @@ def unpad(
 
     Args:
         padded: `[rows, width, ...]`, a NumPy array or torch tensor, on the CPU or a GPU.
-        lengths: `[rows]` integers, the tokens of each row, in the array's library or as a list.
-        mask: in place of `lengths`, `[rows, width]`, not 0 for the tokens to keep, such as an attention mask, or
-            `labels != -100`; they may lie anywhere in their rows.
+        lengths: `[rows]` integers, the number of tokens of each row: an array of the same library, or a list.
+        mask: instead of `lengths`, `[rows, width]`, nonzero for the tokens to keep, such as an attention mask or
+            `labels != -100`. The tokens may be anywhere in their rows.
         side: with `lengths`, where the padding is, "right" or "left".
-        total: with `lengths`, their sum, if it is known. On a GPU, finding it waits for them.
+        total: with `lengths`, their sum, if you know it. Without it, lengths on a GPU are waited for.
 
     Returns:
         A `Ragged` of the kept tokens, `[total, ...]`, a copy in the array's library and on its device.
 
     Raises:
-        TypeError: when `padded` is not an array, has a dtype that no kernel moves, or its numbers are not in memory;
-            when lengths are not integers.
-        ValueError: when a row is longer than the width, shapes differ, or an option is unknown. On a GPU longer rows
-            are cut, and the rest is zeros.
+        TypeError: when `padded` is not an array, has an unsupported dtype, or has no numbers in memory; when lengths
+            are not integers.
+        ValueError: when a row is longer than the width, shapes differ, or an option is unknown. On a GPU, longer rows
+            are cut, and zeros fill the rest.
 
     Examples:
         >>> import numpy, quadrat
@@ -92,7 +92,7 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     row, longest = facts.longest
     if longest > padded.shape[1]:
         raise ValueError(
-            f"row {row} is longer than the padded length: it has {longest} tokens, where {padded.shape[1]} fit"
+            f"row {row} is longer than the padded length: it has {longest} tokens, not at most {padded.shape[1]}"
         )
     return _unpad_known(padded, tensor_or_array(bounds, padded), facts, facts.last, left)
 
@@ -103,7 +103,7 @@ def _unpad_known(padded: Any, offsets: Any, facts: Facts | None, total: int, lef
 
 
 def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
-    """As `_unpad` on the CPU, where only the kernel checks lengths. None where a length does not fit."""
+    """As `_unpad` on the CPU, but only the kernel checks the lengths. None if a length does not fit."""
     lengths = as_numpy(lengths, "lengths")
     if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
         return None

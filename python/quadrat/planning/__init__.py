@@ -1,1 +1,1 @@
-"""From the kind of a batch to a plan, or to the reference: decisions, plan cache, fallback and diagnosis."""
+"""Chooses a plan for each kind of batch, or the reference: decisions, plan cache, fallback and diagnosis."""

@@ -1,4 +1,4 @@
-"""Bare rows of token ids, no mapping around them: `_torch_collate_batch` and `_numpy_collate_batch` on columns."""
+"""Bare rows of token ids, without mappings: `_torch_collate_batch` and `_numpy_collate_batch` on columns."""
 
 from __future__ import annotations
 

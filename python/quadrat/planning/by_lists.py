@@ -1,4 +1,4 @@
-"""Tokenizers that pad in their own way, as those of documents do: they pad lists, and quadrat converts these."""
+"""Tokenizers that override padding, such as those for documents: they pad lists, and quadrat converts the lists."""
 
 from __future__ import annotations
 

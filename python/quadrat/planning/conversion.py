@@ -45,7 +45,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
         The encoding. Lists of numbers, and lists of equally long lists of them, are converted in compiled code.
 
     Raises:
-        ValueError: as the reference, for a value that cannot become a tensor. The values before it are converted.
+        ValueError: as in transformers, for a value that cannot become a tensor. The values before it are converted.
         ImportError: for a framework that is not installed.
 
     Examples:
@@ -60,7 +60,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
         return encoding
     framework = _framework(tensor_type)
     data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
-    # The reference does not get by another key at what an encoding holds.
+    # A `BatchEncoding` gives its values only by keys that are strings.
     if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
         return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
     values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data

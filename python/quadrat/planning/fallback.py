@@ -1,4 +1,4 @@
-"""What the collators share: falling back to the reference, and its errors said more clearly."""
+"""Shared by the collators: falling back to the reference, and adding hints to its errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REBUILDABLE = (
     ZeroDivisionError,
 )
 
-# What a reason names: columns, rows, positions. Without it, what is left is the kind of reason.
+# Names in a reason: columns, rows, positions. The rest of the text is the kind of reason.
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
@@ -51,15 +51,15 @@ def rounded_up(length: int, multiple: Any) -> int:
         if type(multiple) is not int or multiple <= 0:
             raise FallBack("pad_to_multiple_of is no positive int")
         if multiple > WIDEST:
-            raise FallBack("pad_to_multiple_of is beyond any memory")
+            raise FallBack("pad_to_multiple_of is too large for memory")
         length = -(-length // multiple) * multiple
     if length > WIDEST:
-        raise FallBack("the rows of the batch are beyond any memory")
+        raise FallBack("the rows of the batch are too large for memory")
     return length
 
 
 class AlwaysFallBack(FallBack):
-    """The same, whatever the batch holds: by the collator's options or its tokenizer."""
+    """A FallBack for every batch, because of the collator's options or its tokenizer."""
 
 
 def require_known(twin: str, framework: Any) -> None:
@@ -71,9 +71,9 @@ def require_known(twin: str, framework: Any) -> None:
 
 @contextlib.contextmanager
 def or_fall_back(reason: str) -> Iterator[None]:
-    """Makes a FallBack of an error, so that the reference meets it again and raises it in its own words.
+    """Turns an error into a FallBack, so that the reference runs into it again and raises its own message.
 
-    A MemoryError, and what is no Exception (KeyboardInterrupt, SystemExit), passes: nothing is tried a second time.
+    A MemoryError, and anything that is not an Exception (KeyboardInterrupt, SystemExit), is not caught.
     """
     try:
         yield
@@ -121,7 +121,7 @@ def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
 
 
 def _may_be_read(features: Any) -> bool:
-    """Whether to look for what is wrong does nothing but look."""
+    """Whether reading the features has no side effects, so that the problem can be looked for."""
     return not isinstance(features, (list, tuple)) or all(
         is_plain(feature) or not isinstance(feature, Mapping) for feature in features
     )

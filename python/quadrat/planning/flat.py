@@ -1,7 +1,7 @@
-"""Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and what tells them apart.
+"""Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
 
-Written against `DataCollatorWithFlattening` of transformers 5.23. A batch costs two compiled calls: what it is made of,
-and the outputs. The plan in between is made once per key.
+Written against `DataCollatorWithFlattening` of transformers 5.23. A batch needs two compiled calls: one reads what the
+rows are made of, one writes the outputs. The plan in between is made once per key.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _part(plan: Flattening, what: str, lengths: list[int], gaps: list[int]) -> A
 
 
 def _gaps(plan: Flattening, lengths: list[int]) -> list[int]:
-    """How much padding follows each row. Raises ValueError where the total is too short, or has no row to follow."""
+    """The padding after each row. Raises ValueError if the total is too short, or there is no row to pad."""
     gaps = [0 if plan.align_to is None else -length % plan.align_to for length in lengths]
     needed = sum(lengths) + sum(gaps)
     total = needed + -needed % (plan.pad_to_multiple_of or 1) if plan.total_length is None else plan.total_length
@@ -67,7 +67,7 @@ def _gaps(plan: Flattening, lengths: list[int]) -> list[int]:
         raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
     if total > needed:
         if not lengths or (plan.align_to is None and not sum(lengths)):
-            raise ValueError(f"total_length={total}, where there is no token: position_ids have nothing to go on from")
+            raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")
         gaps[-1] += total - needed
     return gaps
 
@@ -99,8 +99,8 @@ def _labels(plan: Flattening, row: int, ids: Any, labels: Any) -> Any:
         return labels
     if padded and len(ids) == 0:
         raise ValueError(
-            f"column '{MAIN}', row {row} is empty: with its separator, labels would be longer than {MAIN}, and "
-            "they could not be padded alike; leave out empty rows"
+            f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
+            "and they could not be padded to one length; leave out empty rows"
         )
     return [plan.separator_id] + labels[1:]  # noqa: RUF005 - a tuple is refused, as the reference does
 

@@ -1,4 +1,4 @@
-"""What a flattened batch holds, and how its rows lie: the options that collators make a plan from."""
+"""The contents and the layout of a flattened batch: the options from which collators make a plan."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
 
 
 def check_layout(collator: Any) -> None:
-    """Raises ValueError for options of where rows lie in a flat batch that are none, or do not go together."""
+    """Raises ValueError for layout options of a flat batch that are invalid, or conflict."""
     check_pad_to_multiple_of(collator.pad_to_multiple_of)
     check_names(collator.names)
     multiple, total = collator.pad_to_multiple_of, collator.total_length
@@ -93,7 +93,7 @@ def check_layout(collator: Any) -> None:
         if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
             raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
     if total is not None and multiple is not None:
-        raise ValueError("pad_to_multiple_of and total_length both say how long a batch is: give one of them")
+        raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
     for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):
         if collator.align_to is not None and value is not None and value % collator.align_to:
             raise ValueError(f"{name}={value} must be a multiple of align_to={collator.align_to}")

@@ -1,4 +1,4 @@
-"""Labels that are made from the ids of a batch, padded or flat: what language modelling adds to either."""
+"""Labels of language modelling, made from the ids of a padded or flat batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Labelling(NamedTuple):
 
 
 def refuse_words(names: tuple[str, ...], failure: Failure) -> None:
-    """Raises ValueError where labels failed by a column the reference knows nothing of."""
+    """Raises ValueError if labels failed because of a column that the reference does not read."""
     if "word_ids" in names:
         raise ValueError(
             f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "

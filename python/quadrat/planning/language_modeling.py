@@ -1,4 +1,4 @@
-"""Language modelling: what becomes of ids that are padded, or one row after the other, and the labels made of them."""
+"""Language modelling: batches of padded or joined ids, and the labels made from them."""
 
 from __future__ import annotations
 

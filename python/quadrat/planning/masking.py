@@ -1,4 +1,4 @@
-"""What masked language modelling needs to know of a collator, its tokenizer and its generator."""
+"""What masked language modelling reads from a collator, its tokenizer and its generator."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
     mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or type(mask_id) is not int:
-        raise FallBack("probabilities or a mask token that are the reference's business")
+        raise FallBack("probabilities or a mask token that only the reference handles")
     vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _core.MOST_TOKENS:
         raise FallBack("a vocabulary of that size is drawn from in another way")
@@ -100,7 +100,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
         return mask_id, vocab_size, []
     ids = listed_special_ids(tokenizer)
     if ids is None:
-        raise FallBack(f"{type(tokenizer).__name__} tells special tokens in its own way")
+        raise FallBack(f"{type(tokenizer).__name__} defines special tokens in its own way")
     if not all(0 <= token < _core.MOST_TOKENS for token in ids):
         raise FallBack("special tokens far outside the vocabulary")
     return mask_id, vocab_size, ids

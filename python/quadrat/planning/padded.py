@@ -1,8 +1,8 @@
-"""`PreTrainedTokenizerBase.pad` on columns: what it would decide, without its loop over rows.
+"""`PreTrainedTokenizerBase.pad` on columns: the same decisions, without its loop over rows.
 
 Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_get_padding_truncation_strategies` of
-`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A batch costs two compiled calls: what it is made of,
-and the outputs. The plan in between is made once per key.
+`PreTrainedTokenizerBase` and `BatchEncoding.convert_to_tensors`. A batch needs two compiled calls: one reads what the
+rows are made of, one writes the outputs. The plan in between is made once per key.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _collected(features: Any) -> tuple[tuple[str, ...], _core.Columns]:
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     if not all(isinstance(name, str) for name in collected[0]):
-        raise FallBack("a BatchEncoding does not give values by keys that are no strings")
+        raise FallBack("a BatchEncoding gives its values only by keys that are strings")
     return collected
 
 

@@ -1,4 +1,4 @@
-"""What becomes of each column of a padded batch, by its key: `PreTrainedTokenizerBase._pad` as a table."""
+"""The plan for each column of a padded batch, by its key: `PreTrainedTokenizerBase._pad` as a table."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def padded_plan(key: PlanKey) -> Plan:
         steps.append(("attention_mask", main, MASK, INT64))
     if options.derives:
         if any(name == "labels" and action == HOLD for name, _, action, _ in steps):
-            raise FallBack("the labels that are there stack in the reference's own way, if at all")
+            raise FallBack("the reference stacks the labels in its own way, if at all")
         steps.append(("labels", main, PAD if options.derives == "fill" else LABELS, INT64))
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == HOLD}

@@ -1,4 +1,4 @@
-"""`padding_free=True`: what a collator that pads by its tokenizer asks of flattening instead."""
+"""`padding_free=True`: flattening with the options of a collator that otherwise pads with its tokenizer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def padding_free_plan(
     Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
 
     Raises:
-        TypeError: when the collator's tokenizer is none.
-        ValueError: for features that are no list of mappings with input_ids, a column that is none of these, or a
-            total to be rounded up without a pad token.
+        TypeError: when the collator's tokenizer is not a tokenizer.
+        ValueError: for features that are not a list of mappings with input_ids, an unknown column, or a total to be
+            rounded up without a pad token.
     """
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)
@@ -43,7 +43,7 @@ def padding_free_plan(
         if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
             raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
     if collator.align_to is not None and labels == "none" and labelling is not None:
-        raise ValueError("align_to does not go with mlm: mask first, then give the batch to quadrat.align")
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     looked_at = () if labelling is None else labelling.omits
     further = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}

@@ -1,6 +1,6 @@
-"""`rng="philox"` of `DataCollatorForLanguageModeling`: its options, and the batches that take no fast path.
+"""`rng="philox"` of `DataCollatorForLanguageModeling`: its options, and the batches outside the fast path.
 
-The draws belong to a row, so masking must know where in the batch each row is: a padded matrix alone does not say.
+The draws belong to a row, so masking must know where each row is in the batch: a padded matrix does not tell.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check(collator: Any) -> None:
     if collator.rng == "philox":
         philox.seed_of(collator.seed)
     elif collator.row_key is not None:
-        raise ValueError('row_key goes with rng="philox"')
+        raise ValueError('row_key is for rng="philox"')
 
 
 def key_column(collator: Any, names: Any) -> int:
@@ -64,7 +64,7 @@ def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[
 
 
 def view_of(collator: Any, features: Any, *, flat: bool) -> tuple[Any, list[Any]]:
-    """A collator that knows these features are what it masks, and the features without their keys."""
+    """A view of the collator that knows the rows of these features, and the features without their keys."""
     rows = list(plain(features))
     named = bool(rows) and isinstance(rows[0], Mapping)
     key_column(collator, rows[0] if named else ())

@@ -1,4 +1,4 @@
-"""Plans of all kinds of batches: the key that one is made from, what it says, and how it is carried out."""
+"""Plans of all kinds of batches: the key that a plan is made from, its steps, and how they are run."""
 
 from __future__ import annotations
 

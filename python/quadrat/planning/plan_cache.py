@@ -1,6 +1,7 @@
-"""Batches like those before: one compiled call, when nothing that their plans depend on has changed.
+"""Recipes for known kinds of batches: one compiled call, if nothing that the plan depends on has changed.
 
-Right after a training step the caches hold something else, and a batch costs what it touches more than what it does.
+Right after a training step the CPU caches hold other data: the time of a batch then depends on the memory it touches
+more than on its operations.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from quadrat.planning.fallback import AlwaysFallBack, FallBack
 from quadrat.planning.plan import Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
 
-# Kept from import time: a tokenizer class, or a patch of the base class, that differs is not ours to imitate.
+# Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
 PAD = originals.PAD
 PAD_ONE = PreTrainedTokenizerBase._pad
 STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
@@ -54,10 +55,10 @@ PADDING_FIELDS = (
 
 
 class Remembering:
-    """What a collator knows of earlier batches stays behind when it is pickled or copied.
+    """Base class of collators that keep recipes from earlier batches; pickles and copies leave the recipes out.
 
-    It is kept in attributes named `_quadrat...`, made when first needed. All else that a collator holds are its
-    options, fields or keywords of `__init__`, under their own names.
+    Recipes are kept in attributes named `_quadrat...`, made when first needed. All other attributes are the collator's
+    options: fields, or keywords of `__init__`.
     """
 
     # The fields that decide what becomes of a batch; a recipe holds for the values they had.
@@ -66,7 +67,7 @@ class Remembering:
     _keeps_tokenizer: ClassVar[bool] = True  # False: what keeps the collator drops it with its tokenizer
 
     def _runner(self, recipe: _core.Recipe) -> Callable[[Any, Any], Any]:
-        """What makes known batches: called with the collator and features, see `remember`."""
+        """The function that makes known batches: called with the collator and features, see `remember`."""
         return recipe.runner()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,9 +124,9 @@ def falls_back_plainly(collator: Any) -> bool:
 
 
 def remember_fallback(collator: Any, framework: Framework) -> None:
-    """Keep that the collator falls back whatever a batch holds, as long as its options and its tokenizer are these.
+    """Remember that the collator falls back for every batch, as long as its options and its tokenizer do not change.
 
-    It is found where `remember` keeps plans, and gives NotImplemented.
+    It is kept where `remember` keeps plans, and returns NotImplemented.
     """
     tokenizer, own = getattr(collator, "tokenizer", None), own_facts(collator)
     cls = type(tokenizer)
@@ -141,7 +142,7 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
 
 
 def noted(collator: Any, framework: Framework, reason: FallBack) -> str:
-    """Why a batch falls back, in words; remembered where no batch will do otherwise."""
+    """The reason of a fallback, as text; it is remembered if every batch would fall back."""
     if isinstance(reason, AlwaysFallBack):
         remember_fallback(collator, framework)
     return str(reason)
@@ -189,7 +190,7 @@ def remember(
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
-    """That the guarded fields are what they are; None where one is no plain attribute of the collator."""
+    """The facts that the guarded fields have these values; None if one is not a plain attribute of the collator."""
     own, guarded = collator.__dict__, collator._quadrat_guarded
     if any(name not in own or own[name] is not getattr(collator, name) for name in guarded):
         return None
@@ -197,7 +198,7 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
 
 
 def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
-    """That torch makes plain CPU tensors of today's default dtype, where tensors are made; None where it does not."""
+    """For "pt", the facts that torch makes plain CPU tensors of the current default dtype; None if it does not."""
     facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
     return None if facts is None else tuple((CALL, function, None, result) for function, result in facts)
 
@@ -242,7 +243,7 @@ def asks_tokenizer(options: PadOptions) -> bool:
 
 
 def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | None:
-    """That these tokens have the ids that they have; None where it is not known how ids are looked up."""
+    """The facts that these tokens have their current ids; None if it is not known how ids are looked up."""
     cls, state = type(tokenizer), tokenizer.__dict__
     if "_tokenizer" in state:
         return ((ENTRY, state, "_tokenizer", state["_tokenizer"]),)
@@ -261,7 +262,7 @@ def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | Non
 
 
 def _items_facts(values: Any) -> tuple[Fact, ...] | None:
-    """That a dict holds what it holds, or that None is None."""
+    """The facts that a dict has its current items, or that a value is None."""
     if values is None:
         return ()
     if type(values) is not dict or not all(type(name) is str for name in values):
@@ -270,7 +271,7 @@ def _items_facts(values: Any) -> tuple[Fact, ...] | None:
 
 
 def _has_plain_pad_token(tokenizer: Any) -> bool:
-    """Whether pad token and type id are found where the facts are, and the token is in the vocabulary to stay."""
+    """Whether pad token and type id are looked up in the usual places, and the pad token is in the vocabulary."""
     cls = type(tokenizer)
     return (
         is_pad(cls.pad)

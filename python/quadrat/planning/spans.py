@@ -1,4 +1,4 @@
-"""Permutation language modelling of padded ids: spans to predict, and the orders to predict them in."""
+"""Permutation language modelling of padded ids: spans to predict, and the orders in which to predict them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import transformers
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 _METHOD = "get_special_tokens_mask"
-# Implementations that say: special is what `all_special_ids` lists.
+# Implementations in which the special ids are those of `all_special_ids`.
 _PLAIN = (PreTrainedTokenizerBase.get_special_tokens_mask, transformers.PreTrainedTokenizer.get_special_tokens_mask)
 _ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
 

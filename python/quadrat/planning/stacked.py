@@ -1,4 +1,4 @@
-"""Batches of equal rows, stacked: what `default_data_collator` makes of columns.
+"""Batches of equal rows, stacked: `default_data_collator` on columns.
 
 Written against transformers 4.57 and 5.x. The reference looks at the first row alone to decide what a column is.
 """

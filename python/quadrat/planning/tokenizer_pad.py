@@ -1,4 +1,4 @@
-"""`tokenizer_pad`: what `PreTrainedTokenizerBase.pad` gives, for all that it takes."""
+"""`tokenizer_pad`: the result of `PreTrainedTokenizerBase.pad`, for all its inputs."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 ) -> BatchEncoding:
     """Pad encoded inputs as `tokenizer.pad` does.
 
-    Arguments, result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches
-    that become tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of
-    columns, whose rows are lists, 1-D arrays or 1-D tensors. The tokenizer's own method pads a single example, makes
-    lists, and does what quadrat cannot prove to be the same, for example for tokenizers that pad in their own way.
+    Arguments, result, warnings and changes to `encoded_inputs` are those of the installed transformers. Batches that
+    become tensors or arrays are made in compiled code: a list of mappings, and a dict or `BatchEncoding` of columns,
+    whose rows are lists, 1-D arrays or 1-D tensors. The tokenizer's own method is called for a single example, for
+    output as lists, and if quadrat cannot prove that its result is the same, for example for tokenizers that override
+    padding.
 
     Args:
         tokenizer: a tokenizer of transformers.
-        encoded_inputs: a list of mappings, a mapping of columns, one example; also the rows of an `ArrowDataset`.
+        encoded_inputs: a list of mappings, a mapping of columns, or one example; also the rows of an `ArrowDataset`.
         padding: True or "longest", "max_length", False or "do_not_pad".
         max_length: the width, in tokens, for "max_length".
         pad_to_multiple_of: rounds the width up to a multiple of this.
         padding_side: "right" or "left"; by default the tokenizer's.
-        return_attention_mask: whether to make or pad the attention mask; by default what the tokenizer's model takes.
+        return_attention_mask: whether to make or pad the attention mask; by default only if the tokenizer's model takes
+            one.
         return_tensors: "pt", "np" or a `TensorType`; by default that of the rows.
         verbose: whether to warn.
 
@@ -59,7 +61,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         A `BatchEncoding`; for each column that is padded `[rows, width]`.
 
     Raises:
-        ValueError, TypeError, KeyError, ...: what the reference raises, naming column, row and lengths as well.
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -194,7 +196,7 @@ def _is_plain(options: PadOptions) -> bool:
 
 
 def _advises(tokenizer: Any) -> bool:
-    """Whether the reference is about to say, for once, that a fast tokenizer has better than `pad`."""
+    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
     return (
         pad_warns_of_fast_tokenizers()
         and tokenizer.__class__.__name__.endswith("Fast")

@@ -1,4 +1,4 @@
-"""What a tokenizer says of its tokens, by id: asked once, and again when its vocabulary has changed."""
+"""What a tokenizer reports about its tokens, by id: read once, and again when its vocabulary has changed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from quadrat.installed.behaviour import counting_copies_the_vocabulary
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan_cache import CALL, ENTRY, Fact
 
-# What a token is to the words of its row: bits.
+# The role of a token in the words of its row, as bits.
 JOINS, APART, KEPT, MISSING = _core.PIECE_JOINS, _core.PIECE_APART, _core.PIECE_KEPT, _core.PIECE_MISSING
 
-# Kept from import time: a tokenizer that answers in its own way is asked by the reference.
+# Kept from import time: for a tokenizer class that overrides these, the reference is used.
 _METHODS = {
     "_convert_id_to_token": PreTrainedTokenizerFast._convert_id_to_token,
     "__len__": PreTrainedTokenizerFast.__len__,
@@ -44,7 +44,7 @@ def length_of(tokenizer: Any) -> int:
 
 
 def length_facts(tokenizer: Any) -> tuple[Fact, ...]:
-    """By which a recipe sees that `len(tokenizer)` is what it was."""
+    """The facts that `len(tokenizer)` has its current value."""
     if not counting_copies_the_vocabulary() or not _has_plain_length(tokenizer):
         return ((CALL, tokenizer.__len__, None, len(tokenizer)),)
     backend = tokenizer._tokenizer

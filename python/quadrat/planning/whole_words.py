@@ -1,6 +1,6 @@
-"""Whole-word masking of transformers 4.x in plain Python: what quadrat falls back on where transformers dropped it.
+"""Whole-word masking of transformers 4.x in plain Python: quadrat's reference on versions that dropped it.
 
-The tests hold it against the class of 4.57, and the compiled collator against both.
+The tests compare it with the class of 4.57, and the compiled collator with both.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def bert_tokenizers() -> tuple[type, ...]:
 
 
 def warn_of_other_tokenizers() -> None:
-    """Say that words are not seen where tokens do not mark them as BERT's do."""
+    """Warn that words are not recognised if tokens do not mark them as BERT's do."""
     warnings.warn(
         "DataCollatorForWholeWordMask is only suitable for BertTokenizer-like tokenizers: it takes a token as part of "
         "the word before it when it begins with '##'.",

@@ -22,7 +22,7 @@ from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import INT64, KINDS, Framework, interop
 
-# Gone from transformers 5, or another thing under the name; there quadrat's own takes its place.
+# transformers 5 has no such class, or a different one of that name; quadrat's own is used there.
 Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
 _METHODS = {
     name: getattr(Reference, name)

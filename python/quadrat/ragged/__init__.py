@@ -1,4 +1,4 @@
-"""Sequences of any length as one array of values, and what works on them."""
+"""Rows of any length as one array of values, and functions on them."""
 
 from quadrat.ragged.ragged import Ragged, source_of
 

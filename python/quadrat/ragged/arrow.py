@@ -14,7 +14,7 @@ from quadrat.support.memory import is_tensor
 
 
 def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
-    """The rows as a `pyarrow.ListArray`, or a `LargeListArray` where int32 does not count that far.
+    """The rows as a `pyarrow.ListArray`, or as a `LargeListArray` if the offsets do not fit int32.
 
     `values` are `[total, ...]`, a NumPy array or CPU tensor; `bounds` `[rows + 1]`, from 0 to `total`. Raises TypeError
     for numbers that Arrow does not have, and ValueError when the bounds decrease.
@@ -29,7 +29,7 @@ def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
         )
     falls = np.flatnonzero(bounds[1:] < bounds[:-1])
     if falls.size:
-        raise ValueError(f"offsets must rise, and decrease at row {int(falls[0])}")
+        raise ValueError(f"offsets must not decrease, but do at row {int(falls[0])}")
     numbers = np.ascontiguousarray(values.numpy(force=True) if is_tensor(values) else values)
     items = pa.array(numbers.reshape(-1))
     for axis in range(numbers.ndim - 1, 0, -1):

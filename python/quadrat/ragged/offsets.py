@@ -46,7 +46,7 @@ def _is_integer(dtype: Any) -> bool:
 
 
 def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
-    """Offsets on the CPU as the kernels read them, and what is known of them.
+    """Offsets on the CPU as the kernels read them, and facts about them.
 
     They are a private copy, so that nobody changes them after the check. Raises TypeError if they are neither array nor
     tensor, or a tensor has no numbers in memory, and ValueError if they decrease or leave the `total` values.
@@ -68,10 +68,10 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 
 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
-    """The lengths of rows, an array, a tensor anywhere or a list, as int64 on the CPU.
+    """The lengths of rows (an array, a tensor on any device, or a list) as int64 on the CPU.
 
     Raises TypeError unless they are integers of one dimension, in memory, and ValueError when one is negative or their
-    sum is beyond any memory.
+    sum is too large for memory.
     """
     array = as_numpy(lengths, "lengths")
     if not array.size and not hasattr(lengths, "dtype"):
@@ -81,12 +81,12 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:
-        raise ValueError(f"row {int(array.argmax())} has the length {int(array.max())}: no array holds such a batch")
+        raise ValueError(f"row {int(array.argmax())} has the length {int(array.max())}: no memory holds such a batch")
     return array.astype(np.int64, copy=False)
 
 
 def offsets_of(lengths: Any) -> tuple[NDArray[np.int64], Facts]:
-    """`[rows + 1]` offsets of rows of these lengths, and what is known of them. Raises TypeError and ValueError."""
+    """`[rows + 1]` offsets of rows of these lengths, and facts about them. Raises TypeError and ValueError."""
     lengths = as_lengths(lengths)
     bounds = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=bounds[1:])

@@ -36,12 +36,12 @@ class Ragged(Generic[Array]):
 
     Args:
         values: NumPy array or torch tensor, `[total, ...]`.
-        offsets: `[rows + 1]` integers of the same library and on the same device, rising from 0 to at most `total`. On
-            a GPU this is not checked, because checking would wait for it: rows that leave the values are cut.
+        offsets: `[rows + 1]` integers of the same library and on the same device, not decreasing, each from 0 to
+            `total`. They are not checked on a GPU, because that would wait for it: rows outside the values are cut.
 
     Raises:
-        TypeError: when `values` or `offsets` are not arrays of one library, their dtypes are not known, or the numbers
-            of a tensor are not in memory (sparse, fake, ... ones).
+        TypeError: when `values` and `offsets` are not arrays of one library, a dtype is not supported, or a tensor has
+            no numbers in memory (sparse or fake tensors, for example).
         ValueError: when `offsets` decrease, are empty, or run past the values, or the devices differ.
 
     Examples:
@@ -139,7 +139,7 @@ class Ragged(Generic[Array]):
 
     @classmethod
     def of_lengths(cls, values: Any, lengths: Any) -> Ragged[Any]:
-        """Rows of these lengths, one after the other in `values`; `lengths` are integers, anywhere."""
+        """Rows of these lengths, one after the other in `values`; `lengths` are integers on any device."""
         offsets, facts = offsets_like(values, lengths)
         made = cls(values, offsets)
         made._facts = facts
@@ -154,13 +154,13 @@ class Ragged(Generic[Array]):
 
     @property
     def values(self) -> Array:
-        """`[total, ...]`; it cannot be replaced, make another `Ragged`."""
+        """`[total, ...]`; it cannot be replaced: make another `Ragged`."""
         values: Array = self._values
         return values
 
     @property
     def offsets(self) -> Array:
-        """`[rows + 1]`; it cannot be replaced, make another `Ragged`."""
+        """`[rows + 1]`; it cannot be replaced: make another `Ragged`."""
         offsets: Array = self._offsets
         return offsets
 
@@ -173,7 +173,7 @@ class Ragged(Generic[Array]):
         return checked_offsets(self._offsets, len(self._values))
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged[torch.Tensor]:
-        """The same rows as tensors on `device`; arrays that are there already are not copied."""
+        """The same rows as tensors on `device`; arrays that are already there are not copied."""
         values, offsets = self._values, self._offsets
         if not is_tensor(values):
             with needs("Ragged.to"):
@@ -190,7 +190,7 @@ class Ragged(Generic[Array]):
 
     @property
     def facts(self) -> Facts:
-        """Bounds and longest row. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        """Bounds and longest row. On a GPU this waits once for the offsets, unless they came from the CPU."""
         if not on_gpu(self._offsets):
             return self._checked()[1]
         if self._facts is None:
@@ -233,18 +233,18 @@ class Ragged(Generic[Array]):
         """One row, or several.
 
         Args:
-            index: a number, from the end if it is negative; a slice; or a list, range, array or tensor of `[n]`
+            index: a number, counted from the end if negative; a slice; or a list, range, array or tensor of `[n]`
                 numbers or of `[rows]` booleans.
 
         Returns:
             For a number, the row as a view of the values, `[length, ...]`. For a slice without a step, a `Ragged` over
             the same values. For everything else, a `Ragged` of copies of those rows, in the library of the values and
-            on their device, with a gradient where these have one. On a GPU that waits once.
+            on their device, with a gradient if the values have one. On a GPU this waits once.
 
         Raises:
             IndexError: when there is no such row, or the booleans are not one per row.
             TypeError: when `index` is none of these.
-            ValueError: when the offsets were changed, and the rows leave the values. On a GPU they are cut.
+            ValueError: when the offsets were changed, and a row is outside the values. On a GPU it is cut.
         """
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -261,7 +261,7 @@ class Ragged(Generic[Array]):
         require_plain(self._offsets, "offsets")
         first, last, total = int(self._offsets[row]), int(self._offsets[row + 1]), len(self._values)
         if not 0 <= first <= last <= total and not on_gpu(self._offsets):
-            raise ValueError(f"row {row} runs from {first} to {last} of {total} values")
+            raise ValueError(f"row {row} runs from {first} to {last}, outside the {total} values")
         return self._values[first:last]
 
     def __iter__(self) -> Iterator[Array]:
@@ -270,12 +270,12 @@ class Ragged(Generic[Array]):
 
     @property
     def dtype(self) -> Any:
-        """Of the values: NumPy's or torch's."""
+        """The NumPy or torch dtype of the values."""
         return self._values.dtype
 
     @property
     def total(self) -> int:
-        """The tokens of all rows. On a GPU this waits for the offsets, once, unless they came from the CPU."""
+        """The number of tokens of all rows. On a GPU this waits once for the offsets, unless they came from the CPU."""
         facts = self.facts
         return facts.last - facts.first
 
@@ -286,11 +286,11 @@ class Ragged(Generic[Array]):
 
     @property
     def inner_shape(self) -> tuple[int, ...]:
-        """The dimensions of one token, `...` in `[total, ...]`: `()` where it is a number."""
+        """The dimensions of one token, `...` in `[total, ...]`: `()` if a token is one number."""
         return tuple(self._values.shape[1:])
 
     def __repr__(self) -> str:
-        """The first rows and the last, how many rows and tokens there are, and the dtype; on a GPU no rows."""
+        """The first and last rows, the numbers of rows and tokens, and the dtype; on a GPU no rows."""
         return as_text(self)
 
     def _repr_html_(self) -> str:
@@ -298,7 +298,7 @@ class Ragged(Generic[Array]):
         return as_html(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Rows of one length below one another, `[rows, length, ...]`.
+        """Rows of one length as one array, `[rows, length, ...]`.
 
         Raises:
             TypeError: when the lengths differ, unless `dtype` is object; the message names the alternatives.
@@ -316,7 +316,7 @@ class Ragged(Generic[Array]):
         dtype: Any = None,
         return_tensors: Framework | None = None,
     ) -> Array:
-        """The rows padded to one length, `[rows, length, ...]`: `quadrat.pad` with these options, see there."""
+        """The rows padded to one length, `[rows, length, ...]`; see `quadrat.pad` for the options."""
         options = {"side": side, "length": length, "multiple_of": multiple_of, "padding_value": padding_value}
         padded: Array = load("pad")(self, **options, dtype=dtype, return_tensors=return_tensors)
         return padded
@@ -324,8 +324,8 @@ class Ragged(Generic[Array]):
     def to_nested(self) -> torch.Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.
 
-        NumPy values become a tensor that shares their memory. A gradient reaches the values. On a GPU this waits for
-        the offsets, once, unless they came from the CPU.
+        NumPy values become a tensor that shares their memory. Gradients flow back to the values. On a GPU this waits
+        once for the offsets, unless they came from the CPU.
         """
         with needs("Ragged.to_nested"):
             import torch
@@ -340,19 +340,19 @@ class Ragged(Generic[Array]):
     def to_arrow(self) -> pyarrow.ListArray | pyarrow.LargeListArray:
         """The rows as a `pyarrow.ListArray` over the same values, for a column of a table.
 
-        Trailing dimensions become lists of fixed size inside. It is a `LargeListArray` where the rows have 2^31 values
-        or more. Values are copied if they are bools, which are bits in Arrow, if they are not contiguous, and from a
-        GPU, where rows that leave the values are cut.
+        Trailing dimensions become inner lists of fixed size. It is a `LargeListArray` if the rows have 2^31 values or
+        more. Values are copied if they are bools (Arrow stores them as bits), not contiguous, or on a GPU; there, rows
+        outside the values are cut.
 
         Raises:
             ModuleNotFoundError: without pyarrow.
-            TypeError: when Arrow has no such numbers, such as bfloat16.
-            ValueError: when the offsets decrease; only those of a GPU may.
+            TypeError: when Arrow has no such dtype, for example bfloat16.
+            ValueError: when the offsets decrease, which is possible only on a GPU.
         """
         return list_array(*self._spanned())
 
     def to_lists(self) -> list[list[Any]]:
-        """The rows as Python lists, copied from a GPU all at once, where rows that leave the values are cut."""
+        """The rows as Python lists. From a GPU they are copied all at once, and rows outside the values are cut."""
         values, bounds = self._spanned()
         if is_tensor(values):  # NumPy makes lists faster, but does not know the small kinds of floats
             small = values.is_floating_point() and values.dtype.itemsize < 4

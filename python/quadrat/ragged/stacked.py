@@ -14,8 +14,8 @@ def stacked(rows: Iterable[Any], lengths: NDArray[np.int64], dtype: Any, copy: b
     if np.dtype(dtype) != object and len(lengths) and (lengths != lengths[0]).any():
         raise TypeError(
             f"a Ragged with rows of {lengths.min()} to {lengths.max()} tokens is not rectangular: use to_padded() "
-            "for a padded array, to_lists() for lists, or .values and .offsets for the numbers one after the other"
+            "for a padded array, to_lists() for lists, or .values and .offsets for the flat numbers"
         )
     if copy is False:
-        raise ValueError("a Ragged becomes an array by a copy: use .values for its own memory")
+        raise ValueError("a Ragged cannot become an array without a copy: use .values for its own memory")
     return np.array(list(rows), dtype)

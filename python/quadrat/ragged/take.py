@@ -113,7 +113,7 @@ def _check_index(index: Any, count: int, is_mask: bool, is_integers: bool) -> No
     if index.ndim != 1:
         raise IndexError(f"rows are chosen by numbers of one dimension, not of {index.ndim}")
     if is_mask and len(index) != count:
-        raise IndexError(f"the mask has {len(index)} booleans for {count} rows: it must have one for each")
+        raise IndexError(f"the mask has {len(index)} booleans for {count} rows: it must have one for each row")
     if not (is_mask or is_integers):
         raise TypeError(f"rows are chosen by integers, or by one boolean for each, not by {index.dtype}")
 

@@ -1,1 +1,1 @@
-"""What several rooms need: extras, generators, memory, mappings and the launcher of the CUDA kernels."""
+"""Used by several packages: extras, generators, memory, mappings and the launcher of the CUDA kernels."""

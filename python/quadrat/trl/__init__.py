@@ -2,8 +2,8 @@
 
 Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
 `quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,
-`quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. The last two are
-None in place of a module where the installed TRL has no such class. `quadrat.patch_trl` has TRL use them all.
+`quadrat.trl.kto.DataCollatorForUnpairedPreference`, `quadrat.trl.tpo.DataCollatorForTriplePreference`. If the installed
+TRL lacks one of the last two classes, None stands in place of its module. `quadrat.patch_trl` makes TRL use them all.
 """
 
 from __future__ import annotations

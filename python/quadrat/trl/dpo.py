@@ -20,10 +20,10 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[2 * rows,
     width]` int64, chosen rows first; then `ref_chosen_logps` and `ref_rejected_logps`, `[rows]`, if the first example
-    has them. Options are those of the installed TRL; the list is of TRL 1.16.
+    has them. The options are those of the installed TRL; the list below is for TRL 1.16.
 
     Args:
-        pad_token_id: what ids are padded with.
+        pad_token_id: the padding value of ids.
         max_length: longer rows are cut to this many tokens.
         truncation_mode: "keep_start" or "keep_end": which part of a longer row stays.
         pad_to_multiple_of: rounds the width up to a multiple of this.

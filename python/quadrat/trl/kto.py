@@ -1,4 +1,4 @@
-"""`DataCollatorForUnpairedPreference` of TRL's `KTOTrainer`; an ImportError where the installed TRL has none."""
+"""`DataCollatorForUnpairedPreference` of TRL's `KTOTrainer`; an ImportError if the installed TRL has none."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
 
     The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[rows, width]`
     int64; the same with `KL_` before their names if the first example has `KL_completion_ids`; `ref_logps` and
-    `ref_KL_logps`, `[rows]`, if it has them; and `label`, `[rows]`. Options are those of the installed TRL; the list is
-    of TRL 1.16.
+    `ref_KL_logps`, `[rows]`, if it has them; and `label`, `[rows]`. The options are those of the installed TRL; the
+    list below is for TRL 1.16.
 
     Args:
-        pad_token_id: what ids are padded with.
+        pad_token_id: the padding value of ids.
         max_length: longer rows are cut to this many tokens.
         pad_to_multiple_of: rounds the width up to a multiple of this.
         return_tensors: "pt", as in TRL.

@@ -45,12 +45,11 @@ def pad(
 ) -> torch.Tensor:
     """Pad tensors to one shape and stack them, as TRL's `pad` does.
 
-    CPU tensors of one dtype that differ in their first dimension only are padded by a kernel. All others are left to
-    TRL.
+    CPU tensors of one dtype that differ in their first dimension only are padded by a kernel. TRL pads all others.
 
     Args:
-        tensors: of the same number of dimensions, one at least. Every dimension is padded to the longest.
-        padding_value: what fills the gaps.
+        tensors: tensors with the same number of dimensions, at least one. Every dimension is padded to the longest.
+        padding_value: the value of the padding.
         padding_side: "right" or "left", of the first dimension. The others are padded at their ends.
         pad_to_multiple_of: round the first dimension up to a multiple of this.
 

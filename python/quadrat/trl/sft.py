@@ -47,18 +47,19 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
 
     The result is that of TRL's class: a dict of `input_ids` and `labels`, then `position_ids` if asked for, then
     `attention_mask`, all `[rows, width]` int64. With `padding_free`: `input_ids`, `labels` and `position_ids`, `[1,
-    total]` int64, and, if the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k`, one int32 tensor,
-    `max_length_q` and `max_length_k`, ints, and `seq_idx`, `[1, total]` int32. Rows that were packed, with a column
-    `seq_lengths`, count as their documents. Options are those of the installed TRL; the list is of TRL 1.16.
+    total]` int64, and, if the installed TRL makes them, `cu_seq_lens_q` and `cu_seq_lens_k` (the same int32 tensor),
+    `max_length_q` and `max_length_k` (ints), and `seq_idx`, `[1, total]` int32. Packed rows, which have a column
+    `seq_lengths`, are treated as their documents. The options are those of the installed TRL; the list below is for TRL
+    1.16.
 
     Args:
-        pad_token_id: what ids are padded with.
-        padding_free: joins the rows to one sequence in place of padding.
+        pad_token_id: the padding value of ids.
+        padding_free: joins the rows into one sequence instead of padding.
         return_position_ids: returns `position_ids` with padded batches too.
         pad_to_multiple_of: rounds the width, or the total, up to a multiple of this.
         return_tensors: "pt", as in TRL.
         padding_is_one_sequence: quadrat only, with `padding_free` and `pad_to_multiple_of`: the tokens that round the
-            total up are one more sequence, with positions from 0. TRL makes each of them a sequence of its own.
+            total up form one sequence, with positions from 0. TRL makes each of them a separate sequence.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Examples:

@@ -1,4 +1,4 @@
-"""`DataCollatorForTriplePreference` of TRL's `TPOTrainer`; an ImportError where the installed TRL has none."""
+"""`DataCollatorForTriplePreference` of TRL's `TPOTrainer`; an ImportError if the installed TRL has none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
     """Join prompts and completions, and pad them; replaces the class in `trl.experimental.tpo.tpo_trainer`.
 
     The result is that of TRL's class: a dict of `input_ids`, `attention_mask` and `completion_mask`, `[3 * rows,
-    width]` int64: chosen rows, rejected ones, and with `include_reference` those of the reference completion; else `[2
-    * rows, width]`. Options are those of the installed TRL; the list is of TRL 1.16.
+    width]` int64: chosen rows, rejected ones, and with `include_reference` those of the reference completion; otherwise
+    `[2 * rows, width]`. The options are those of the installed TRL; the list below is for TRL 1.16.
 
     Args:
-        pad_token_id: what ids are padded with.
+        pad_token_id: the padding value of ids.
         max_length: longer rows are cut to this many tokens.
         truncation_mode: "keep_start" or "keep_end": which part of a longer row stays.
         pad_to_multiple_of: rounds the width up to a multiple of this.

@@ -1,1 +1,1 @@
-"""What attention without padding asks for: metadata, masks and slices, worked out from the lengths of rows."""
+"""Inputs of attention without padding: metadata, masks and slices, computed from the lengths of rows."""

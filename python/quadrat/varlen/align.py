@@ -1,4 +1,4 @@
-"""`quadrat.align`: sequences side by side, each padded to a multiple of its own."""
+"""`quadrat.align`: sequences one after the other, each padded to a multiple of a length."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _INT32 = 2**31
 
 
 class Aligned(NamedTuple):
-    """Sequences side by side, each in a place of its own, which its padding fills; NumPy arrays or torch tensors.
+    """Sequences one after the other, each followed by its own padding; NumPy arrays or torch tensors.
 
     Attributes:
-        values: `[total, ...]`; of `quadrat.align`, a tuple of them, one for each column.
-        position_ids: `[total]` int64, where in its sequence each token stands; the padding goes on counting, or is 0.
-        seq_idx: `[total]` int32, which sequence each token belongs to; -1 in the padding.
-        cu_seqlens: `[sequences + 1]` int32, the lengths of the sequences without padding, added up.
+        values: `[total, ...]`; in a result of `quadrat.align`, a tuple with one for each column.
+        position_ids: `[total]` int64, the position of each token in its sequence; continues through the padding, or is
+            0 there.
+        seq_idx: `[total]` int32, the number of each token's sequence; -1 in the padding.
+        cu_seqlens: `[sequences + 1]` int32, the cumulative lengths of the sequences without padding.
         max_length: the length of the longest sequence, without padding.
-        cu_seqlens_padded: `[sequences + 1]` int32, where each place begins, and where the last one ends: with `total`.
-        max_length_padded: the length of the longest place.
-        padding_mask: `[total]` bool, whether there is no token.
+        cu_seqlens_padded: `[sequences + 1]` int32, the cumulative lengths with padding; the last one is `total`.
+        max_length_padded: the length of the longest sequence, with padding.
+        padding_mask: `[total]` bool, True for padding.
     """
 
     values: Any
@@ -52,28 +53,28 @@ def align(
     position_ids_start: int = 0,
     continue_positions: bool = True,
 ) -> Aligned:
-    """Pad each sequence of a flat batch to a multiple: of 2 x the context-parallel size, of 16 for FP8.
+    """Pad each sequence of a flat batch to a multiple of a length: 2 x the context-parallel size, or 16 for FP8.
 
     Args:
         cu_seqlens: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one ends.
         *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device; they may have a
-            gradient. Those on a GPU need a `cu_seqlens` there, which is waited for once.
+            gradient. Columns on a GPU need a `cu_seqlens` there; the call waits for it once.
         multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
         total_length: the length of the result, for static shapes, a multiple of `multiple_of`. The last sequence
             gets the padding that is needed.
-        padding_value: the value of the padding; or one for each column.
+        padding_value: the value of the padding, or a list with one for each column.
         position_ids_start: the position of the first token of each sequence.
-        continue_positions: whether positions continue through the padding, so that code that finds sequences where
-            positions restart finds the right number; else they are 0 there.
+        continue_positions: whether positions continue through the padding, so that code that detects sequences by
+            restarting positions finds the right number; otherwise they are 0 there.
 
     Returns:
         An `Aligned`; its `values` are a tuple.
 
     Raises:
-        TypeError: when a column or `cu_seqlens` is no array, or an option no number.
-        OverflowError: when a padding value does not fit its column's dtype, or the total int32.
-        ValueError: when `cu_seqlens` decreases or leaves a column; when `multiple_of` is not positive; when
-            `total_length` is no multiple of it, is below what the sequences take, or there is no sequence to fill it.
+        TypeError: when a column or `cu_seqlens` is not an array, or an option is not a number.
+        OverflowError: when a padding value does not fit its column's dtype, or the total does not fit int32.
+        ValueError: when `cu_seqlens` decreases or exceeds a column; when `multiple_of` is not positive; when
+            `total_length` is not a multiple of it, is less than the sequences need, or there is no sequence to pad.
 
     Examples:
         >>> import quadrat, numpy
@@ -125,14 +126,14 @@ class Placement(NamedTuple):
             total = whole(self.total_length, "total_length")
         if total % self.multiple_of:
             raise ValueError(
-                f"total_length={total} is no multiple of {self.multiple_of}, as the place of each sequence is"
+                f"total_length={total} is not a multiple of {self.multiple_of}, but each padded sequence is"
             )
         if total < needed:
             raise ValueError(f"total_length={total} is below the {needed} tokens that the sequences take when padded")
         if total > needed and not sequences:
-            raise ValueError(f"total_length={total}, where there is no sequence to be padded")
+            raise ValueError(f"total_length={total}, but there is no sequence to pad")
         if total >= _INT32:
-            raise OverflowError(f"{total} tokens are more than the int32 cu_seqlens count")
+            raise OverflowError(f"{total} tokens are more than int32 cu_seqlens can hold")
         if not -(2**63) <= self.start <= 2**63 - max(1, total):
             raise OverflowError(f"position_ids_start={self.start} leads to positions beyond int64")
         return total

@@ -1,7 +1,7 @@
 """The functions of `flash_attn.bert_padding`: their names, arguments and results, in one pass.
 
-On a GPU each waits once at most, for sizes, and not at all for a mask that it has met: see `unpad_input`. All have
-gradients, of any order, and compile whole.
+On a GPU each function waits at most once, for sizes, and not at all for a mask that it has seen before: see
+`unpad_input`. All have gradients, of any order, and compile without graph breaks.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = [
 
 
 def index_first_axis(input: Any, indices: Any) -> Any:
-    """Return the tokens with these numbers: `input[indices]`.
+    """Return the tokens at these indices: `input[indices]`.
 
     Args:
         input: `[tokens, ...]`, of any dtype, on the CPU or a GPU.
         indices: `[count]` integers from 0, on the same device.
 
     Returns:
-        `[count, ...]`. The gradient of a token that is taken several times is that of one of them, as in flash-attn.
+        `[count, ...]`. A token that is taken several times gets the gradient of only one of them, as in flash-attn.
 
     Raises:
-        IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
+        IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
         ValueError: when the indices are not integers of one dimension, or on another device.
 
     Examples:
@@ -51,18 +51,18 @@ def index_first_axis(input: Any, indices: Any) -> Any:
 
 
 def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
-    """Put tokens at these places, with zeros elsewhere; the inverse of `index_first_axis`.
+    """Put tokens at these indices, with zeros elsewhere; the inverse of `index_first_axis`.
 
     Args:
         values: `[count, ...]`, of any dtype, on the CPU or a GPU.
         indices: `[count]` integers from 0, on the same device.
-        first_axis_dim: how many places there are.
+        first_axis_dim: the length of the result.
 
     Returns:
-        `[first_axis_dim, ...]`. Where several tokens have one place, it is one of them.
+        `[first_axis_dim, ...]`. If several tokens have the same index, one of them is kept.
 
     Raises:
-        IndexError: on the CPU, when there is no such place.
+        IndexError: on the CPU, when an index is out of range.
         ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
             another device.
 
@@ -99,7 +99,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
         `[count, ...]` and `[tokens, ...]`. The gradients of a token that is taken several times add up.
 
     Raises:
-        IndexError: on the CPU, when there is no such token; on a GPU zeros stand for it.
+        IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
         ValueError: when the indices are not integers of one dimension, or on another device.
 
     Examples:
@@ -123,15 +123,15 @@ def unpad_input(
 ) -> tuple[Any, ...]:
     """Remove the padding of a batch, and return where its sequences are, as attention kernels without padding need it.
 
-    The layout of a mask is kept with the mask: the second layer that gives the same tensor, not written to since, gets
-    the same indices and bounds at once, without waiting for a GPU. Do not write to them.
+    The layout of a mask is cached: when another layer passes the same tensor, not modified since, it gets the same
+    indices and cu_seqlens at once, without waiting for a GPU. Do not write to them.
 
     Args:
         hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU, with padding anywhere.
         attention_mask: `[batch, seqlen]`, bools or integers, 1 for tokens and 0 for padding, on the same device.
-        unused_mask: the same for places that are reserved but hold no token yet: they count in everything returned
-            except the last value.
-        return_seqused: whether there are five values, as in flash-attn since September 2024, or the first four.
+        unused_mask: the same for places that are reserved but hold no token yet: they are included in everything
+            returned except the last value.
+        return_seqused: whether to return five values, as flash-attn does since September 2024, or only the first four.
 
     Returns:
         The tokens, `[total, ...]`; indices, `[total]` int64, their places in the flattened batch; cu_seqlens,
@@ -165,19 +165,19 @@ def unpad_input(
 
 
 def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
-    """Put the tokens of a batch back to their places, with zeros elsewhere; the inverse of `unpad_input`.
+    """Put the tokens of a batch back in their places, with zeros elsewhere; the inverse of `unpad_input`.
 
     Args:
         hidden_states: `[total, ...]`, of any dtype, on the CPU or a GPU.
         indices: `[total]` integers, their places in the flattened batch, on the same device.
-        batch: the rows of the batch.
-        seqlen: the tokens of a row, padding included.
+        batch: the number of rows of the batch.
+        seqlen: the number of tokens of a row, including padding.
 
     Returns:
         `[batch, seqlen, ...]`.
 
     Raises:
-        IndexError: on the CPU, when there is no such place.
+        IndexError: on the CPU, when an index is out of range.
         ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
             another device.
 
@@ -259,7 +259,7 @@ def _require_same_place(hidden_states: Any, mask: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("rearrange", "repeat"):  # which some import from flash_attn.bert_padding
+    if name not in ("rearrange", "repeat"):  # some code imports these from flash_attn.bert_padding
         raise AttributeError(f"module 'quadrat.bert_padding' has no attribute {name!r}")
     with needs(f"quadrat.bert_padding.{name}"):
         import einops  # type: ignore[import-not-found]

@@ -1,4 +1,4 @@
-"""FlexAttention's block mask of a flat batch, worked out from where the documents begin."""
+"""FlexAttention's block mask of a flat batch, computed from the boundaries of its documents."""
 
 from __future__ import annotations
 
@@ -44,28 +44,29 @@ def document_block_mask(
     head dimensions of 1. They are computed from the boundaries of the documents, without looking at pairs of tokens.
 
     `mask_mod` reads a tensor with the number of each token's document. Masks made with the same options and the same
-    total therefore share what `torch.compile` made of one: the next batch recompiles nothing.
+    total therefore share one compiled kernel: `torch.compile` does not recompile for the next batch.
 
     Args:
         cu_seqlens: `[documents + 1]` integers, where each document begins, and where the last one ends: those of
             `quadrat.flatten`, or `cu_seq_lens_q` of a flattened batch. A tensor, an array or a list. Documents may be
             empty.
-        causal: whether a token sees only itself and what comes before it.
+        causal: whether a token sees only itself and the tokens before it.
         window: how far a token sees: itself and the `window - 1` before it; without `causal`, the `window - 1` after it
             as well. None: the whole document.
-        block_size: of the blocks, in tokens; or those of queries and of keys.
-        total_length: of the batch, in tokens, where it is longer than the documents. What follows them is one document
-            more. None: it ends with the last document; of a `cu_seqlens` on a GPU that is read, which waits for it.
-        device: of the mask. None: that of `cu_seqlens`; the CPU where it is no tensor.
+        block_size: the size of the blocks, in tokens; or a pair of sizes, for queries and keys.
+        total_length: the length of the batch, in tokens, if it is longer than the documents. The rest is one more
+            document. None: the batch ends with the last document; its end is read from `cu_seqlens`, which waits for a
+            GPU.
+        device: the device of the mask. None: that of `cu_seqlens`, or the CPU if it is not a tensor.
 
     Returns:
         A `BlockMask` of shape `[1, 1, total, total]`, for `flex_attention(query, key, value, block_mask=...)`.
 
     Raises:
-        TypeError: when an option that is a number is none.
+        TypeError: when a numeric option is not a number.
         ValueError: when `cu_seqlens` is not one-dimensional, does not begin with 0 or decreases; when `total_length` is
             below its last entry; when `window` or a block size is not positive. Boundaries on a GPU are not checked.
-        ImportError: without torch, or with one that has no FlexAttention.
+        ImportError: without torch, or with a torch that has no FlexAttention.
 
     Examples:
         >>> import quadrat
@@ -85,7 +86,7 @@ def document_block_mask(
     target = torch.device(getattr(cu_seqlens, "device", "cpu") if device is None else device)
     bounds, total = _bounds(cu_seqlens, total_length)
     if total > _MOST * min(size):
-        raise ValueError(f"{total} tokens are more blocks of {size} than int32 counts")
+        raise ValueError(f"{total} tokens make more blocks of {size} than int32 can count")
     before = total if window is None else min(window - 1, total)
     reach = before, 0 if causal else before
     work = _on_device if on_gpu(bounds) and target.type != "cpu" else _on_cpu

@@ -1,8 +1,8 @@
-"""The way to context parallelism: TransformerEngine's functions, and the slice of one rank, without loops.
+"""Context parallelism: TransformerEngine's functions, and the slice of a batch for one rank, without loops.
 
 `pad_thd_sequences_for_cp`, `generate_positional_ids_for_cp` and `get_batch_on_this_cp_rank` have the names, the
-arguments and the results of those in `transformer_engine.pytorch.attention.dot_product_attention.context_parallel`,
-which loop over the sequences and read each length from its tensor.
+arguments and the results of those in `transformer_engine.pytorch.attention.dot_product_attention.context_parallel`.
+Those loop over the sequences and read each length from its tensor.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
         cu_seqlens_padded: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one
             ends; each length is a multiple of `2 * cp_size`, see `quadrat.align`.
         *columns: NumPy arrays or torch tensors with the tokens along `dim`, on one device, of any dtype; they may have
-            a gradient. A column may be None, and stays so.
+            a gradient. A column that is None stays None.
         cp_size: the size of the group.
         cp_rank: the rank, from 0 to `cp_size - 1`.
         dim: the dimension of the tokens; 1 for `[1, total]`.
 
     Returns:
-        A tuple of the slices, or the slice of one column alone: copies, chunk by chunk, sequence by sequence. On a GPU
-        nothing waits, where the sequences fill the columns.
+        A tuple of the slices, or for one column the slice itself. Slices are copies, chunk by chunk, sequence by
+        sequence. On a GPU the call does not wait if the sequences fill the columns.
 
     Raises:
-        TypeError: when a column is no array, or an option no int.
-        ValueError: when `cu_seqlens_padded` decreases or leaves a column, a length is no multiple, or the rank is none
-            of the group. On a GPU it is the total that is checked.
+        TypeError: when a column is not an array, or an option is not an int.
+        ValueError: when `cu_seqlens_padded` decreases or exceeds a column, a length is not a multiple, or the rank is
+            not in the group. On a GPU only the total is checked.
 
     Examples:
         >>> import quadrat, numpy
@@ -108,7 +108,7 @@ class _Slicer:
         chunk = lengths // chunks
         if exact and (odd := np.flatnonzero(lengths != chunk * chunks)).size:
             raise ValueError(
-                f"sequence {odd[0]} has {lengths[odd[0]]} tokens, which is no multiple of 2 * cp_size = {chunks}: "
+                f"sequence {odd[0]} has {lengths[odd[0]]} tokens, which is not a multiple of 2 * cp_size = {chunks}: "
                 "pad the sequences with quadrat.align"
             )
         # Of each sequence the ends of four runs, the first and the third of which are the rank's.
@@ -126,7 +126,7 @@ class _Slicer:
         # Exact places that fill the columns: their number is known without waiting.
         tokens = total // chunks * 2 if exact else int(starts[-1])
         if exact and total % chunks:
-            raise ValueError(f"{total} tokens are no multiple of 2 * cp_size = {chunks}: pad with quadrat.align")
+            raise ValueError(f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: pad with quadrat.align")
         places = torch.arange(tokens, device=bounds.device)
         sequence = torch.searchsorted(starts[1:], places, right=True).clamp(max=max(0, len(chunk) - 1))
         within, size = places - starts[sequence], chunk[sequence]
@@ -177,11 +177,11 @@ def pad_thd_sequences_for_cp(  # noqa: PLR0917 - the order is TransformerEngine'
 
     Args:
         input_ids: `[1, tokens]` or `[tokens]`, on the CPU or a GPU.
-        labels: the same for each token's label; of a dtype of its own.
+        labels: the label of each token, in the same shape; the dtype may differ.
         cu_seqlens: `[sequences + 1]`, where each sequence begins, and where the last one ends.
-        divisibility_factor: what each length becomes a multiple of: 2 x the context-parallel size.
-        padding_token_id: what pads the ids.
-        padding_label_id: what pads the labels.
+        divisibility_factor: each length is padded to a multiple of this: 2 x the context-parallel size.
+        padding_token_id: the padding value of the ids.
+        padding_label_id: the padding value of the labels.
 
     Returns:
         The ids, `[total]`, the labels, `[total]`, and the new `cu_seqlens`, `[sequences + 1]` int64.
@@ -204,12 +204,12 @@ def pad_thd_sequences_for_cp(  # noqa: PLR0917 - the order is TransformerEngine'
 def generate_positional_ids_for_cp(
     cu_seqlens: torch.Tensor, divisibility_factor: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """The positions in the sequences that `pad_thd_sequences_for_cp` makes; they go on through the padding.
+    """The positions in the sequences that `pad_thd_sequences_for_cp` makes; they continue through the padding.
 
     Args:
         cu_seqlens: `[sequences + 1]`, where each sequence begins, and where the last one ends, before padding.
-        divisibility_factor: what each length becomes a multiple of.
-        dtype: of the result, by default int64.
+        divisibility_factor: each length is padded to a multiple of this.
+        dtype: the dtype of the result, by default int64.
 
     Returns:
         `[total]`, from 0 on in each sequence.
@@ -256,16 +256,16 @@ def get_batch_on_this_cp_rank(  # noqa: PLR0917 - the order is TransformerEngine
         input_ids_padded: `[1, total]`, `[total, ...]` or None.
         labels_padded: the same.
         position_ids_padded: the same.
-        cp_group: the process group whose size and rank count.
+        cp_group: the process group whose size and rank are used.
         qvk_format: "thd".
-        cp_size: with `cp_rank`, in place of a process group.
+        cp_size: with `cp_rank`, instead of a process group.
         cp_rank: with `cp_size`.
 
     Returns:
-        The slices of the three. What a length has beyond a multiple of `2 * cp_size` is left out.
+        The slices of the three. Tokens of a sequence beyond a multiple of `2 * cp_size` are left out.
 
     Raises:
-        ValueError: for another format; when a tensor has no dimension of the total; when the rank is none of the group.
+        ValueError: for another format; when a tensor has no dimension of the total; when the rank is not in the group.
 
     Examples:
         >>> import torch

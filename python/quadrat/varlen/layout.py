@@ -1,4 +1,4 @@
-"""What a mask keeps, worked out once for a mask, however many layers ask."""
+"""The layout of a mask: which tokens it keeps. Computed once for a mask, for all layers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def _versions(layout: Layout) -> tuple[int, ...]:
     return layout.indices._version, layout.cu_seqlens._version, layout.lengths._version
 
 
-# From the oldest to the newest. One operation on it is one step for all threads; the lock is for several.
+# From the oldest to the newest. Single operations on it are atomic; the lock is for several operations.
 _known: dict[Any, _Known] = {}
 _lock = threading.RLock()
 
 
 def layout_of(mask: Any) -> Layout:
-    """What a mask, `[rows, width]`, keeps, as flash-attn works it out.
+    """The layout of a mask, `[rows, width]`, as flash-attn computes it.
 
-    The layout of the last few masks is remembered. A mask is known by the tensor that it is, or is a view of, its
-    memory, shape and strides, and by torch's count of the operations that wrote to it. Tensors without that count, made
-    in `torch.inference_mode`, are looked at each time, and so is all while a CUDA graph is captured. What writes to a
-    mask behind torch's back, by way of NumPy or `.data`, goes unnoticed.
+    The layouts of the last few masks are cached. The key is the tensor (or the tensor it is a view of), its memory,
+    shape and strides, and torch's version counter of writes to it. Tensors without that counter, made in
+    `torch.inference_mode`, are read each time, and so are all masks while a CUDA graph is captured. Writes that torch
+    does not count, through NumPy or `.data`, are not noticed.
     """
     if compiling():
         return _traced(mask)
@@ -83,7 +83,7 @@ def require_mask(mask: Any) -> None:
 
 
 def compute(mask: Any) -> Layout:
-    """The same, worked out."""
+    """The same, without the cache."""
     found = mask_layout(mask) if is_ours(mask) else None
     return found or layout_by_torch(mask)
 

@@ -27,14 +27,14 @@ class Unpadded(NamedTuple):
 def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
     """Remove the padding of several tensors by one mask: ids, log-probabilities, advantages, loss masks.
 
-    The mask is read once, and its layout kept as in `quadrat.bert_padding.unpad_input`: on a GPU one wait serves all
-    tensors. Gradients flow back through each.
+    The mask is read once, and its layout is cached as in `quadrat.bert_padding.unpad_input`: on a GPU the call waits
+    once for all tensors. Gradients flow back through each.
 
     Args:
         mask: `[rows, width]`, bools or integers, 1 for tokens and 0 for padding, which may lie anywhere. Or several
-            masks that stand side by side, such as those of prompts, padded left, and of responses, padded right.
-        tensors: `[rows, width, ...]` each, of any dtype, on the device of the mask; where there are several masks, a
-            sequence of tensors like them, or one tensor of their widths together.
+            masks for parts of the rows, side by side, such as prompts, padded left, and responses, padded right.
+        tensors: `[rows, width, ...]` each, of any dtype, on the device of the mask; with several masks, a sequence of
+            one tensor per mask, or one tensor of their total width.
 
     Returns:
         The tensors without padding, `[total, ...]`, in a tuple; indices, `[total]` int64; cu_seqlens, `[rows + 1]`
@@ -60,14 +60,14 @@ def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
 
 
 def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
-    """Put the tokens of several tensors back to their places, with zeros elsewhere; the inverse of `unpad_many`.
+    """Put the tokens of several tensors back in their places, with zeros elsewhere; the inverse of `unpad_many`.
 
     Args:
-        mask: the mask, or masks, that `unpad_many` was given.
+        mask: the mask, or masks, given to `unpad_many`.
         tensors: `[total, ...]` each, of any dtype, on the device of the mask.
 
     Returns:
-        A tuple of tensors, `[rows, width, ...]` each; where there are several masks, each is a tuple of its parts.
+        A tuple of tensors, `[rows, width, ...]` each; with several masks, each is a tuple of its parts.
 
     Raises:
         TypeError: when something is not a tensor.

@@ -1,4 +1,4 @@
-"""The names that consumers have for where the rows of a flat batch are: one table."""
+"""The names that consumers use for the row boundaries of a flat batch: one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a batch, in words: column, row, lengths, and what to do. Runs only after an error."""
+"""Explains what is wrong with a batch: column, row, lengths, and what to do. Runs only after an error."""
 
 from __future__ import annotations
 

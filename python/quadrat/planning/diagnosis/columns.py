@@ -1,4 +1,4 @@
-"""Columns whose rows do not go together, and which collator or option makes them go."""
+"""Columns whose rows do not fit together, and the collator or option that makes them fit."""
 
 from __future__ import annotations
 

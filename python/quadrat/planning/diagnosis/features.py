@@ -1,4 +1,4 @@
-"""What is given in place of a list of features, and rows that are no features."""
+"""Arguments that are not a list of features, and rows that are not features."""
 
 from __future__ import annotations
 

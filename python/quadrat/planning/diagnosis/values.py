@@ -1,4 +1,4 @@
-"""One value of a column: what no tensor can be made of, and what to do about it."""
+"""One value of a column: values that cannot become tensors, and what to do about them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def broken(column: Column) -> Iterator[str]:
             yield f"{where} is None; {_NONE.get(column.role, 'give every row a value, or remove the column')}"
         elif isinstance(value, (str, bytes)):
             instead = _instead_of_text(column, _TEXT, column.values)
-            yield f"{where} is {kind_of(value)}, which no tensor holds; {instead}"
+            yield f"{where} is {kind_of(value)}, which no tensor can hold; {instead}"
         elif column.role in _NOT_A_ROW and dimensions(value) == 0:
             yield f"{where} is the number {shown(value)}, {_NOT_A_ROW[column.role]}"
         elif column.role in _NOT_A_ROW and (dimensions(value) or 0) > 1 and not _is_array_of_masks(column, value):
@@ -130,7 +130,7 @@ def doubtful(column: Column) -> Iterator[str]:
             yield from _doubtful_array(column, where, value)
         elif not isinstance(value, (list, tuple)):
             if not isinstance(value, (*_NUMBERS, str, bytes)) and value is not None:
-                yield f"{where} is {kind_of(value)}, which no tensor holds; {_removal(column)}"
+                yield f"{where} is {kind_of(value)}, which no tensor can hold; {_removal(column)}"
         else:
             yield from _doubtful_elements(column, where, value)
 
@@ -151,7 +151,7 @@ def _doubtful_elements(column: Column, where: str, value: Sequence[Any]) -> Iter
         if column.role is Role.TOKENS and issubclass(kind, (float, np.floating)):
             yield f"{place} is the float {shown(value[at])}, and token ids are ints; give [int(token) for token in row]"
         elif not issubclass(kind, (*_NUMBERS, list, tuple, str, bytes)) and not hasattr(kind, "ndim"):
-            yield f"{place} is {kind_of(value[at])}, which no tensor holds; {_removal(column)}"
+            yield f"{place} is {kind_of(value[at])}, which no tensor can hold; {_removal(column)}"
 
 
 def _broken_elements(column: Column, where: str, value: Sequence[Any]) -> Iterator[str]:
