@@ -18,6 +18,7 @@ import os
 import resource
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ def cpu_seconds() -> float:
 def epoch(way: str, workers: int, rows: datasets.Dataset, *, train: bool) -> dict[str, Any]:
     """One epoch in this process: time, CPU time, the tokens computed, and the loss of each step."""
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # torch's, of more workers than cores
     package, loader_of = WAYS[way]
     if package is quadrat:
         quadrat.patch_datasets()
