@@ -74,7 +74,7 @@ bench: $(VENV)/.installed .venv-4/.installed
 	$(ENV) $(BIN)/python benchmarks/varlen_masks.py
 	$(BIN4)/python -m pip install --quiet --group bench
 	$(ENV) $(BIN4)/python benchmarks/report.py
-	$(ENV) $(BIN4)/python benchmarks/peers.py --rows 32 --lengths 512
+	$(ENV) $(BIN4)/python benchmarks/peers.py --jobs padding --rows 32 --lengths 512
 	$(BIN)/python -m cogapp -P -r -I benchmarks $$(grep -lF '[[[cog' README.md docs/*.md)
 
 # Warnings are errors, broken links among them. It reads the sources, and compiles nothing.
