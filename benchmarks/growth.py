@@ -104,7 +104,7 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
         # Lists and arrays may cost the same, so their labels keep apart.
         others = [r["ns_per_token"] for r in results if r["collator"] == collator and r["tokens"] == tokens]
         axes.annotate(
-            f"{name}  {cost:.3g} ns",
+            f"{name}  {cost:.3g} ns" if cost < 100 else f"{name}  {cost:,.0f} ns",
             (tokens, cost),
             xytext=(9, 6 if cost == max(others) else -6),
             textcoords="offset points",
