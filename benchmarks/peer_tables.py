@@ -7,6 +7,7 @@ from typing import Any
 from tables import TIMES, conditions, load, number, put, share, time, times
 
 USUAL = (32, 512)
+PLACES = (("CPU", ""), ("GPU", "_cuda"))
 
 
 def _cells(job: str, name: str = "peers") -> list[dict[str, Any]]:
@@ -54,22 +55,42 @@ def grid(job: str, way: str) -> None:
     )
 
 
+def differences() -> None:
+    """The ways that make other tensors, if there are any."""
+    found = sorted(
+        {f"- {one['way']}, {one['job']}: {one['differs']}" for one in load("peers")["cells"] if one["differs"]}
+    )
+    print("\n".join(["These ways make other tensors:\n", *found]) if found else "All ways make the same tensors.")
+
+
 def behind() -> None:
-    """Where quadrat is not the first; that another way makes other tensors, if one does."""
-    cells = load("peers")["cells"]
-    lines = [
-        f"- {one['way']}: {one['job']} of {one['input']}, {one['rows']} {TIMES} {one['longest']:,} tokens: "
-        f"{one['ratio']:.2f} times quadrat's time"
-        for one in cells
-        if one["ratio"] < 1
+    """All comparisons of all benchmarks in which quadrat takes longer than another way."""
+    comparisons = [
+        *(
+            (
+                f"{one['job']} of {one['input']}, {one['rows']} {TIMES} {one['longest']:,} tokens",
+                one["way"],
+                one["ratio"],
+            )
+            for one in load("peers")["cells"]
+            if one["way"] != "quadrat"
+        ),
+        *((job["job"], job["reference"], job["ratio"]) for job in load("batching")["times"] if job["ratio"]),
+        *((f"GPU: {case['case']}", case["other"], case["ratio"]) for case in load("cuda")["compare"]),
+        *(
+            (f"{place}: {one['case']}, {one['size']}, {one['mask']}", "plain PyTorch", one["ratio"])
+            for place, name in PLACES
+            for one in load(f"varlen{name}")["bert_padding"]
+        ),
+        *(
+            (f"{place}: block mask, {one['tokens']:,} tokens", "`create_block_mask`, compiled", one["compiled_ratio"])
+            for place, name in PLACES
+            for one in load(f"varlen_masks{name}")["masks"]
+        ),
     ]
-    others = sorted({f"- {one['way']}, {one['job']}: {one['differs']}" for one in cells if one["differs"]})
-    count = len({(one["job"], one["input"], one["rows"], one["longest"]) for one in cells})
-    first = f"quadrat is the fastest in each of the {count} cells (job, size, kind of rows)"
-    print(f"{first}, except:\n" if lines else f"{first}.")
-    print("\n".join(lines))
-    print("\nThese ways make other tensors:\n" if others else "\nAll ways make the same tensors.")
-    print("\n".join(others))
+    slower = [(case, other, f"{ratio:.2f}") for case, other, ratio in comparisons if ratio and ratio < 1]
+    print(f"In {len(slower)} of {len(comparisons):,} comparisons, another way takes less time than quadrat:\n")
+    put("case | faster | its time / quadrat's", slower, texts=2)
 
 
 def old_major() -> None:
