@@ -238,7 +238,7 @@ def table(reference: Outcome, other: Outcome) -> Table:
         ("accuracy on held-out texts", lambda run: f"{run.accuracy:.1%}"),
         ("training and evaluation", lambda run: f"{run.seconds:.2f} s"),
         ("collation, all batches", lambda run: f"{sum(run.collation_seconds):.3f} s"),
-        ("share of collation", lambda run: f"{sum(run.collation_seconds) / run.seconds:.1%}"),
+        ("share of collation", lambda run: f"{sum(run.collation_seconds) / run.seconds:.2%}"),
         ("collation, median of a batch", lambda run: f"{run.milliseconds:.3f} ms"),
         ("collation, times as fast", lambda run: "" if run is reference else f"{speedup(reference, run):.1f}"),
     ]
