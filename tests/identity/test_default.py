@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,16 @@ def test_function(batch, framework):
 def test_class(batch, framework, override):
     reference, collator = both("DefaultDataCollator", return_tensors=framework)
     assert_identical(lambda rows: reference(rows, override), lambda rows: collator(rows, override), batch)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int8", "int64", "float16", "bool"])
+@pytest.mark.parametrize("name", ["score", "labels"])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_numpy_numbers(dtype, name, framework):
+    """torch takes some as they are, and refuses others."""
+    rows = [{"input_ids": [1, 2], name: np.dtype(dtype).type(number)} for number in (0, 1)]
+    for _ in range(2):
+        assert_function_is_alike(rows, framework)
 
 
 @given(features(equal=True), FRAMEWORKS)

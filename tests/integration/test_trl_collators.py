@@ -266,6 +266,13 @@ def test_padding_is_one_sequence(packed):
         }
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_pad_keeps_the_dtype_of_the_first_tensor(place):
+    rows = [torch.tensor([1, 2])]
+    rows.insert(place, torch.zeros(0, dtype=torch.float64))
+    assert_same_outcome(outcome(ours.padding.Original, rows), outcome(ours.pad, rows))
+
+
 @needs_newest
 def test_labels_in_a_later_row_only():
     rows = [{"input_ids": [1, 2]}, {"input_ids": [3], "labels": [4]}]

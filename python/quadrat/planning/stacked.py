@@ -39,7 +39,7 @@ from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
 from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
-from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
+from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has, torch_reads_numbers
 
 _LABELS = ("label", "label_ids")
 
@@ -122,7 +122,9 @@ def _kind(shape: ColumnShape, key: PlanKey) -> int | None:
     if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
         return inferred_kind(shape.kinds, key.float_kind)
     stacked = (ARRAY, SCALAR, *((TENSOR, TENSOR_NUMBER) if key.framework == "pt" else ()))
-    return _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
+    kind = _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
+    refused = kind is not None and shape.forms == SCALAR and key.framework == "pt" and not torch_reads_numbers(kind)
+    return None if refused else kind
 
 
 def _label_kind(shape: ColumnShape, name: str, key: PlanKey) -> int | None:

@@ -134,6 +134,15 @@ def torch_has(kind: int) -> bool:
         return False
 
 
+@functools.cache
+def torch_reads_numbers(kind: int) -> bool:
+    """Whether torch makes a tensor of a kind from a list of NumPy numbers; torch 2.13 refuses uint64."""
+    try:
+        return bool(_torch.module.tensor([np.dtype(KINDS[kind]).type(0)]).dtype == _torch[kind])
+    except TypeError:
+        return False
+
+
 def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
     """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
 

@@ -95,6 +95,8 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     except (NotOnCpu, FallBack):
         return None
     out, address = empty("pt", (len(tensors), width, *trailing), kind)
+    if out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
+        return None
     fill = bool(value) if kind == BOOL else value
     failure = columns.pad(0, address, kind, width * math.prod(trailing), side == "left", fill)
     return out if failure is None else None
