@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,24 @@ def test_a_plan_made_for_one_default_dtype_is_not_used_for_another():
     for dtype in (torch.float32, torch.float64, torch.float32, torch.bfloat16):
         with default_dtype(dtype):
             assert_identical(reference, collator, batch)
+
+
+class _Meanwhile(str):
+    """The name of an attribute; while somebody looks at it, another thread keeps a plan."""
+
+    collator = None
+
+    def startswith(self, *args):
+        vars(self.collator)[f"_quadrat_{len(vars(self.collator))}"] = None
+        return super().startswith(*args)
+
+
+def test_copies_while_another_thread_keeps_a_plan():
+    collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True)
+    name = _Meanwhile("note")
+    name.collator = collator
+    vars(collator)[name] = 1
+    copied = copy.copy(collator)
+    assert vars(copied)["note"] == 1
+    assert not any(kept.startswith("_quadrat") for kept in list(vars(copied)) if type(kept) is str)
+    assert vars(collator._with({"return_seq_idx": False}))["return_seq_idx"] is False
