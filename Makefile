@@ -129,22 +129,33 @@ faults: $(VENV)/.installed
 
 # What is left of 200,000 batches of each kind; ARGS="--batches 2000" makes it short.
 leaks: $(VENV)/.installed
-	$(TESTS) PYTHONPATH=tests $(BIN)/python -m support.leaks $(ARGS)
+	$(TESTS) PYTHONPATH=tests $(BIN)/python -m support.leaks --processes $(JOBS) $(ARGS)
 
 # The wheel to distribute, in dist/: linked against glibc 2.17 (manylinux2014) and checked. QUADRAT_CUDA=OFF leaves the
-# CUDA kernels out.
+# CUDA kernels out. PROCESSOR=aarch64 builds for that processor, without them, and runs the tests of the kernels with
+# qemu-user, on Debian or Ubuntu.
 WHEEL := build/wheel
 WHEEL_BIN := $(WHEEL)/venv/bin
-PROCESSOR := $(shell uname -m)
+HOST := $(shell uname -m)
+PROCESSOR := $(HOST)
+ifneq ($(PROCESSOR),$(HOST))
+# The wheel's tag and the names of its modules.
+CROSS := QUADRAT_CUDA=OFF _PYTHON_HOST_PLATFORM=linux-$(PROCESSOR) SETUPTOOLS_EXT_SUFFIX=$(subst $(HOST),$(PROCESSOR),$(shell \
+	$(PYTHON) -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"))
+endif
 # The time of every file in an archive, so that a second build gives the same bytes.
 wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
 BUILD_WHEEL := env ZIG="$$($(WHEEL_BIN)/python -c 'import ziglang, pathlib; print(pathlib.Path(ziglang.__file__).with_name("zig"))')" \
-	ZIG_TARGET=$(PROCESSOR)-linux-gnu.2.17 CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig.cmake
+	ZIG_TARGET=$(PROCESSOR)-linux-gnu.2.17 CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig.cmake $(CROSS)
 wheel: $(WHEEL)/.ready
 	rm -rf $(WHEEL)/linux
-	$(BUILD_WHEEL) $(WHEEL_BIN)/python -m build --wheel --no-isolation --outdir $(WHEEL)/linux -C build-dir=$(WHEEL)/cmake .
+	$(BUILD_WHEEL) $(WHEEL_BIN)/python -m build --wheel --no-isolation --outdir $(WHEEL)/linux \
+		-C build-dir=$(WHEEL)/cmake-$(PROCESSOR) .
 	env PATH="$(abspath $(WHEEL_BIN)):$$PATH" $(WHEEL_BIN)/auditwheel repair --wheel-dir dist $(WHEEL)/linux/*.whl
-	$(WHEEL_BIN)/python tests/support/check_wheel.py dist/*-manylinux*_$(PROCESSOR).whl $(ARGS)
+	$(WHEEL_BIN)/python tests/support/check_wheel.py $(if $(CROSS),--only-contents) dist/*-manylinux*_$(PROCESSOR).whl $(ARGS)
+ifdef CROSS
+	tests/support/under_qemu.sh dist/*-manylinux*_$(PROCESSOR).whl $(WHEEL)/qemu
+endif
 
 # The source distribution in dist/: complete, and two wheels that are built of it offline are the same bytes.
 sdist: $(WHEEL)/.ready

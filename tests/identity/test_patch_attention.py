@@ -93,10 +93,10 @@ def _attention(q: Any, k: Any, v: Any, *args: Any, cu_seqlens_q: Any, cu_seqlens
         zip(cu_seqlens_k[:-1].tolist(), cu_seqlens_k[1:].tolist(), strict=True),
         strict=True,
     ):
-        parts = [part.transpose(0, 1) for part in (q[a:b], k[c:d], v[c:d])]
-        out.append(
-            torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True).transpose(0, 1)
-        )
+        shared = q.shape[1] // k.shape[1]  # query heads for each head of keys and values
+        keys, values = (part[c:d].repeat_interleave(shared, dim=1) for part in (k, v))
+        parts = [part.transpose(0, 1) for part in (q[a:b], keys, values)]
+        out.append(torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True).transpose(0, 1))
     return torch.cat(out)
 
 
@@ -158,6 +158,7 @@ def test_a_model_learns_the_same_and_asks_once(monkeypatch: pytest.MonkeyPatch, 
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
+@pytest.mark.skipif(not hasattr(torch.library, "custom_op"), reason="torch 2.4 traces what the originals do")
 def test_compiled_code_calls_the_originals() -> None:
     def layer(hidden: Any, mask: Any) -> Any:
         indices, bounds, _ = utils._get_unpad_data(mask)

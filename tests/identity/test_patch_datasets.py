@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import pickle
@@ -189,7 +190,8 @@ def loaders(dataset):
     yield DataLoader(Subset(dataset, [5, 1, 7, 3]), batch_size=2, collate_fn=list)
     yield DataLoader(ConcatDataset([dataset, dataset]), batch_size=5, collate_fn=list)
     yield DataLoader(dataset.shuffle(seed=1), batch_size=4, collate_fn=list, num_workers=2)
-    yield DataLoader(dataset.to_iterable_dataset(num_shards=2), batch_size=4, collate_fn=list)
+    with contextlib.suppress(NotImplementedError):  # early versions of datasets do not stream with a format
+        yield DataLoader(dataset.to_iterable_dataset(num_shards=2), batch_size=4, collate_fn=list)
 
 
 @pytest.mark.parametrize("chosen", FORMATS)

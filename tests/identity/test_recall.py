@@ -105,6 +105,11 @@ OPTIONS = {
 def test_copies_start_afresh_from_the_same_state(name, copied):
     collator, fresh = (samples.make(quadrat, name, **OPTIONS.get(name, {})) for _ in range(2))
     collator(samples.batch(name))
+    if copied is not copy.copy and any(isinstance(one, torch.Generator) for one in vars(collator).values()):
+        try:
+            copied(torch.Generator())
+        except TypeError:
+            pytest.skip("this torch cannot copy generators")
     twin = copied(collator)
     assert set(vars(twin)) == set(vars(fresh))
     expected, states = seeded(collator, samples.batch(name))

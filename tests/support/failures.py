@@ -160,7 +160,7 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
         sample = damaged_arrow.Sample()
         damaged_arrow.DAMAGES[damage][0](sample)
         rows = rows_of(sample.given)
-        yield f"Arrow: {damage}", calls_that_raise([lambda rows=rows: collator(rows)])
+        yield f"Arrow: {damage}", calls_that_raise([lambda rows=rows, _=sample: collator(rows)])  # it owns the memory
     yield (
         "Arrow: damaged tables",
         calls_that_raise([lambda damage=damage: damaged(damage) for damage in damaged_arrow.DAMAGES]),

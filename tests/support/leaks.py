@@ -1,6 +1,6 @@
 """Whether memory grows with the batches that are made, or that fail: `make leaks`.
 
-    python -m support.leaks [--batches 200000] [--failures 20000] [--only PATTERN]
+    python -m support.leaks [--batches 200000] [--failures 20000] [--only PATTERN] [--processes 1]
 
 Prints what each kind of batch has left after so many. The exit status is 1 if something grows.
 
@@ -12,9 +12,12 @@ fills, shows in one half at most and is not taken for growth unless it goes on.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import ctypes
+import functools
 import gc
 import itertools
+import multiprocessing
 import os
 import re
 import sys
@@ -143,13 +146,22 @@ def repeat(turn: Any, count: int) -> None:
             pass
 
 
+@functools.cache
 def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[Callable[[], Any]], int]]:
-    """What is measured: (what, calls, how many)."""
+    """What is measured: (what, calls, how many). The same in each process that measures."""
+    warnings.simplefilter("ignore")
     made = [*works.collators(), *works.further_collators()]
     found = [(work.name, [work.call], batches) for work in made]
     found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
     found += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
+    gc.collect()
+    gc.freeze()
     return [job for job in found if re.search(pattern, job[0])]
+
+
+def measure_job(asked: tuple[int, int, str], number: int) -> Result:
+    """Measures one of the jobs that `asked` describes."""
+    return measure(*jobs(*asked)[number])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,18 +170,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=200_000, help="of each collator; a quarter of each function")
     parser.add_argument("--failures", type=int, help="of each kind of failure (default: a tenth)")
     parser.add_argument("--only", default="", help="a regular expression")
+    parser.add_argument("--processes", type=int, default=1, help="kinds measured at a time, each in one process")
     options = parser.parse_args(arguments)
     failed = options.batches // 10 if options.failures is None else options.failures
-    warnings.simplefilter("ignore")
-    todo = jobs(options.batches, failed, options.only)
-    gc.collect()
-    gc.freeze()
+    asked = (options.batches, failed, options.only)
     say(HEADING)
     began = time.monotonic()
     results = []
-    for what, calls, batches in todo:
-        results.append(measure(what, calls, batches))
-        say(results[-1].line())
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+        for result in pool.map(functools.partial(measure_job, asked), range(len(jobs(*asked)))):
+            results.append(result)
+            say(result.line())
     growing = [result for result in results if result.grows]
     count = sum(result.batches for result in results)
     say(f"\n{count:,} batches in {time.monotonic() - began:.0f} s; {len(growing)} of {len(results)} kinds grow")

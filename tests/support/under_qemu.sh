@@ -4,7 +4,7 @@
 #     tests/support/under_qemu.sh WHEEL FOLDER
 #
 # FOLDER gets an aarch64 Python of the wheel's version from Debian's packages, and NumPy and pytest from the package
-# index. It needs Debian or Ubuntu, and qemu-user. The wheel has QUADRAT_EMULATE=ON.
+# index. It needs Debian or Ubuntu, and qemu-user. With QUADRAT_EMULATE=ON, the CUDA kernels are tested as well.
 set -euo pipefail
 wheel=$(realpath "$1")
 folder=$(realpath -m "$2")
@@ -29,8 +29,6 @@ if [ ! -d "$site/numpy" ]; then
 fi
 rm -rf "$site"/quadrat*
 python3 -m zipfile -e "$wheel" "$site"
-# A cross-compiled module has the suffix of the Python that built it.
-for module in "$site"/quadrat/_*.cpython-*.so; do mv "$module" "${module%%.*}.so"; done
 
 export QEMU_LD_PREFIX=$root PYTHONHOME=$root/usr PYTHONPATH=$site PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_PROFILE=sanitize
 run() { qemu-aarch64 "$root/usr/bin/$python" "$@"; }

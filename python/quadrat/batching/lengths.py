@@ -59,7 +59,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         if column not in dataset:
             raise _missing(column, dataset)
         return _of_column(dataset[column], column)
-    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or speaks_arrow(dataset):
+    if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or _is_arrow(dataset):
         return _of_column(dataset, column)
     if isinstance(dataset, (list, tuple)):
         return _of_values(
@@ -120,9 +120,15 @@ def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
         return np.asarray(found.cpu() if is_tensor(found) else found)
     if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim > 1 and not getattr(rows, "is_nested", False):
         return np.full(len(rows), rows.shape[1], np.int64)
-    if speaks_arrow(rows):
+    if _is_arrow(rows):
         return _of_arrow(rows, column)
     return _of_values(rows, len(rows), column)
+
+
+def _is_arrow(value: Any) -> bool:
+    """Whether a value is Arrow data. The chunked arrays of pyarrow 15 have no Arrow interface."""
+    pyarrow = sys.modules.get("pyarrow")
+    return speaks_arrow(value) or (pyarrow is not None and isinstance(value, pyarrow.ChunkedArray))
 
 
 def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:

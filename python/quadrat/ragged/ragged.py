@@ -326,10 +326,17 @@ class Ragged(Generic[Array]):
 
         NumPy values become a tensor that shares their memory. Gradients flow back to the values. On a GPU this waits
         once for the offsets, unless they came from the CPU.
+
+        Raises:
+            NotImplementedError: with torch before 2.4, which cannot make such a tensor.
         """
         with needs("Ragged.to_nested"):
             import torch
 
+        if not hasattr(torch.nested, "nested_tensor_from_jagged"):
+            raise NotImplementedError(
+                f"Ragged.to_nested needs torch 2.4 or later, and this is torch {torch.__version__}"
+            )
         rows = self if is_tensor(self._values) else self.to("cpu")
         first, last, _ = rows.facts
         values, offsets = rows._values, rows._offsets.long()

@@ -346,7 +346,10 @@ def on_gpu(value: object) -> bool:
 def compiling() -> bool:
     """Whether torch is tracing this call, for `torch.compile`: then nothing may depend on what tensors hold."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling())
+    if torch is None:
+        return False
+    # torch 2.2, which traces this line but no hasattr, has it in the other place.
+    return bool((torch.compiler if "is_compiling" in torch.compiler.__all__ else torch._utils).is_compiling())
 
 
 def item_size(kind: int) -> int:
