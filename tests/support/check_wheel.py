@@ -30,8 +30,9 @@ from set_address import RELATIVE
 # Libraries of every Linux that the tags stand for; auditwheel knows which versions of them. CUDA's is in the module.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-[\w-]+)\.so\.\d")
 ALONE, BESIDE = (Path(__file__).with_name(f"wheel_{name}.py") for name in ("alone", "beside"))
-# Its tag names the oldest glibc that a wheel runs with.
-TAG = re.compile(r"manylinux_(\d+)_(\d+)_")
+# Its tag names the oldest glibc that a wheel runs with, and the processor.
+TAG = re.compile(r"manylinux_(\d+)_(\d+)_(x86_64|aarch64)")
+MACHINES = {"x86_64": "x64", "aarch64": "AArch64"}
 
 
 def modules_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
@@ -113,7 +114,7 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None) -> bool:
     faults = faults_of_content(wheel)
     if tag is None:
         faults.append("its tag names no glibc: it is for this machine only")
-    newest = (999,) if tag is None else tuple(map(int, tag.groups()))
+    newest = (999,) if tag is None else (int(tag[1]), int(tag[2]))
     for name, code in modules_of(wheel):
         elf = ELFFile(io.BytesIO(code))
         asked = glibc_asked_for(elf)
@@ -121,6 +122,8 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None) -> bool:
         found = [*faults_of_module(elf)]
         if asked > newest:
             found.append(f"asks for glibc {glibc}")
+        if tag is not None and (MACHINES[tag[3]] != elf.get_machine_arch() or f"-{tag[3]}-" not in name):
+            found.append(f"is not named and built for {tag[3]}")
         faults += [f"{name}: {one}" for one in found]
         print(f"  {name}: {len(code) / 1e6:.1f} MB, glibc {glibc}")
     for tool in (("auditwheel", "show"), ("twine", "check", "--strict"), ("check_wheel_contents",)):
