@@ -21,7 +21,6 @@ import quadrat
 from quadrat.input.rows import Rows, rows_of
 from support import samples
 from support.compare import assert_identical, frozen
-from support.threads import together
 
 SMALL = st.integers(0, 3)
 
@@ -330,13 +329,6 @@ def test_errors_name_the_rows_as_they_are():
     rows[2]["input_ids"][1] = None
     with pytest.raises(ValueError, match="column 'input_ids', row 2, position 1 is None"):
         samples.make(quadrat, "DataCollatorWithPadding")(rows)
-
-
-def test_threads_that_look_see_the_same_rows():
-    for _ in range(20):
-        rows = rows_with(batch_of("DataCollatorWithPadding"))
-        seen = together(*[lambda rows=rows: [id(row) for row in rows]] * 4)
-        assert seen == [seen[0]] * 4
 
 
 def test_rows_that_hold_themselves_are_freed():

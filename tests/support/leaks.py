@@ -164,6 +164,11 @@ def measure_job(asked: tuple[int, int, str], number: int) -> Result:
     return measure(*jobs(*asked)[number])
 
 
+def be_main() -> None:
+    """Collators that draw ask a process for its name, and take another one for a worker of a DataLoader."""
+    multiprocessing.current_process().name = "MainProcess"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures all; 1 if something grows."""
     parser = argparse.ArgumentParser(description="What batches leave behind.")
@@ -178,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     results = []
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(options.processes, context, be_main) as pool:
         for result in pool.map(functools.partial(measure_job, asked), range(len(jobs(*asked)))):
             results.append(result)
             say(result.line())
