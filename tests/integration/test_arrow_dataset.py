@@ -19,7 +19,6 @@ import quadrat
 from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
-from support.threads import together
 from support.trainer import arguments, trained
 
 ROWS = 40
@@ -263,11 +262,3 @@ def test_files_deleted_under_workers(saved, tmp_path):
         assert_same_batch(one, other)
     with pytest.raises(FileNotFoundError, match=r"\.arrow"):
         pickle.loads(pickle.dumps(arrow))
-
-
-def test_threads_that_look_at_a_batch_see_the_same_rows():
-    dataset = quadrat.ArrowDataset(datasets.Dataset.from_dict(columns()))
-    for _ in range(20):
-        rows = dataset.__getitems__(range(4))
-        seen = together(*[lambda rows=rows: [id(row) for row in rows]] * 4)
-        assert seen == [seen[0]] * 4
