@@ -177,6 +177,20 @@ def test_every_collator(name, chosen):
             assert_same_batch(batches[0][1], batch[1])
 
 
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_numbers_that_a_format_rounds(chosen, framework):
+    """Both formats make float32 of float64, and the collator float64 of that again."""
+    rows = {"input_ids": [[5, 6], [7, 8]], "weights": [[0.1, 1e300], [-1e-300, float("nan")]], "score": [0.1, 1 / 3]}
+    dataset = datasets.Dataset.from_dict(rows).with_format(chosen)
+    with np.errstate(over="ignore"):
+        for name in ("DataCollatorWithPadding", "DefaultDataCollator"):
+            expected = collate(transformers, name, framework, dataset.__getitems__([0, 1]))
+            with quadrat.patch_datasets():
+                got = collate(quadrat, name, framework, dataset.__getitems__([0, 1]))
+            assert_same_batch(expected, got)
+
+
 def tokens(rows=12):
     lengths = [3 + 7 * row % 5 for row in range(rows)]
     return datasets.Dataset.from_dict(

@@ -86,7 +86,8 @@ struct Column {
     void add(const Row& row, std::uint32_t form);
     // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
     void add_as_python(const Row& row, std::uint32_t form);
-    // Numbers in memory that stand for a row or number of this form and kind.
+    // Numbers in memory that stand for a row or number of this form and kind: a float64 that stands for a float32 is
+    // rounded here, because it may become a float64 again.
     void add_as(const Row& row, std::uint32_t form, Kind kind);
     // The facts about the next row.
     void see(const Row& row, std::uint32_t form);
@@ -94,6 +95,10 @@ struct Column {
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
     std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
+
+private:
+    // The row as float32, in memory of the column.
+    Row rounded(const Row& row);
 };
 
 // Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "../../kernels/check_offsets.hpp"
+#include "../../kernels/copy_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../errors.hpp"
 #include "columns.hpp"
@@ -30,8 +31,17 @@ void Column::add_as_python(const Row& row, std::uint32_t form) {
 
 void Column::add_as(const Row& row, std::uint32_t form, Kind kind) {
     const std::uint32_t before = kinds;
-    add(row, form);
+    add(row.kind == Kind::float64 && kind == Kind::float32 ? rounded(row) : row, form);
     kinds = before | (row.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
+}
+
+Row Column::rounded(const Row& row) {
+    const auto item = static_cast<std::int64_t>(sizeof(float));
+    kept.push_back(std::make_unique<char[]>(static_cast<std::size_t>(row.length * item)));
+    const Row result{kept.back().get(), row.length, item, Kind::float32};
+    constexpr std::int64_t first = 0;
+    copy_rows({&row, 1}, {&first, 1}, result.kind, kept.back().get(), row.length);
+    return result;
 }
 
 namespace {
