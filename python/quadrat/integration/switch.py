@@ -23,9 +23,9 @@ class Switch:
 
     def add(self, patch: Patch) -> None:
         """Patch the library, unless that has been done."""
-        if not self._in_force:
+        self._in_force.append(patch)  # first, so that `remove` restores what is swapped when the rest raises
+        if len(self._in_force) == 1:
             self._swap()
-        self._in_force.append(patch)
 
     def remove(self, patch: Patch) -> None:
         """Restore the library, unless another patch is in force. A second call does nothing."""
@@ -41,13 +41,11 @@ class Patch:
     def __init__(self, name: str, *switches: Switch) -> None:
         self._name, self._switches, self._undone = name, switches, False
         with _lock:
-            added: list[Switch] = []
             try:
                 for switch in switches:
                     switch.add(self)
-                    added.append(switch)
             except BaseException:
-                for switch in added:
+                for switch in switches:
                     switch.remove(self)
                 raise
 

@@ -1,0 +1,88 @@
+"""A patch that is interrupted while it is applied: the libraries are whole, as they were or patched."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import datasets
+import pytest
+import transformers.modeling_flash_attention_utils
+import transformers.trainer
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+import quadrat
+from quadrat.installed.originals import PATCHED
+from quadrat.integration.patch import TRANSFORMERS
+from quadrat.integration.patch_attention import ATTENTION
+from quadrat.integration.patch_datasets import DATASETS
+from quadrat.integration.patch_tokenizers import TOKENIZERS
+from support.interrupts import Moments
+
+SWITCHES = (TRANSFORMERS, TOKENIZERS, ATTENTION, DATASETS)
+NAMES = {*PATCHED, "_get_unpad_data", "_unpad_input", "_index_first_axis", "_pad_input"}
+METHODS = [
+    (datasets.Dataset, "__getitem__"),
+    (datasets.Dataset, "__getitems__"),
+    (PreTrainedTokenizerBase, "pad"),
+    (BatchEncoding, "convert_to_tensors"),
+]
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def picture():
+    """What the libraries have in each place that a patch changes."""
+    found = {(kind, name): vars(kind)[name] for kind, name in METHODS}
+    for key, module in list(sys.modules.items()):
+        if key.partition(".")[0] == "transformers" and isinstance(module, ModuleType):
+            found |= {(key, name): value for name, value in list(vars(module).items()) if name in NAMES}
+    return found
+
+
+def undo_all():
+    for switch in SWITCHES:
+        for patch in list(switch._in_force):
+            patch.undo()
+
+
+def patch():
+    return quadrat.patch_transformers(attention=True)
+
+
+@pytest.fixture
+def before():
+    patch().undo()  # loads what is loaded the first time
+    yield picture()
+    undo_all()
+
+
+def test_all_or_nothing(before):
+    moments = Moments(interrupt, handlers=True)
+    count = moments.count(patch)
+    undo_all()
+    seen = set()
+    for moment in range(count * 9 // 10, count, count // 60):  # most is loading, before anything is swapped
+        with pytest.raises(KeyboardInterrupt):
+            moments.run(patch, moment)
+        in_force = [len(switch._in_force) for switch in SWITCHES]
+        assert in_force in ([0] * len(SWITCHES), [1] * len(SWITCHES))
+        if not any(in_force):
+            seen.add(moment)
+            assert picture() == before
+        undo_all()
+        assert picture() == before
+    assert len(seen) > 2
+    with patch():
+        assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
+        assert picture() != before
+    assert picture() == before
+
+
+def test_the_library_is_restored_when_a_patch_of_it_raises(before, monkeypatch):
+    monkeypatch.setattr(DATASETS, "_swap", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        patch()
+    assert picture() == before
