@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import numpy as np
 import pytest
+import torch
 import transformers
+from transformers import trainer_pt_utils
 
 import quadrat
+from quadrat import _core
 from quadrat.installed import imitated
 from quadrat.installed.source import fingerprint, functions_of, source_of
 from quadrat.installed.tested import FINGERPRINTS
@@ -103,6 +107,48 @@ def test_tokenizer_pad(unknown):
     with pytest.warns(UserWarning, match="does not know"):
         got = quadrat.tokenizer_pad(tokenizer, rows, return_tensors="np")
     assert_same_batch(expected, got)
+
+
+LENGTHS = [3, 9, 4, 8, 1, 7, 7, 2, 5, 6, 11, 12]
+SAMPLERS = {
+    "LengthGroupedSampler": lambda package: package.LengthGroupedSampler(2, lengths=LENGTHS),
+    "DistributedLengthGroupedSampler": lambda package: package.DistributedLengthGroupedSampler(
+        2, num_replicas=2, rank=1, lengths=LENGTHS
+    ),
+    "BatchRebalanceSampler": lambda package: package.BatchRebalanceSampler(LENGTHS, 6, dp_size=2, grad_accum=1),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers(name, anew):
+    if not hasattr(trainer_pt_utils, name):
+        pytest.skip("this transformers has no such sampler")
+    sampler = SAMPLERS[name](quadrat)
+    anew.setitem(imitated.CODE, name, test_samplers)
+    for kernel in ("group_by_length", "rebalance_batches"):
+        anew.setattr(_core, kernel, None)
+    torch.manual_seed(0)
+    expected = list(SAMPLERS[name](trainer_pt_utils))
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match=f"does not know `{name}`"):
+        assert list(sampler) == expected
+
+
+def test_the_container_of_an_evaluation(anew):
+    before = quadrat.EvalLoopContainer()
+    imitated.changed.cache_clear()
+    anew.setitem(imitated.CODE, "nested_concat", test_the_container_of_an_evaluation)
+    with pytest.warns(UserWarning, match="does not know `nested_concat`"):
+        container = quadrat.EvalLoopContainer(True, -1)
+    assert type(container) is quadrat.EvalLoopContainer.__base__
+    assert container.padding_index == -1
+    assert type(quadrat.EvalLoopContainer(ragged=True)) is quadrat.EvalLoopContainer
+    for one in (container, copied := pickle.loads(pickle.dumps(before))):
+        one.add(torch.tensor([[1, 2]]))
+        one.add(torch.tensor([[3]]))
+        one.to_cpu_and_numpy()
+    assert container.get_arrays().tolist() == [[1, 2], [3, -1]]
+    assert copied.get_arrays().tolist() == [[1, 2], [3, -100]]
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -1,10 +1,10 @@
 """Whether wheels are fit to be handed out: `make wheel` runs this on what it built.
 
-    python tests/support/check_wheel.py [--only-contents] [--beside PYTHON] WHEEL ...
+    python tests/support/check_wheel.py [--only-contents] [--beside PYTHON [--tests PATH]] WHEEL ...
 
-It needs the packages of the dependency group `wheel`. --beside names an interpreter whose torch and transformers the
-wheel is tried with too; --only-contents installs nothing, and is for wheels of other interpreters and processors. The
-exit status is 1 if a wheel failed.
+It needs the packages of the dependency group `wheel`. --beside names an interpreter whose packages the wheel is tried
+with too, and --tests the tests it must pass there; --only-contents installs nothing, and is for wheels of other
+interpreters and processors. The exit status is 1 if a wheel failed.
 """
 
 from __future__ import annotations
@@ -92,22 +92,24 @@ def run(*command: str | Path, **environment: str) -> str:
     return (done.stdout.strip().splitlines() or [""])[-1]
 
 
-def try_out(wheel: Path, beside: Path | None) -> None:
-    """Install the wheel into a new environment and use it. Raises CalledProcessError."""
+def try_out(wheel: Path, beside: Path | None, tests: Path | None) -> None:
+    """Install the wheel into a new environment and use it, then beside others. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
         run(python, "-m", "pip", "install", "--quiet", wheel)
         print("  alone:", run(python, ALONE))
         if beside is not None:
-            purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
-            packages = run(beside, "-c", purelib)
-            own = Path(run(python, "-c", purelib))
-            (own / "beside.pth").write_text(packages + "\n")
-            print("  beside:", run(python, BESIDE, HF_HUB_OFFLINE="1"))
+            site = Path(folder) / "beside"
+            run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+            alike = {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "QUADRAT_UNTESTED": "1"}
+            print("  beside:", run(beside, BESIDE, **alike))
+            if tests is not None:
+                pytest = ("-m", "pytest", "--quiet", "--no-header", "--numprocesses", str(os.cpu_count()))
+                print("  beside:", run(beside, *pytest, tests, **alike))
 
 
-def check(wheel: Path, *, only_contents: bool, beside: Path | None) -> bool:
+def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path | None) -> bool:
     """Print what is found of a wheel; whether it is fit."""
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
     tag = TAG.search(wheel.name)
@@ -138,7 +140,7 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None) -> bool:
             faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
     try:
         if not only_contents:
-            try_out(wheel, beside)
+            try_out(wheel, beside, tests)
     except subprocess.CalledProcessError as error:
         faults.append(f"it does not work: {error}")
     for fault in faults:
@@ -151,6 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheels", nargs="+", type=Path)
     parser.add_argument("--beside", type=Path, metavar="PYTHON")
+    parser.add_argument("--tests", type=Path, metavar="PATH")
     parser.add_argument("--only-contents", action="store_true")
     options = vars(parser.parse_args())
     passed = [check(wheel, **options) for wheel in options.pop("wheels")]

@@ -15,7 +15,7 @@ from quadrat import _core
 from quadrat.batching.lengths import has_stored_lengths, lengths
 from quadrat.input.columns import PYTHON_INTS
 from quadrat.input.rows import MAIN
-from quadrat.installed import originals
+from quadrat.installed import imitated, originals
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT64, address_of, interop
 
@@ -115,6 +115,8 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
 
     def __iter__(self) -> Iterator[int]:
         """The row numbers of an epoch; the permutation is drawn at once."""
+        if imitated.unknown("LengthGroupedSampler") is not None:
+            return super().__iter__()  # type: ignore[no-any-return]
         return iter(get_length_grouped_indices(_held(self), self.batch_size, generator=self.generator))
 
 
@@ -165,6 +167,8 @@ class DistributedLengthGroupedSampler(
 
     def __iter__(self) -> Iterator[int]:
         """The row numbers of this process in this epoch."""
+        if imitated.unknown("DistributedLengthGroupedSampler") is not None:
+            return super().__iter__()  # type: ignore[no-any-return]
         generator = torch.Generator()
         generator.manual_seed(self.seed + self.epoch)
         indices = get_length_grouped_indices(_held(self), self.batch_size, generator=generator)
@@ -226,7 +230,8 @@ class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore
     """
 
     def _assign(self, indices: list[int], lengths: list[Any]) -> Any:
-        same = _searches_alike() and all(getattr(type(self), name) is getattr(_Rebalance, name) for name in _SEARCH)
+        known = imitated.unknown("BatchRebalanceSampler") is None and _searches_alike()
+        same = known and all(getattr(type(self), name) is getattr(_Rebalance, name) for name in _SEARCH)
         batches = _balanced(self, indices, lengths) if same else None
         return super()._assign(indices, lengths) if batches is None else batches
 
@@ -285,7 +290,7 @@ def get_length_grouped_indices(
     lengths: Any, batch_size: int, mega_batch_mult: int | None = None, generator: Any = None
 ) -> list[int]:
     """The function of this name in transformers, compiled: the same list, and the generator is left alike."""
-    known = _as_int64(lengths)
+    known = None if imitated.unknown("LengthGroupedSampler") else _as_int64(lengths)
     if known is None or not len(known) or type(batch_size) is not int or not batch_size:
         return _reference(lengths, batch_size, mega_batch_mult, generator)
     if mega_batch_mult is None:

@@ -14,8 +14,9 @@ from quadrat.ops.unpad import unpad
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.containers", "transformers"):
-    from transformers import trainer_pt_utils
     from transformers.trainer_pt_utils import nested_numpify
+
+    from quadrat.installed import imitated, originals
 
 
 class _Held(NamedTuple):
@@ -44,7 +45,7 @@ class _Listed(NamedTuple):
         return [*(rest or []), *itertools.chain.from_iterable(reversed(parts))]
 
 
-class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[misc]
+class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
     The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
@@ -70,6 +71,12 @@ class EvalLoopContainer(trainer_pt_utils.EvalLoopContainer):  # type: ignore[mis
         array([[   1,    2, -100],
                [   3,    4,    5]])
     """
+
+    def __new__(cls, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> Any:
+        """The container of transformers, if its code is unknown and it can do what is asked."""
+        if cls is EvalLoopContainer and not ragged and imitated.unknown("EvalLoopContainer") is not None:
+            return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
+        return super().__new__(cls)
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
         self.ragged = ragged

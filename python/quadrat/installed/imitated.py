@@ -113,7 +113,7 @@ def _warn_of(changed: str) -> None:
     oldest, newest = RANGES["transformers"]
     warnings.warn(
         f"quadrat {_core.__version__} does not know `{changed}` of transformers {transformers.__version__}; it was "
-        f"tested with {oldest} to {newest}. transformers makes the batches that depend on it; they are right, but not "
+        f"tested with {oldest} to {newest}. What depends on it is left to transformers: the results are right, but not "
         "faster. Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's compiled code anyway.",
         stacklevel=2,
     )
