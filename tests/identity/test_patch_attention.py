@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,6 +67,23 @@ def test_the_functions_give_what_they_gave(mask: Any, unused: bool) -> None:
         padded = functions["_pad_input"](tokens, found[0], *mask.shape)
         results.append((*found, tokens, padded, *functions["_unpad_input"](hidden, mask, *others)))
     flash.assert_same(*results)
+
+
+def _with_tensors(name: str) -> Callable[..., Any]:
+    def function(*arguments: Any) -> Any:
+        found = ORIGINALS[name](*arguments)
+        return tuple(torch.tensor(value, dtype=torch.int32) if isinstance(value, int) else value for value in found)
+
+    return function
+
+
+def test_the_longest_length_is_a_tensor_where_the_original_gives_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    for name, arguments in {"_get_unpad_data": (mask,), "_unpad_input": (torch.randn(2, 3, 4), mask)}.items():
+        monkeypatch.setattr(utils, name, _with_tensors(name))
+        expected = getattr(utils, name)(*arguments)
+        with quadrat.patch_transformers():
+            flash.assert_same(getattr(utils, name)(*arguments), expected)
 
 
 def test_indices_of_others_are_left_to_the_original() -> None:

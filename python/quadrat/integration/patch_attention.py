@@ -63,11 +63,23 @@ def _known(indices: Any) -> Places | None:
     return Places.of(indices) if isinstance(indices, torch.Tensor) else None
 
 
+@functools.cache
+def _gives_tensors(original: Function, parameters: int) -> bool:
+    """Whether the longest length is a tensor: transformers 5.6 does not wait for a GPU, earlier and later ones do."""
+    values = original(*[torch.ones(1, 1, dtype=torch.int32, device="cpu")] * parameters)
+    return any(isinstance(value, torch.Tensor) and not value.dim() for value in values)
+
+
+def _as_given(longest: int, mask: torch.Tensor) -> torch.Tensor:
+    return torch.full((), longest, dtype=torch.int32, device=mask.device)
+
+
 def _get_unpad_data(original: Function, attention_mask: Any) -> Any:
     if not _is_plain(attention_mask) or attention_mask.dim() != 2 or not len(attention_mask):
         return original(attention_mask)
     layout = layout_of(attention_mask)
-    return layout.indices, layout.cu_seqlens, layout.longest
+    longest = _as_given(layout.longest, attention_mask) if _gives_tensors(original, 1) else layout.longest
+    return layout.indices, layout.cu_seqlens, longest
 
 
 def _unpad_input(original: Function, hidden_states: Any, attention_mask: Any, unused_mask: Any = None) -> Any:
@@ -75,7 +87,8 @@ def _unpad_input(original: Function, hidden_states: Any, attention_mask: Any, un
     plain = _is_plain(hidden_states, *masks) and all(mask.shape == hidden_states.shape[:2] for mask in masks)
     if not plain or not len(attention_mask):
         return original(hidden_states, attention_mask, *masks[1:])
-    return bert_padding.unpad_input(hidden_states, attention_mask, unused_mask)
+    *found, longest, used = bert_padding.unpad_input(hidden_states, attention_mask, unused_mask)
+    return (*found, _as_given(longest, attention_mask) if _gives_tensors(original, 2) else longest, used)
 
 
 def _index_first_axis(original: Function, tensor: Any, indices: Any) -> Any:
