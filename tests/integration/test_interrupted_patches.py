@@ -1,4 +1,4 @@
-"""A patch that is interrupted while it is applied: the libraries are whole, as they were or patched."""
+"""A patch that is interrupted while it is applied or undone: the libraries are whole, as they were or patched."""
 
 from __future__ import annotations
 
@@ -79,6 +79,21 @@ def test_all_or_nothing(before):
         assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         assert picture() != before
     assert picture() == before
+
+
+def test_undoing_again_does_the_rest(before):
+    moments = Moments(interrupt, handlers=True)
+    count = moments.count(patch().undo)
+    halfway = 0
+    for moment in range(0, count, max(1, count // 60)):
+        patched = patch()
+        with pytest.raises(KeyboardInterrupt):
+            moments.run(patched.undo, moment)
+        halfway += picture() != before
+        patched.undo()
+        assert picture() == before
+        assert not any(switch._in_force for switch in SWITCHES)
+    assert halfway > 2
 
 
 def test_the_library_is_restored_when_a_patch_of_it_raises(before, monkeypatch):

@@ -28,11 +28,11 @@ class Switch:
             self._swap()
 
     def remove(self, patch: Patch) -> None:
-        """Restore the library, unless another patch is in force. A second call does nothing."""
+        """Restore the library, unless another patch is in force. A second call does what the first one left undone."""
         if patch in self._in_force:
-            self._in_force.remove(patch)
-            if not self._in_force:
+            if len(self._in_force) == 1:
                 self._restore()
+            self._in_force.remove(patch)
 
 
 class Patch:
@@ -50,7 +50,7 @@ class Patch:
                 raise
 
     def undo(self) -> None:
-        """Restore the libraries, unless another patch is in force. A second call does nothing."""
+        """Restore the libraries, unless another patch is in force. After an interrupt, a second call does the rest."""
         with _lock:
             self._undone = True
             for switch in self._switches:
