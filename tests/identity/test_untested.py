@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
 
@@ -15,7 +16,7 @@ import quadrat
 from quadrat import _core
 from quadrat.installed import imitated
 from quadrat.installed.source import fingerprint, functions_of, source_of
-from quadrat.installed.tested import FINGERPRINTS
+from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch
 from support.samples import CLASSES, batch, make
@@ -27,8 +28,10 @@ PADDED = sorted(name for name in CLASSES if "PreTrainedTokenizerBase._pad" in im
 
 @pytest.fixture
 def anew(monkeypatch):
-    """What is known of versions is looked up again, before the test and after it."""
+    """What is installed counts as tested, and is looked up again, before the test and after it."""
     monkeypatch.delenv("QUADRAT_UNTESTED", raising=False)
+    monkeypatch.setattr(imitated, "version", lambda package: RANGES[package][1])
+    monkeypatch.setattr(imitated, "FINGERPRINTS", {name: (fingerprint(imitated.CODE[name]),) for name in TESTED})
     for cached in CACHED:
         cached.cache_clear()
     yield monkeypatch
@@ -56,7 +59,8 @@ def calls(collator, monkeypatch):
     return made
 
 
-def test_tested_code_is_known(anew):
+@pytest.mark.skipif(imitated.trusted(), reason="`make matrix` runs versions before they are known")
+def test_tested_code_is_known():
     assert {name: imitated.changed(name) for name in imitated.IMITATED} == dict.fromkeys(imitated.IMITATED)
     assert imitated.broken("pt") is None
     assert set(FINGERPRINTS) >= TESTED
@@ -142,7 +146,8 @@ def test_the_container_of_an_evaluation(anew):
         container = quadrat.EvalLoopContainer(True, -1)
     assert type(container) is quadrat.EvalLoopContainer.__base__
     assert container.padding_index == -1
-    assert type(quadrat.EvalLoopContainer(ragged=True)) is quadrat.EvalLoopContainer
+    for ragged in (own := quadrat.EvalLoopContainer(ragged=True), pickle.loads(pickle.dumps(own)), copy.copy(own)):
+        assert type(ragged) is quadrat.EvalLoopContainer
     for one in (container, copied := pickle.loads(pickle.dumps(before))):
         one.add(torch.tensor([[1, 2]]))
         one.add(torch.tensor([[3]]))

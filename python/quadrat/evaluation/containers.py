@@ -78,6 +78,9 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
             return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
         return super().__new__(cls)
 
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, bool]]:
+        return (), {"ragged": self.ragged}  # `__new__` chooses a class for copies, too
+
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
         self.ragged = ragged
         self._held = Atomic(_Held(None, None), _Held.copied)
