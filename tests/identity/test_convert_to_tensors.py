@@ -86,6 +86,17 @@ def test_every_value(data, framework, prepends):
     assert_same(data, framework, prepends)
 
 
+@pytest.mark.parametrize("framework", ["np", "pt"])
+@pytest.mark.parametrize("large", [2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**70, -(2**70), 2**1100])
+def test_large_ints_among_floats(large, framework):
+    for value in ([0.5, large], [[0.5, 1.5], [large, 2.5]], [[[2.5, large]], [[0.5, 1.0]]]):
+        assert_same({"input_ids": value}, framework)
+        rows = [{"input_ids": [1], "column": one} for one in value]
+        for name, arguments in {"DataCollatorWithPadding": [make_tokenizer()], "DefaultDataCollator": []}.items():
+            reference, collator = both(name, *arguments, return_tensors=framework)
+            assert_same_outcome(outcome(reference, rows), outcome(collator, rows))
+
+
 @given(features(equal=True), FRAMEWORKS)
 def test_columns_of_features(rows, framework):
     try:

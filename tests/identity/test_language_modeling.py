@@ -42,6 +42,21 @@ def test_causal(tokenizer, batch, options):
     assert_identical(reference, collator, batch)
 
 
+@pytest.mark.parametrize("deferred", [False, True], ids=["now", "deferred"])
+@pytest.mark.parametrize("mlm", [False, True], ids=["causal", "masked"])
+@pytest.mark.parametrize("last", [0, 2.5, True, None, "a", 2**70, [0]], ids=repr)
+def test_special_tokens_masks_that_are_no_numbers(last, mlm, deferred):
+    reference, collator = make_pair(make_masking_tokenizer(), {"mlm": mlm})
+    collator.deferred = deferred
+    rows = [[1, 0, last], [0]]
+    batch = [{"input_ids": [8] * len(row), "special_tokens_mask": row} for row in rows]
+    for _ in range(2):
+        expected = seeded(reference, batch)
+        got = seeded(lambda rows: collator(rows).to("cpu"), batch) if deferred else seeded(collator, batch)
+        assert_same_outcome(expected[0], got[0])
+        assert expected[1] == got[1]
+
+
 @given(st.lists(masking_features(), min_size=2, max_size=6), MASKING)
 def test_many_kinds_of_batch(batches, options):
     reference, collator = make_pair(make_masking_tokenizer(), options)

@@ -248,6 +248,10 @@ public:
             *failed = number_of(execution_.labels());
             status = masking_.write(buffer_, places_[number_of(execution_.ids())]);
         }
+        if (status && causal_ != nullptr) {
+            *failed = number_of(execution_.labels());
+            status = causal_->check_special(columns_);
+        }
         for (const Step* const step : {execution_.ids(), execution_.labels()}) {
             if (status && draws()) {
                 *failed = number_of(step);

@@ -60,7 +60,21 @@ Status decode_ints(PyObject* const* items, std::int64_t count, std::int64_t* out
     return {};
 }
 
-Status decode_floats(PyObject* const* items, std::int64_t count, double* out) {
+// Whether NumPy makes a number of an int: beyond 64 bits it makes an array of objects.
+bool has_64_bits(PyObject* object) {
+    int overflow = 0;
+    PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow > 0) {
+        PyLong_AsUnsignedLongLong(object);
+        overflow = PyErr_Occurred() != nullptr ? 1 : 0;
+        clear_error();
+    }
+    return overflow == 0;
+}
+
+// wide: takes ints of any size, as torch does.
+Status decode_floats(PyObject* const* items, std::int64_t count, bool wide, double* out) {
+    constexpr double narrow = 9e18;  // less than 2^63
     for (std::int64_t i = 0; i < count; ++i) {
         if (PyFloat_CheckExact(items[i])) {
             out[i] = PyFloat_AS_DOUBLE(items[i]);
@@ -68,6 +82,9 @@ Status decode_floats(PyObject* const* items, std::int64_t count, double* out) {
             out[i] = PyLong_AsDouble(items[i]);
             if (out[i] == -1.0 && PyErr_Occurred() != nullptr) {
                 clear_error();
+                return {Code::out_of_range, -1, i};
+            }
+            if (!wide && !(out[i] > -narrow && out[i] < narrow) && !has_64_bits(items[i])) {
                 return {Code::out_of_range, -1, i};
             }
         } else {
@@ -102,12 +119,12 @@ Status decode_unsigned(PyObject* const* items, std::int64_t count, std::uint64_t
     return {};
 }
 
-Status decode_run(PyObject* const* items, std::int64_t count, Kind source, void* out) {
+Status decode_run(PyObject* const* items, std::int64_t count, Kind source, Kind target, void* out) {
     switch (source) {
         case Kind::bool_:
             return decode_bools(items, count, static_cast<std::uint8_t*>(out));
         case Kind::float64:
-            return decode_floats(items, count, static_cast<double*>(out));
+            return decode_floats(items, count, target != Kind::float64, static_cast<double*>(out));
         default:
             return decode_ints(items, count, static_cast<std::int64_t*>(out));
     }
@@ -133,7 +150,7 @@ Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, K
         return decode_unsigned(items, count, static_cast<std::uint64_t*>(out));
     }
     if (source == target && !stream) {
-        return decode_run(items, count, source, out);
+        return decode_run(items, count, source, target, out);
     }
     const Convert convert = find_convert(source, target);
     if (convert == nullptr) {
@@ -146,7 +163,7 @@ Status decode_numbers(PyObject* const* items, std::int64_t count, Kind source, K
         const std::int64_t run = std::min(chunk, count - done);
         char* const place = static_cast<char*>(out) + static_cast<std::size_t>(done) * item;
         char* const result = source == target ? buffer : stream ? converted : place;
-        Status status = decode_run(items + done, run, source, buffer);
+        Status status = decode_run(items + done, run, source, target, buffer);
         if (status && source != target && !convert(buffer, result, run)) {
             status = {Code::out_of_range, -1, -1};
         }

@@ -65,9 +65,18 @@ std::vector<std::int64_t> BatchIds::starts(const std::int64_t* lengths) const {
     return start;
 }
 
-Status CausalLabels::write(const Columns&, const BatchIds& batch) const {
+Status CausalLabels::write(const Columns& columns, const BatchIds& batch) const {
     causal_labels(batch.ids, batch.count(), pad_id_, batch.labels);
-    return {};
+    return check_special(columns);
+}
+
+Status CausalLabels::check_special(const Columns& columns) const {
+    if (special_ < 0) {
+        return {};
+    }
+    const auto index = static_cast<std::size_t>(special_);
+    const std::int64_t count = columns.at(index).total;
+    return columns.flatten(index, scratch<std::uint8_t>(count).get(), Kind::uint8, count);
 }
 
 MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
@@ -200,7 +209,7 @@ private:
 void register_labels(py::module_& m) {
     bind_class<Labels>(m, "Labels");
     bind_class<CausalLabels, Labels>(m, "CausalLabels")
-        .def(py::init<std::int64_t>(), "pad_id"_a)
+        .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1)
         .def(
             "write",
             [](const CausalLabels& self, Address ids, std::int64_t count, Address labels) {

@@ -52,12 +52,15 @@ public:
 // Causal language modelling: the ids, ignored where they are the padding id.
 class CausalLabels final : public Labels {
 public:
-    explicit CausalLabels(std::int64_t pad_id) : pad_id_(pad_id) {}
+    // special: the column of special-token masks, or -1.
+    explicit CausalLabels(std::int64_t pad_id, std::int64_t special = -1) : pad_id_(pad_id), special_(special) {}
     Status write(const Columns& columns, const BatchIds& batch) const override;
     std::int64_t pad_id() const { return pad_id_; }
+    // The special-token masks count for nothing here, but what are no numbers is an error of the reference.
+    Status check_special(const Columns& columns) const;
 
 private:
-    std::int64_t pad_id_;
+    std::int64_t pad_id_, special_;
 };
 
 // Where whole words come from.

@@ -134,7 +134,9 @@ def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ())
         )
     by_length = collator.mask_padding == "length"
     return Labelling(
-        lambda _: masking.causal_labels(collator.tokenizer.pad_token_id, by_length=by_length), omits, lambda: ()
+        lambda names: masking.causal_labels(collator.tokenizer.pad_token_id, names, by_length=by_length),
+        omits,
+        lambda: (),
     )
 
 

@@ -24,18 +24,22 @@ def origin(collator: Any, framework: Framework) -> Origin | None:
     return torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
 
 
-def causal_labels(pad_token_id: Any, *, by_length: bool) -> Any:
+def causal_labels(pad_token_id: Any, names: tuple[str, ...], *, by_length: bool) -> Any:
     """What makes the labels of causal language modelling from ids: -100 as filling, or for the padding token."""
     if by_length or pad_token_id is None:
         return -100
     if type(pad_token_id) is not int:
         raise FallBack("the padding token's id is no int")
-    return _core.CausalLabels(pad_token_id)
+    return _core.CausalLabels(pad_token_id, _special_column(names))
+
+
+def _special_column(names: tuple[str, ...]) -> int:
+    return names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
 
 
 def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
     """What masks the ids of a batch with these columns and makes their labels."""
-    special = names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
+    special = _special_column(names)
     words, source = -1, _core.WORDS_FROM_NOTHING
     if collator.whole_word_mask:
         if "word_ids" in names:
