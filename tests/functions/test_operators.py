@@ -75,7 +75,7 @@ def test_offsets_stay_within_the_values(offsets):
 
 
 # torch's own, when it first derives forward.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script")
 def test_tangents_are_not_lost():
     from torch.autograd import forward_ad
 

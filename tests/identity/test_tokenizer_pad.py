@@ -51,13 +51,18 @@ def _columns(rows: Any) -> Any:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor as one that torch can copy."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
 def _stacked(rows: Any) -> Any:
     """Columns as arrays and tensors of two dimensions, where they are that."""
     columns = _columns(rows)
     for name, values in columns.items():
         if all(type(value) is type(values[0]) for value in values):
             try:
-                columns[name] = np.stack(values) if isinstance(values[0], np.ndarray) else torch.stack(values)
+                columns[name] = np.stack(values) if isinstance(values[0], np.ndarray) else _leaf(torch.stack(values))
             except (TypeError, ValueError, RuntimeError):
                 continue
     return columns
@@ -86,8 +91,9 @@ def encoded(draw: Any) -> Any:
         return rows
 
 
-# torch's words on memory it may not write to, and NumPy 1's on how torch reads its bools: quadrat reads both itself.
-UNSAID = ("non-writable", "scalars to be interpreted as an index")
+# torch's words on memory it may not write to, and on gradients (once in a process), and NumPy 1's on how torch reads
+# its bools: quadrat reads them itself.
+UNSAID = ("non-writable", "requires_grad=True to a scalar", "scalars to be interpreted as an index")
 
 
 def observed(call: Any, inputs: Any) -> tuple[Any, Any]:

@@ -107,6 +107,8 @@ def seeded(call: Callable[[Any], Any], features: Any, seed: int = 5) -> tuple[tu
 def bits(tensor: torch.Tensor) -> bytes:
     """Its numbers, of any dtype."""
     tensor = tensor if tensor.is_nested or tensor.layout is torch.strided else tensor.to_dense()
+    if tensor.is_meta:
+        return b""
     flat = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).reshape(-1)
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
