@@ -117,10 +117,8 @@ def table(record: dict[str, Any]) -> str:
     columns = ("environment", *PACKAGES, "Python", "files", "examples", "passed", "skipped", "failed")
     rows = [columns, ("---",) * (len(PACKAGES) + 2) + ("---:",) * 5]
     for name, one in record["environments"].items():
-        counts = [str(one.get(count, "-")) for count in ("files", "examples", "passed", "skipped")]
-        rows.append(
-            (name, *(one[package] for package in PACKAGES), one["python"], *counts, "0" if "passed" in one else "-")
-        )
+        counts = [str(one[count]) for count in ("files", "examples", "passed", "skipped")]
+        rows.append((name, *(one[package] for package in PACKAGES), one["python"], *counts, "0"))
     platforms = sorted({one["platform"] for one in record["environments"].values()})
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     tested = [f"- {package}: {oldest} to {newest}" for package, (oldest, newest) in ranges(record).items()]

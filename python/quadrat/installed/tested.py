@@ -5,7 +5,7 @@ from __future__ import annotations
 # Package -> oldest and newest version.
 RANGES: dict[str, tuple[str, str]] = {
     "transformers": ("4.57", "5.23"),
-    "torch": ("2.2", "2.14"),
+    "torch": ("2.2", "2.15"),
     "numpy": ("1.25", "2.4"),
     "datasets": ("3.0", "5.2"),
     "pyarrow": ("15.0", "26.0"),
