@@ -95,7 +95,8 @@ def environment(site: Path, reports: Path) -> dict[str, str]:
     """What a process needs for the sanitizer of the build in `site`."""
     suppressions = Path(__file__).with_name(f"{site.parent.name}_suppressions.txt")
     common = f"log_path={reports}:print_stacktrace=1"
-    shared = {**os.environ, "PYTHONPATH": str(site), "HYPOTHESIS_PROFILE": "sanitize"}
+    path = os.pathsep.join([str(site), str(ROOT / "tests")])
+    shared = {**os.environ, "PYTHONPATH": path, "HYPOTHESIS_PROFILE": "sanitize"}
     options = f"suppressions={suppressions}:allocator_may_return_null=1:{common}"
     if site.parent.name == "thread":
         return {
@@ -121,7 +122,7 @@ def run(file: str, site: Path) -> Result:
     output = reports / f"{name}.log"
     # Without pytest's capture, and without its handler of signals, which would come before the sanitizers'. The last
     # line says which test a process ended in.
-    options = ["-v", "-s", "--color=no", "-p", "no:faulthandler", "-p", "no:cacheprovider"]
+    options = ["-v", "-s", "--color=no", "-p", "no:faulthandler", "-p", "no:cacheprovider", "-p", "support.fork_asleep"]
     command = [sys.executable, "-m", "pytest", file, *options]
     for test in LEFT_OUT:
         if test.startswith(f"{file}::"):
