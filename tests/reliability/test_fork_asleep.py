@@ -6,10 +6,19 @@ import hashlib
 import os
 import sys
 import threading
+import time
 
 import pytest
 
 from support import fork_asleep
+
+
+def turns(answer):
+    """Whether others_sleep() gives this answer within a minute."""
+    end = time.monotonic() + 60
+    while fork_asleep.others_sleep() is not answer and time.monotonic() < end:
+        pass
+    return time.monotonic() < end
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the states of threads are read from /proc")
@@ -23,13 +32,14 @@ def test_sees_whether_others_sleep():
 
     thread = threading.Thread(target=compute)
     thread.start()
-    while fork_asleep.others_sleep():
-        pass
-    computed.set()
-    while not fork_asleep.others_sleep():
-        pass
-    asleep.set()
-    thread.join()
+    try:
+        assert turns(False)
+        computed.set()
+        assert turns(True)
+    finally:
+        computed.set()
+        asleep.set()
+        thread.join()
 
 
 def test_waits_until_others_sleep(monkeypatch):
