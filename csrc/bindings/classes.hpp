@@ -50,10 +50,60 @@ inline PyObject* new_instance(PyTypeObject* type, PyObject*, PyObject*) {
     return made;
 }
 
-// As py::class_, for where memory may be short. The module only casts new instances, and has no two for one value.
+// The value of an instance, by a plain read; null while it is made. No class here has more than one base.
+template <typename T>
+T* value_of(PyObject* self) {
+    const auto* const made = reinterpret_cast<py::detail::instance*>(self);
+    const bool there = made->simple_layout && made->simple_holder_constructed;
+    return there ? static_cast<T*>(made->simple_value_holder[0]) : nullptr;
+}
+
+// Takes what a value holds, each object once for each time that it is held.
+struct Visitor {
+    visitproc visit;
+    void* argument;
+    int result = 0;
+
+    template <typename... Objects>
+    void operator()(const Objects&... objects) {
+        (one(objects.ptr()), ...);
+    }
+
+private:
+    void one(PyObject* object) { result = result == 0 && object != nullptr ? visit(object, argument) : result; }
+};
+
+template <typename T, typename = void>
+struct HoldsObjects : std::false_type {};
+template <typename T>
+struct HoldsObjects<T, std::void_t<decltype(std::declval<const T&>().traverse(std::declval<Visitor&>()))>>
+    : std::true_type {};
+
+template <typename T>
+int traverse_instance(PyObject* self, visitproc visit, void* argument) {
+    Visitor visitor{visit, argument};
+    visitor(py::handle(reinterpret_cast<PyObject*>(Py_TYPE(self))));
+    if (const T* const value = value_of<T>(self)) {
+        value->traverse(visitor);
+    }
+    return visitor.result;
+}
+
+// Has the garbage collector see what instances hold. As tuples they need no tp_clear: what they hold was there before
+// them, so a cycle goes through an object that was changed later, and that one is cleared.
+template <typename T>
+void set_up_type(PyHeapTypeObject* heap_type) {
+    if constexpr (HoldsObjects<T>::value) {
+        heap_type->ht_type.tp_flags |= Py_TPFLAGS_HAVE_GC;
+        heap_type->ht_type.tp_traverse = traverse_instance<T>;
+    }
+}
+
+// As py::class_, for where memory may be short. The module only casts new instances, and has no two for one value. A
+// class that holds Python objects has a member `void traverse(Visitor&) const`.
 template <typename T, typename... Options>
 py::class_<T, Options...> bind_class(py::module_& m, const char* name) {
-    py::class_<T, Options...> made(m, name);
+    py::class_<T, Options...> made(m, name, py::custom_type_setup(set_up_type<T>));
     using Holder = typename py::class_<T, Options...>::holder_type;
     py::detail::get_type_info(typeid(T))->init_instance = init_instance<T, Holder>;
     auto* const type = reinterpret_cast<PyTypeObject*>(made.ptr());

@@ -1,4 +1,4 @@
-// The kernels as Python functions, the same for _cuda and _emulated. All the host can check is checked here; none of it
+// The kernels as Python functions, the same for _cuda and _testing. All the host can check is checked here; none of it
 // looks at device memory.
 #pragma once
 

@@ -47,14 +47,15 @@ inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> ou
             for (std::int64_t k = 0; k < step; ++k) {
                 target[k] = at + k;
             }
+            place += step;
         } else if (kept != 0) {
             std::int64_t found = 0;
             for (std::int64_t k = 0; k < step; ++k) {
                 target[found] = at + k;
                 found += mask[at + k] != 0 ? 1 : 0;
             }
+            place += found;  // not `kept`, which another thread may have made untrue
         }
-        place += kept;
     }
     for (; at < size; ++at) {
         if (mask[at] == 0) {

@@ -1,6 +1,9 @@
 #include "put_tokens.hpp"
 
+#include <algorithm>
+
 #include "bytes.hpp"
+#include "read_once.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
 #include "take_tokens.hpp"
@@ -8,30 +11,14 @@
 namespace quadrat {
 namespace {
 
-QUADRAT_CLONES bool rise(Span<const std::int64_t> indices) {
-    unsigned falls = 0;
-    for (std::int64_t i = 1; i < indices.size; ++i) {
-        falls |= indices[i] <= indices[i - 1] ? 1U : 0U;
-    }
-    return falls == 0;
-}
-
-// The first index that is no place of the output: indices.size if there is none.
-std::int64_t find_outside(Span<const std::int64_t> indices, std::int64_t size) {
-    std::int64_t at = 0;
-    while (at < indices.size && indices[at] >= 0 && indices[at] < size) {
-        ++at;
-    }
-    return at;
-}
-
 constexpr std::int64_t block = 16;
 
-// Rising places of tokens of a few bytes, where calls for short runs would cost more than the tokens.
+// Tokens of a few bytes, where calls for short runs would cost more than the tokens. False where the places do not
+// rise, or one is outside.
 template <std::size_t token>
-inline void put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
     const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    std::int64_t at = 0, written = 0;
+    std::int64_t written = 0;
     const auto clear_to = [&](std::int64_t end) {
         if (end - written >= block) {
             fill_bytes(out + at_byte(written), 0, at_byte(end - written));
@@ -41,46 +28,84 @@ inline void put_small(const char* values, Span<const std::int64_t> indices, char
             fill_bytes(out + at_byte(written), 0, token);
         }
     };
-    for (; at + block <= indices.size; at += block) {
-        const std::int64_t* const number = indices.data + at;
-        if (number[block - 1] - number[0] == block - 1) {  // they rise
+    for (std::int64_t at = 0; at < indices.size; at += block) {
+        const std::int64_t count = std::min(block, indices.size - at);
+        std::int64_t number[block] = {};
+        read_once(indices.data + at, count, number);
+        unsigned falls = number[0] < written || number[count - 1] >= size ? 1 : 0;
+        for (std::int64_t k = 1; k < count; ++k) {
+            falls |= number[k] <= number[k - 1] ? 1U : 0U;
+        }
+        if (falls != 0) {
+            return false;
+        }
+        if (count == block && number[block - 1] - number[0] == block - 1) {
             clear_to(number[0]);
             copy_bytes(out + at_byte(number[0]), values + at_byte(at), block * token);
             written += block;
             continue;
         }
-        for (std::int64_t k = 0; k < block; ++k) {
+        for (std::int64_t k = 0; k < count; ++k) {
             clear_to(number[k]);
             copy_bytes(out + at_byte(number[k]), values + at_byte(at + k), token);
             ++written;
         }
     }
-    for (; at < indices.size; ++at) {
-        clear_to(indices[at]);
-        copy_bytes(out + at_byte(indices[at]), values + at_byte(at), token);
-        ++written;
-    }
     clear_to(size);
+    return true;
 }
 
-// Whether the tokens are of a size that put_small knows: then they are written.
-bool put_if_small(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out,
-                  std::int64_t size) {
+QUADRAT_CLONES bool put_1(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    return put_small<1>(values, indices, out, size);
+}
+QUADRAT_CLONES bool put_2(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    return put_small<2>(values, indices, out, size);
+}
+QUADRAT_CLONES bool put_4(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    return put_small<4>(values, indices, out, size);
+}
+QUADRAT_CLONES bool put_8(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    return put_small<8>(values, indices, out, size);
+}
+
+// The same for tokens of any size, a run at a time.
+bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const bool stream = bytes(size) >= static_cast<std::size_t>(stream_threshold);
+    std::int64_t written = 0;
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
+        if (first < written || first >= size || length > size - first) {
+            return false;
+        }
+        fill_bytes(out + bytes(written), 0, bytes(first - written));
+        if (stream) {
+            stream_copy(out + bytes(first), values + bytes(at), bytes(length));
+        } else {
+            copy_bytes(out + bytes(first), values + bytes(at), bytes(length));
+        }
+        written = first + length;
+        at += length;
+    }
+    fill_bytes(out + bytes(written), 0, bytes(size - written));
+    if (stream) {
+        stream_fence();
+    }
+    return true;
+}
+
+bool put_rising(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
     switch (token) {
         case 1:
-            put_small<1>(values, indices, out, size);
-            return true;
+            return put_1(values, indices, out, size);
         case 2:
-            put_small<2>(values, indices, out, size);
-            return true;
+            return put_2(values, indices, out, size);
         case 4:
-            put_small<4>(values, indices, out, size);
-            return true;
+            return put_4(values, indices, out, size);
         case 8:
-            put_small<8>(values, indices, out, size);
-            return true;
+            return put_8(values, indices, out, size);
         default:
-            return false;
+            return put_runs(values, token, indices, out, size);
     }
 }
 
@@ -91,42 +116,19 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     if (size < 0 || indices.size < 0) {
         return {Code::bad_argument};
     }
-    const bool rising = rise(indices);
-    const std::int64_t last = indices.size - 1;
-    if (!rising || (last >= 0 && (indices[0] < 0 || indices[last] >= size))) {
-        if (const std::int64_t at = find_outside(indices, size); at <= last) {
-            return {Code::out_of_range, at};
-        }
-    }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    if (rising && put_if_small(source, token, indices, target, size)) {
+    if (put_rising(source, token, indices, target, size)) {
         return {};
     }
-    const bool stream = bytes(size) >= static_cast<std::size_t>(stream_threshold);
-    if (!rising) {
-        fill_bytes(target, 0, bytes(size));
-    }
-    std::int64_t written = 0;
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = indices[at], length = end_of_run(indices, at) - at;
-        if (rising) {
-            fill_bytes(target + bytes(written), 0, bytes(first - written));
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    fill_bytes(target, 0, bytes(size));
+    for (std::int64_t at = 0; at < indices.size; ++at) {
+        const std::int64_t place = read_once(indices.data + at);
+        if (place < 0 || place >= size) {
+            return {Code::out_of_range, at};
         }
-        if (stream && rising) {
-            stream_copy(target + bytes(first), source + bytes(at), bytes(length));
-        } else {
-            copy_bytes(target + bytes(first), source + bytes(at), bytes(length));
-        }
-        written = first + length;
-        at += length;
-    }
-    if (rising) {
-        fill_bytes(target + bytes(written), 0, bytes(size - written));
-    }
-    if (stream) {
-        stream_fence();
+        copy_bytes(target + bytes(place), source + bytes(at), token);
     }
     return {};
 }

@@ -19,16 +19,18 @@ void insert_rows(const std::int64_t* keys, Span<std::int64_t> rows) {
     }
 }
 
-// One stable pass by the bits of the key from `shift` on.
+// One stable pass by the bits from `shift` on of what a key is above the least.
 template <int bits>
-void pass(const std::int64_t* keys, Span<const std::int64_t> rows, int shift, std::int64_t* out) {
-    constexpr std::int64_t size = std::int64_t{1} << bits;
+void pass(const std::int64_t* keys, std::uint64_t least, Span<const std::int64_t> rows, int shift, std::int64_t* out) {
+    constexpr std::uint64_t size = std::uint64_t{1} << bits;
     std::int64_t place[size + 1] = {};
-    const auto digit = [&](std::int64_t row) { return size - 1 - ((keys[row] >> shift) & (size - 1)); };
+    const auto digit = [&](std::int64_t row) {
+        return size - 1 - (((static_cast<std::uint64_t>(keys[row]) - least) >> shift) & (size - 1));
+    };
     for (const std::int64_t row : rows) {
         ++place[digit(row) + 1];
     }
-    for (std::int64_t i = 0; i < size; ++i) {
+    for (std::uint64_t i = 0; i < size; ++i) {
         place[i + 1] += place[i];
     }
     for (const std::int64_t row : rows) {
@@ -38,13 +40,16 @@ void pass(const std::int64_t* keys, Span<const std::int64_t> rows, int shift, st
 
 template <int bits>
 void sort_by_digits(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare) {
-    std::int64_t most = 0;
+    std::int64_t most = keys[rows[0]], least = most;
     for (const std::int64_t row : rows) {
-        most |= keys[row];
+        most = std::max(most, keys[row]);
+        least = std::min(least, keys[row]);
     }
+    const auto lowest = static_cast<std::uint64_t>(least);
+    const std::uint64_t range = static_cast<std::uint64_t>(most) - lowest;
     std::int64_t *from = rows.data, *to = spare;
-    for (int shift = 0; shift < 63 && (most >> shift) != 0; shift += bits) {
-        pass<bits>(keys, {from, rows.size}, shift, to);
+    for (int shift = 0; shift < 64 && (range >> shift) != 0; shift += bits) {
+        pass<bits>(keys, lowest, {from, rows.size}, shift, to);
         std::swap(from, to);
     }
     if (from != rows.data) {

@@ -1,5 +1,5 @@
-// sort_rows: row numbers by a key of theirs, in linear time: one pass per 12 bits of the greatest key. Lengths of up to
-// 4,095 tokens need one pass, where a sort that compares needs twenty for a million rows.
+// sort_rows: row numbers by a key of theirs, in linear time: one pass per 12 bits by which keys differ. Lengths of up
+// to 4,095 tokens need one pass, where a sort that compares needs twenty for a million rows.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quadrat {
 
-// Puts the rows with the greatest keys[row] first; rows of equal keys keep their order. Keys are not negative.
+// Puts the rows with the greatest keys[row] first; rows of equal keys keep their order.
 // spare: room for as many rows.
 void sort_rows(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare);
 

@@ -1,27 +1,30 @@
 #include "take_tokens.hpp"
 
+#include <algorithm>
+
 #include "bytes.hpp"
+#include "read_once.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
 
 namespace quadrat {
 
-QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at) {
+QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first) {
     constexpr std::int64_t step = 16;
     // Unsigned: numbers that are no token's may be as large as they like.
     const auto* const number = reinterpret_cast<const std::uint64_t*>(indices.data);
-    const std::uint64_t first = number[at] - static_cast<std::uint64_t>(at);
+    const std::uint64_t before = static_cast<std::uint64_t>(first) - static_cast<std::uint64_t>(at);
     std::int64_t end = at + 1;
     for (; end + step <= indices.size; end += step) {
         std::uint64_t other = 0;
         for (std::int64_t k = end; k < end + step; ++k) {
-            other |= number[k] ^ (first + static_cast<std::uint64_t>(k));
+            other |= number[k] ^ (before + static_cast<std::uint64_t>(k));
         }
         if (other != 0) {
             break;
         }
     }
-    while (end < indices.size && number[end] == first + static_cast<std::uint64_t>(end)) {
+    while (end < indices.size && number[end] == before + static_cast<std::uint64_t>(end)) {
         ++end;
     }
     return end;
@@ -35,30 +38,26 @@ constexpr std::int64_t block = 16;
 template <std::size_t token>
 inline Status take_small(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
     const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    std::int64_t at = 0;
-    for (; at + block <= indices.size; at += block) {
-        const std::int64_t* const number = indices.data + at;
-        const auto first = static_cast<std::uint64_t>(number[0]);
-        std::uint64_t other = 0;
-        for (std::int64_t k = 0; k < block; ++k) {
-            other |= static_cast<std::uint64_t>(number[k]) ^ (first + static_cast<std::uint64_t>(k));
+    for (std::int64_t at = 0; at < indices.size; at += block) {
+        const std::int64_t count = std::min(block, indices.size - at);
+        std::int64_t number[block] = {};
+        read_once(indices.data + at, count, number);
+        if (count == block && number[0] >= 0 && number[0] <= size - block) {
+            std::int64_t other = 0;
+            for (std::int64_t k = 0; k < block; ++k) {
+                other |= number[k] ^ (number[0] + k);
+            }
+            if (other == 0) {
+                copy_bytes(out + at_byte(at), values + at_byte(number[0]), block * token);
+                continue;
+            }
         }
-        if (other == 0 && number[0] >= 0 && number[0] <= size - block) {
-            copy_bytes(out + at_byte(at), values + at_byte(number[0]), block * token);
-            continue;
-        }
-        for (std::int64_t k = 0; k < block; ++k) {
+        for (std::int64_t k = 0; k < count; ++k) {
             if (number[k] < 0 || number[k] >= size) {
                 return {Code::out_of_range, at + k};
             }
             copy_bytes(out + at_byte(at + k), values + at_byte(number[k]), token);
         }
-    }
-    for (; at < indices.size; ++at) {
-        if (indices[at] < 0 || indices[at] >= size) {
-            return {Code::out_of_range, at};
-        }
-        copy_bytes(out + at_byte(at), values + at_byte(indices[at]), token);
     }
     return {};
 }
@@ -100,11 +99,11 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     }
     const bool stream = bytes(indices.size) >= static_cast<std::size_t>(stream_threshold);
     for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = indices[at];
+        const std::int64_t first = read_once(indices.data + at);
         if (first < 0 || first >= size) {
             return {Code::out_of_range, at};
         }
-        const std::int64_t length = end_of_run(indices, at) - at;
+        const std::int64_t length = end_of_run(indices, at, first) - at;
         if (length > size - first) {
             return {Code::out_of_range, at + size - first};
         }

@@ -1,5 +1,5 @@
 // take_tokens: tokens by their numbers, one after the other. Numbers that follow each other, as those of an attention
-// mask do, are copied together.
+// mask do, are copied together. Another thread may change them: each is checked where it is used.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace quadrat {
 Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
                    void* out);
 
-// The end of the run of numbers, each one more than the last, that begins at `at`.
-std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at);
+// The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
+std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first);
 
 }  // namespace quadrat

@@ -13,6 +13,7 @@ from quadrat._names import HOMES, MODULES, load
 if TYPE_CHECKING:
     from quadrat import bert_padding as bert_padding
     from quadrat import trl as trl
+    from quadrat import varlen as varlen
     from quadrat.batching.lengths import lengths
     from quadrat.batching.pack_dataset import pack_dataset
     from quadrat.batching.packing import pack
@@ -51,10 +52,6 @@ if TYPE_CHECKING:
     from quadrat.planning.conversion import convert_to_tensors
     from quadrat.planning.tokenizer_pad import tokenizer_pad
     from quadrat.ragged import Ragged
-    from quadrat.varlen.align import align
-    from quadrat.varlen.block_mask import document_block_mask
-    from quadrat.varlen.context_parallel import context_parallel_slice
-    from quadrat.varlen.many import pad_many, unpad_many
 
 __all__ = [
     "ArrowDataset",
@@ -81,13 +78,10 @@ __all__ = [
     "SetEpochCallback",
     "TokenBudgetBatchSampler",
     "__version__",
-    "align",
     "attention_mask",
     "concat_padded",
-    "context_parallel_slice",
     "convert_to_tensors",
     "default_data_collator",
-    "document_block_mask",
     "flatten",
     "from_transformers",
     "lengths",
@@ -95,7 +89,6 @@ __all__ = [
     "pack",
     "pack_dataset",
     "pad",
-    "pad_many",
     "patch_datasets",
     "patch_flash_attn",
     "patch_tokenizers",
@@ -104,7 +97,6 @@ __all__ = [
     "show_config",
     "tokenizer_pad",
     "unpad",
-    "unpad_many",
     "without_padding",
 ]
 

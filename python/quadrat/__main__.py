@@ -135,13 +135,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         type=Path,
-        help="texts: a .txt file with one text per line, or a .csv, .tsv, .json or .jsonl file; texts or token ids: a "
-        ".parquet file, or a folder that datasets' save_to_disk wrote",
+        help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
+        "texts: a .csv or .tsv file, or a .txt file with one text per line",
     )
     parser.add_argument(
         "--tokenizer",
         metavar="NAME",
-        help="your tokenizer: a folder, or a name on the Hugging Face Hub (default: train a small one)",
+        help="your tokenizer: a folder, or a name on the Hugging Face Hub (without it, waste counts words)",
     )
     parser.add_argument(
         "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"

@@ -29,13 +29,10 @@ HOMES = {
     "Ragged": "quadrat.ragged",
     "SetEpochCallback": "quadrat.integration.callback",
     "TokenBudgetBatchSampler": "quadrat.batching.token_budget",
-    "align": "quadrat.varlen.align",
     "attention_mask": "quadrat.ops.mask",
     "concat_padded": "quadrat.ops.concat",
-    "context_parallel_slice": "quadrat.varlen.context_parallel",
     "convert_to_tensors": "quadrat.planning.conversion",
     "default_data_collator": "quadrat.collators.default",
-    "document_block_mask": "quadrat.varlen.block_mask",
     "flatten": "quadrat.ops.flatten",
     "from_transformers": "quadrat.integration.adopt",
     "lengths": "quadrat.batching.lengths",
@@ -43,7 +40,6 @@ HOMES = {
     "pack": "quadrat.batching.packing",
     "pack_dataset": "quadrat.batching.pack_dataset",
     "pad": "quadrat.ops.pad",
-    "pad_many": "quadrat.varlen.many",
     "patch_datasets": "quadrat.integration.patch_datasets",
     "patch_flash_attn": "quadrat.integration.patch_attention",
     "patch_tokenizers": "quadrat.integration.patch_tokenizers",
@@ -52,12 +48,19 @@ HOMES = {
     "show_config": "quadrat.config",
     "tokenizer_pad": "quadrat.planning.tokenizer_pad",
     "unpad": "quadrat.ops.unpad",
-    "unpad_many": "quadrat.varlen.many",
     "without_padding": "quadrat.evaluation.containers",
 }
 
 # Modules that are loaded like names, and are no part of `from quadrat import *`: not everybody has what they need.
-MODULES = frozenset({"bert_padding", "trl"})
+MODULES = frozenset({"bert_padding", "trl", "varlen"})
+
+
+def load_from(package: str, homes: dict[str, str], name: str) -> Any:
+    """A public name of a package, whose modules load when one of their names is first used. Raises AttributeError."""
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{package}.{homes[name]}")
+    return module if homes[name] == name else getattr(module, name)
 
 
 def load(name: str) -> Any:

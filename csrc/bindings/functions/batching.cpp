@@ -12,6 +12,8 @@
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/philox_order.hpp"
 #include "../../kernels/plan_batches.hpp"
+#include "../errors.hpp"
+#include "../input/walk.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -64,9 +66,45 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, A
     return static_cast<bool>(philox_order(seed, epoch, stream, {out, rows}));
 }
 
+// Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
+// that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
+Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
+                   Address out, const Interop& interop) {
+    std::int64_t* const lengths = out;
+    PlainDicts dicts(interop);
+    Py_ssize_t row = first;
+    for (; row < PyList_GET_SIZE(rows.ptr()); ++row) {
+        auto value = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        if (!name.is_none() && !PyList_CheckExact(value.ptr())) {
+            const py::object dict = dicts.dict_of(value);
+            if (!dict && !bare) {
+                return row;
+            }
+            value = dict ? Walk::lookup(dict, name.ptr()) : std::move(value);
+        } else if (!name.is_none() && !bare) {
+            return row;
+        }
+        if (!value) {
+            return row;
+        }
+        if (PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr())) {
+            lengths[row] = Py_SIZE(value.ptr());
+            continue;
+        }
+        const bool known = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == kind.ptr();
+        lengths[row] = known ? PyObject_Size(value.ptr()) : -1;
+        if (lengths[row] < 0) {
+            clear_error();
+            return row;
+        }
+    }
+    return row;
+}
+
 }  // namespace
 
 void register_batching(py::module_& m) {
+    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, "out"_a, "interop"_a);
     m.def("pack_rows", &pack, "lengths"_a, "count"_a, "max_length"_a, "fit"_a, "rows"_a, "offsets"_a, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, "out"_a, "rows"_a, WithoutGil());
     m.def("plan_batches", &plan, "lengths"_a, "rows"_a, "budget"_a, "window"_a, "order"_a, "batches"_a, WithoutGil());

@@ -194,7 +194,7 @@ private:
 };
 
 // Pieces that somebody counted, but that are not here, would be read from beyond the memory.
-std::size_t checked(const Gathered& self, std::size_t count) {
+std::size_t checked_count(const Gathered& self, std::size_t count) {
     if (count > self.size()) {
         throw py::index_error("there are not as many pieces");
     }
@@ -203,7 +203,7 @@ std::size_t checked(const Gathered& self, std::size_t count) {
 
 // [pieces, 3]: address, rows and width of each.
 py::array blocks(const Gathered& self, std::size_t count) {
-    const std::vector<Block> all = self.blocks(checked(self, count));
+    const std::vector<Block> all = self.blocks(checked_count(self, count));
     py::array_t<std::int64_t> table({static_cast<py::ssize_t>(all.size()), py::ssize_t{3}});
     auto cells = table.mutable_unchecked<2>();
     for (py::ssize_t i = 0; i < cells.shape(0); ++i) {
@@ -217,7 +217,7 @@ py::array blocks(const Gathered& self, std::size_t count) {
 
 // The numbers as an array of bytes, which shares the memory.
 py::array values(Gathered& self, std::size_t count) {
-    const auto size = static_cast<py::ssize_t>(self.bytes(checked(self, count)));
+    const auto size = static_cast<py::ssize_t>(self.bytes(checked_count(self, count)));
     auto owner = std::make_unique<std::shared_ptr<Growing>>(self.share(count));
     void* const data = (*owner)->data();
     const py::capsule base(owner.get(), [](void* held) { delete static_cast<std::shared_ptr<Growing>*>(held); });
@@ -234,27 +234,28 @@ void register_gathered(py::module_& m) {
         .def(
             "append",
             [](Gathered& self, std::size_t count, Address address, std::int64_t rows, std::int64_t width) {
-                self.append(checked(self, count), address, rows, width);
+                self.append(checked_count(self, count), address, rows, width);
             },
             "count"_a, "address"_a, "rows"_a, "width"_a)
         .def(
             "append_rows",
             [](Gathered& self, std::size_t count, Address address, Address widths, std::int64_t rows) {
-                self.append_rows(checked(self, count), address, {widths, rows});
+                self.append_rows(checked_count(self, count), address, {widths, rows});
             },
             "count"_a, "address"_a, "widths"_a, "rows"_a)
         .def(
             "pad",
             [](Gathered& self, std::size_t count, const py::bytes& fill) {
-                self.pad(checked(self, count), std::string_view(fill));
+                self.pad(checked_count(self, count), std::string_view(fill));
             },
             "count"_a, "fill"_a)
         .def(
-            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked(self, count)); }, "count"_a)
+            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked_count(self, count)); },
+            "count"_a)
         .def(
             "retyped",
             [](const Gathered& self, std::size_t count, Address address, std::size_t token) {
-                return self.retyped(checked(self, count), address, token);
+                return self.retyped(checked_count(self, count), address, token);
             },
             "count"_a, "address"_a, "token"_a)
         .def("blocks", &blocks, "count"_a)

@@ -1,8 +1,7 @@
-// Kernels one by one: for outputs that are not a batch, and for the tests of each against its oracle.
+// Kernels one by one, for outputs that are not a batch.
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -11,22 +10,15 @@
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/document_ids.hpp"
 #include "../../kernels/fill_ends.hpp"
 #include "../../kernels/mask_layout.hpp"
-#include "../../kernels/philox_mask.hpp"
 #include "../../kernels/position_ids.hpp"
 #include "../../kernels/put_tokens.hpp"
-#include "../../kernels/row_keys.hpp"
-#include "../../kernels/separate_rows.hpp"
 #include "../../kernels/seq_idx.hpp"
-#include "../../kernels/special_tokens.hpp"
 #include "../../kernels/take_tokens.hpp"
 #include "../../kernels/unpad.hpp"
 #include "../../kernels/unpad_masked.hpp"
-#include "../../kernels/word_starts.hpp"
 #include "../input/decode.hpp"
-#include "../masking_options.hpp"
 #include "../plan/execute.hpp"
 #include "../register.hpp"
 
@@ -92,15 +84,6 @@ void register_flat(py::module_& m) {
         },
         "lengths"_a, "rows"_a, "kind"_a, "out"_a);
     m.def(
-        "separate_rows",
-        [](Address start, std::int64_t rows, Kind kind, const py::object& value, Address out, std::int64_t out_size) {
-            std::uint64_t element = 0;
-            return decode_number(value.ptr(), kind, &element)
-                       ? separate_rows(numbers_at(start, rows), kind, &element, out, out_size)
-                       : Status{Code::out_of_range};
-        },
-        "start"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
         "fill_tail",
         [](Address out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::object& value) {
             return fill_tail(out, kind, filled, out_size, value);
@@ -119,12 +102,6 @@ void register_varlen(py::module_& m) {
                        : Status{Code::out_of_range};
         },
         "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
-        "document_ids",
-        [](Address start, Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
-            return document_ids(numbers_at(start, rows), lengths, out, out_size);
-        },
-        "start"_a, "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
     m.def(
         "document_blocks",
         [](Address offsets, std::int64_t count, std::int64_t total, std::int64_t before, std::int64_t after,
@@ -204,60 +181,12 @@ void register_ragged(py::module_& m) {
         "blocks"_a, "count"_a, "width"_a, "token"_a, "fill"_a, "out"_a, "rows"_a);
 }
 
-void register_masking(py::module_& m) {
-    m.def(
-        "special_tokens",
-        [](Address ids, std::int64_t count, Address set, std::int64_t set_size, Address out) {
-            special_tokens(ids, count, {set, set_size}, out);
-        },
-        "ids"_a, "count"_a, "set"_a, "set_size"_a, "out"_a);
-    m.def(
-        "word_starts",
-        [](Address offsets, Address special, std::int64_t length, Address words) {
-            word_starts(offsets, special, length, words);
-        },
-        "offsets"_a, "special"_a, "length"_a, "words"_a);
-    m.def(
-        "word_starts_of_ids",
-        [](Address word_ids, Address special, std::int64_t length, Address words) {
-            word_starts_of_ids(word_ids, special, length, words);
-        },
-        "word_ids"_a, "special"_a, "length"_a, "words"_a);
-    m.def(
-        "row_keys",
-        [](Address values, std::int64_t values_size, Address start, Address lengths, std::int64_t rows, Address out) {
-            return row_keys({values, values_size}, {start, rows}, lengths, out);
-        },
-        "values"_a, "values_size"_a, "start"_a, "lengths"_a, "rows"_a, "out"_a);
-    m.def(
-        "philox_mask",
-        [](const PhiloxOptions& options, Address row_keys, Address start, Address lengths, std::int64_t rows,
-           Address words, Address ids, Address labels, std::int64_t count) {
-            return philox_mask(checked_masking(options), {row_keys, rows}, start, lengths, count, words, ids, labels);
-        },
-        "options"_a, "row_keys"_a, "start"_a, "lengths"_a, "rows"_a, "words"_a, "ids"_a, "labels"_a, "count"_a);
-    // Both ways the words are computed: by one counter, and for n places in a row.
-    m.def(
-        "philox",
-        [](std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key, int n) {
-            const rng::Philox at{{counter[0], counter[1], counter[2], counter[3]}, {key[0], key[1]}};
-            const rng::PhiloxWords words = rng::philox(at);
-            const int count = std::clamp(n, 0, rng::philox_most);
-            std::vector<std::uint32_t> run(rng::philox_most);
-            rng::philox_run(at, count, run.data());
-            run.resize(static_cast<std::size_t>(count));
-            return py::make_tuple(py::make_tuple(words.word[0], words.word[1], words.word[2], words.word[3]), run);
-        },
-        "counter"_a, "key"_a, "n"_a);
-}
-
 }  // namespace
 
 void register_kernels(py::module_& m) {
     register_flat(m);
     register_varlen(m);
     register_ragged(m);
-    register_masking(m);
 }
 
 }  // namespace quadrat

@@ -26,8 +26,8 @@ void order_of_set(Span<std::int64_t> members) {
 
 constexpr std::int64_t most_moves = std::int64_t{1} << 24;
 
-Status balance(Address lengths, std::int64_t rows, std::int64_t ranks, double coefficient, std::int64_t moves,
-               Address counts, Address ranking, std::int64_t batches) {
+Status rebalance(Address lengths, std::int64_t rows, std::int64_t ranks, double coefficient, std::int64_t moves,
+                 Address counts, Address ranking, std::int64_t batches) {
     if (batches < 1 || batches > rows || moves < 0 || moves > most_moves) {
         return {Code::bad_argument};
     }
@@ -53,13 +53,13 @@ void register_samplers(py::module_& m) {
         "group_by_length",
         [](Address lengths, std::int64_t lengths_size, std::int64_t megabatch, Address rows, std::int64_t count) {
             const py::gil_scoped_release unlocked;
-            std::vector<RankedRow> scratch(
-                static_cast<std::size_t>(2 * std::max<std::int64_t>(0, std::min(megabatch, count))));
+            std::vector<std::int64_t> spare(
+                static_cast<std::size_t>(std::max<std::int64_t>(0, std::min(megabatch, count))));
             return group_by_length({lengths, lengths_size}, megabatch,
-                                   {scratch.data(), static_cast<std::int64_t>(scratch.size())}, {rows, count});
+                                   {spare.data(), static_cast<std::int64_t>(spare.size())}, {rows, count});
         },
         "lengths"_a, "lengths_size"_a, "megabatch"_a, "rows"_a, "count"_a);
-    m.def("rebalance_batches", &balance, "lengths"_a, "rows"_a, "ranks"_a, "coefficient"_a, "moves"_a, "counts"_a,
+    m.def("rebalance_batches", &rebalance, "lengths"_a, "rows"_a, "ranks"_a, "coefficient"_a, "moves"_a, "counts"_a,
           "ranking"_a, "batches"_a);
 }
 

@@ -149,14 +149,14 @@ py::tuple columns_of(const py::object& source, const std::string& name) {
     }
     py::list result;
     for (FlatColumn& column : columns) {
-        result.append(std::make_shared<FlatColumn>(std::move(column)));
+        result.append(std::move(column));
     }
     return py::make_tuple(is_table ? py::object(py::tuple(names)) : py::none(), result);
 }
 
 // Memory of an array library as a column; `keep` owns it. offsets: [rows + 1] int64, or 0 for single numbers.
-std::shared_ptr<FlatColumn> column_of_memory(Address values, Kind kind, std::int64_t values_size, Address offsets,
-                                             std::int64_t rows, py::object keep) {
+FlatColumn column_of_memory(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t rows,
+                            py::object keep) {
     const bool single = offsets.value == 0;
     if (values_size < 0 || rows < 0 || (single && rows > values_size)) {
         throw py::value_error("a size is negative, or there are fewer values than rows");
@@ -168,14 +168,10 @@ std::shared_ptr<FlatColumn> column_of_memory(Address values, Kind kind, std::int
     FlatArray values_array;
     values_array.length = values_size;
     values_array.data = values;
-    auto owner = std::shared_ptr<const void>(new py::object(std::move(keep)), [](const void* held) {
-        const py::gil_scoped_acquire gil;
-        delete static_cast<const py::object*>(held);
-    });
     if (single) {
-        auto column = std::make_shared<FlatColumn>(std::move(number), std::move(owner));
+        FlatColumn column(std::move(number), std::move(keep));
         values_array.length = rows;
-        column->add_chunk(std::move(values_array));
+        column.add_chunk(std::move(values_array));
         return column;
     }
     FlatType list;
@@ -183,19 +179,19 @@ std::shared_ptr<FlatColumn> column_of_memory(Address values, Kind kind, std::int
     list.offset_bytes = 8;
     list.format = "list of " + number.format;
     list.item = std::make_shared<const FlatType>(std::move(number));
-    auto column = std::make_shared<FlatColumn>(std::move(list), std::move(owner));
+    FlatColumn column(std::move(list), std::move(keep));
     FlatArray array;
     array.length = rows;
     array.offsets = offsets;
     array.items = std::make_shared<const FlatArray>(std::move(values_array));
-    column->add_chunk(std::move(array));
+    column.add_chunk(std::move(array));
     return column;
 }
 
 }  // namespace
 
 void register_arrow(py::module_& m) {
-    bind_class<FlatColumn, std::shared_ptr<FlatColumn>>(m, "FlatColumn")
+    bind_class<FlatColumn>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
     m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");

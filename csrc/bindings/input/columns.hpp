@@ -110,6 +110,16 @@ public:
 
     const Column& at(std::size_t index) const { return columns.at(index); }
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(interop_owner_);
+        for (const Column& column : columns) {
+            for (const py::object& owner : column.owners) {
+                visit(owner);
+            }
+        }
+    }
+
     // Looks at all that is held. Interop must outlive the columns.
     void look(const Interop& interop);
     // Has the columns keep an Interop that Python holds. pybind11's own keep_alive ends the process where it has no

@@ -1,10 +1,11 @@
 #include "flat_column.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <type_traits>
 #include <utility>
 
-#include "../../kernels/convert.hpp"
 #include "../../kernels/prefetch.hpp"
 
 namespace quadrat {
@@ -54,21 +55,41 @@ Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length)
 }
 
 template <typename T>
-T read(const Row& row, Kind kind) {
+PyObject* number_at(const char* at) {
     T value{};
-    find_convert(row.kind, kind)(row.data, &value, 1);
-    return value;
+    std::memcpy(&value, at, sizeof value);
+    if constexpr (std::is_floating_point_v<T>) {
+        return PyFloat_FromDouble(static_cast<double>(value));
+    } else if constexpr (std::is_signed_v<T>) {
+        return PyLong_FromLongLong(value);
+    } else {
+        return PyLong_FromUnsignedLongLong(value);
+    }
 }
 
+PyObject* bool_at(const char* at) { return PyBool_FromLong(*at != 0); }
+
+// By Kind: the number at an address as a Python object; null where there is no memory for it.
+constexpr PyObject* (*objects_at[kind_count])(const char*) = {
+    bool_at,
+    number_at<std::int8_t>,
+    number_at<std::uint8_t>,
+    number_at<std::int16_t>,
+    number_at<std::uint16_t>,
+    number_at<std::int32_t>,
+    number_at<std::uint32_t>,
+    number_at<std::int64_t>,
+    number_at<std::uint64_t>,
+    number_at<float>,
+    number_at<double>,
+};
+
 py::object number(const Row& row) {
-    if (is_float(row.kind)) {
-        return py::float_(read<double>(row, Kind::float64));
+    PyObject* const made = objects_at[static_cast<int>(row.kind)](static_cast<const char*>(row.data));
+    if (made == nullptr) {
+        throw py::error_already_set();
     }
-    if (row.kind == Kind::uint64) {
-        return py::int_(read<std::uint64_t>(row, Kind::uint64));
-    }
-    const auto value = read<std::int64_t>(row, Kind::int64);
-    return row.kind == Kind::bool_ ? py::object(py::bool_(value != 0)) : py::object(py::int_(value));
+    return py::reinterpret_steal<py::object>(made);
 }
 
 // Numbers that a Python list of them would hold alike; uint64 may hold more than an int64, and bools are bits.
@@ -181,13 +202,13 @@ py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::
         }
         case Layout::list: {
             const Bounds found = bounds(type, array, at, array.items->length);
-            py::list result;
+            py::list result(static_cast<std::size_t>(found.end - found.begin));
             for (std::int64_t i = found.begin; i < found.end; ++i) {
-                const py::object item = value(*type.item, *array.items, i);
+                py::object item = value(*type.item, *array.items, i);
                 if (!item) {
                     return item;
                 }
-                result.append(item);
+                PyList_SET_ITEM(result.ptr(), i - found.begin, item.release().ptr());
             }
             return std::move(result);
         }

@@ -42,8 +42,15 @@ bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count);
 
 class FlatColumn {
 public:
-    // owner: keeps the memory of the chunks alive.
-    FlatColumn(FlatType type, std::shared_ptr<const void> owner) : type_(std::move(type)), owner_(std::move(owner)) {}
+    // What keeps the memory of the chunks alive: what another library released to us, or an object.
+    FlatColumn(FlatType type, std::shared_ptr<const void> released)
+        : type_(std::move(type)), released_(std::move(released)) {}
+    FlatColumn(FlatType type, py::object owner) : type_(std::move(type)), owner_(std::move(owner)) {}
+
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(owner_);
+    }
 
     void add_chunk(FlatArray chunk);
     std::int64_t size() const { return starts_.back(); }
@@ -76,7 +83,8 @@ private:
     static py::object value(const FlatType& type, const FlatArray& array, std::int64_t at);
 
     FlatType type_;
-    std::shared_ptr<const void> owner_;
+    std::shared_ptr<const void> released_;
+    py::object owner_;
     std::vector<FlatArray> chunks_;
     std::vector<std::int64_t> starts_{0};
 };

@@ -12,7 +12,7 @@
 namespace quadrat {
 namespace {
 
-constexpr int size = rng::Mt19937::size;
+constexpr int state_words = rng::Mt19937::size;
 
 // torch's `Generator.get_state()`: uint64 seed, int32 left, int32 seeded, uint64 next, the words in slots of 64 bits,
 // then what `normal` keeps. `left` counts down from 624 with each word, and is 1 when a new state is due.
@@ -21,7 +21,7 @@ struct TorchState {
     std::int32_t left;
     std::int32_t seeded;
     std::uint64_t next;
-    std::uint64_t words[size];
+    std::uint64_t words[state_words];
     unsigned char normals[40];
 };
 static_assert(sizeof(TorchState) == 5056, "the state torch hands out");
@@ -40,12 +40,12 @@ Engine Engine::of_torch(const py::object& generator) {
     }
     const auto* const state =
         reinterpret_cast<const TorchState*>(engine.state_.attr("data_ptr")().cast<std::uintptr_t>());
-    for (int i = 0; i < size; ++i) {
+    for (int i = 0; i < state_words; ++i) {
         engine.words_->state[i] = static_cast<std::uint32_t>(state->words[i]);
     }
-    const std::int64_t used = std::int64_t{size} + 1 - state->left;
-    const bool seeded_just_now = state->next == 0 && used == size;
-    if (used < 0 || used > size || (state->next != static_cast<std::uint64_t>(used) && !seeded_just_now)) {
+    const std::int64_t used = std::int64_t{state_words} + 1 - state->left;
+    const bool seeded_just_now = state->next == 0 && used == state_words;
+    if (used < 0 || used > state_words || (state->next != static_cast<std::uint64_t>(used) && !seeded_just_now)) {
         refuse_layout("torch generator");
     }
     engine.words_->used = static_cast<int>(used);
@@ -56,16 +56,16 @@ Engine Engine::of_python(const py::object& generator) {
     Engine engine(generator, generator.attr("getstate")());
     PyObject* const state = engine.state_.ptr();
     if (!PyTuple_Check(state) || PyTuple_GET_SIZE(state) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(state, 1)) ||
-        PyTuple_GET_SIZE(PyTuple_GET_ITEM(state, 1)) != size + 1) {
+        PyTuple_GET_SIZE(PyTuple_GET_ITEM(state, 1)) != state_words + 1) {
         refuse_layout("random.Random");
     }
     PyObject* const words = PyTuple_GET_ITEM(state, 1);
-    for (int i = 0; i < size && PyErr_Occurred() == nullptr; ++i) {
+    for (int i = 0; i < state_words && PyErr_Occurred() == nullptr; ++i) {
         engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words, i)));
     }
-    const long used = PyErr_Occurred() == nullptr ? PyLong_AsLong(PyTuple_GET_ITEM(words, size)) : -1;
+    const long used = PyErr_Occurred() == nullptr ? PyLong_AsLong(PyTuple_GET_ITEM(words, state_words)) : -1;
     clear_error();
-    if (used < 0 || used > size) {
+    if (used < 0 || used > state_words) {
         refuse_layout("random.Random");
     }
     engine.words_->used = static_cast<int>(used);
@@ -75,22 +75,22 @@ Engine Engine::of_python(const py::object& generator) {
 void Engine::keep() {
     if (of_torch_) {
         auto* const state = reinterpret_cast<TorchState*>(state_.attr("data_ptr")().cast<std::uintptr_t>());
-        bool drawn = state->left != size + 1 - words_->used;
-        for (int i = 0; i < size; ++i) {
+        bool drawn = state->left != state_words + 1 - words_->used;
+        for (int i = 0; i < state_words; ++i) {
             drawn = drawn || state->words[i] != words_->state[i];  // 624 draws end where they began, with other words
             state->words[i] = words_->state[i];
         }
-        state->left = size + 1 - words_->used;
+        state->left = state_words + 1 - words_->used;
         state->next = drawn ? static_cast<std::uint64_t>(words_->used) : state->next;  // 0 after seeding
         generator_.attr("set_state")(state_);
         return;
     }
     const auto before = state_.cast<py::tuple>();
-    py::tuple words(size + 1);
-    for (int i = 0; i < size; ++i) {
+    py::tuple words(state_words + 1);
+    for (int i = 0; i < state_words; ++i) {
         words[static_cast<std::size_t>(i)] = py::int_(words_->state[i]);
     }
-    words[size] = py::int_(words_->used);
+    words[state_words] = py::int_(words_->used);
     generator_.attr("setstate")(py::make_tuple(before[0], words, before[2]));
 }
 

@@ -38,6 +38,15 @@ public:
             py::object make_tensor, py::object in_worker, py::object make_shared, const py::tuple& scalars,
             py::object way_to_read, py::object count_modes, py::object without_modes, py::object forward_ad);
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(ndarray_, wrapper_, tensor_, describe_, make_tensor_, in_worker_, make_shared_, way_to_read_,
+              count_modes_, without_modes_, is_negative_, forward_ad_, level_);
+        for (const auto& scalar : scalars_) {
+            visit(scalar.first);
+        }
+    }
+
     bool is_ndarray(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_.ptr(); }
     bool is_wrapper(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == wrapper_.ptr(); }
     bool is_tensor(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == tensor_.ptr(); }

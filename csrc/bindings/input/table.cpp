@@ -28,11 +28,14 @@ std::int64_t length_of(const py::object& values) {
     throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
 }
 
+[[noreturn]] void refuse_key(const std::string& key, std::int64_t size) {
+    throw py::index_error("row " + key + " is out of range: there are " + std::to_string(size) + " rows");
+}
+
 std::int64_t in_range(std::int64_t key, std::int64_t size) {
     const std::int64_t row = key < 0 ? key + size : key;
     if (row < 0 || row >= size) {
-        throw py::index_error("row " + std::to_string(key) + " is out of range: there are " + std::to_string(size) +
-                              " rows");
+        refuse_key(std::to_string(key), size);
     }
     return row;
 }
@@ -56,15 +59,9 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
     }
     looks.resize(names_.size());
     for (std::size_t i = 0; i < names_.size(); ++i) {
-        Source source;
-        source.look = looks[i];
         const py::object column = columns[i];
-        if (py::isinstance<FlatColumn>(column)) {
-            source.flat = column.cast<std::shared_ptr<FlatColumn>>();
-        } else {
-            source.values = column;
-        }
-        const std::int64_t size = source.flat ? source.flat->size() : length_of(source.values);
+        const auto* const flat = py::isinstance<FlatColumn>(column) ? &column.cast<const FlatColumn&>() : nullptr;
+        const std::int64_t size = flat != nullptr ? flat->size() : length_of(column);
         if (i > 0 && size != size_) {
             throw py::value_error("column '" + text(names_[i]) + "' has " + std::to_string(size) + " rows where '" +
                                   text(names_[0]) + "' has " + std::to_string(size_) + ": give one value per row");
@@ -73,7 +70,7 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
         if (find(names_[i]) != static_cast<std::int64_t>(i)) {
             throw py::value_error("there are two columns '" + text(names_[i]) + "': rename one");
         }
-        sources_.push_back(std::move(source));
+        sources_.push_back({column, flat, looks[i]});
     }
 }
 
@@ -98,7 +95,7 @@ py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
 
 py::object Table::value(std::size_t column, std::int64_t row) const {
     const Source& source = sources_[column];
-    if (source.flat) {
+    if (source.flat != nullptr) {
         py::object value;
         if (source.look.form != 0) {
             return fallback_value(column, row);
@@ -118,7 +115,7 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
 }
 
 void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
-    const FlatColumn* const flat = sources_[column].flat.get();
+    const FlatColumn* const flat = sources_[column].flat;
     if (flat == nullptr) {
         for (const std::int64_t row : rows) {
             out->hold(value(column, row));
@@ -156,7 +153,7 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
 bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                             Column* out) const {
     const Source& source = sources_[column];
-    if (!source.flat || source.look.form != 0) {
+    if (source.flat == nullptr || source.look.form != 0) {
         return false;
     }
     std::vector<Row> found;
@@ -176,17 +173,24 @@ bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>&
     return true;
 }
 
-TableRows::TableRows(std::shared_ptr<const Table> table, const py::object& keys,
-                     const std::shared_ptr<const FlatColumn>& mapping)
-    : table_(std::move(table)) {
-    const std::int64_t size = mapping ? mapping->size() : table_->size();
+py::dict Table::row(std::int64_t row) const {
+    py::dict result;
+    for (std::size_t column = 0; column < sources_.size(); ++column) {
+        result[names_[column]] = value(column, row);
+    }
+    return result;
+}
+
+TableRows::TableRows(py::object table, const py::object& keys, const FlatColumn* mapping)
+    : table_owner_(std::move(table)), table_(&table_owner_.cast<const Table&>()) {
+    const std::int64_t size = mapping != nullptr ? mapping->size() : table_->size();
     if (keys.is_none()) {
         rows_.resize(static_cast<std::size_t>(size));
         std::iota(rows_.begin(), rows_.end(), std::int64_t{0});
     } else {
-        read_keys(keys, size, mapping.get());
+        read_keys(keys, size, mapping);
     }
-    if (mapping) {
+    if (mapping != nullptr) {
         for (std::int64_t& row : rows_) {
             row = in_range(looked_up(*mapping, row), table_->size());
         }
@@ -203,9 +207,13 @@ void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatC
     for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(fast.ptr()); ++i) {
         const auto item = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(fast.ptr(), i));
         const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(item.ptr()));  // NumPy integers too
-        const std::int64_t key = number ? PyLong_AsLongLong(number.ptr()) : -1;
+        int overflow = 0;
+        const std::int64_t key = number ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : -1;
         if (key == -1 && PyErr_Occurred() != nullptr) {
             throw py::error_already_set();
+        }
+        if (overflow != 0) {
+            refuse_key(text(number), size);
         }
         rows_.push_back(in_range(key, size));
         if (mapping != nullptr) {
@@ -223,15 +231,6 @@ TableRows TableRows::slice(std::int64_t first, std::int64_t step, std::int64_t c
         part.rows_.push_back(at(first + i * step));
     }
     return part;
-}
-
-py::dict TableRows::row(std::int64_t i) const {
-    const std::int64_t row = at(i);
-    py::dict result;
-    for (std::size_t column = 0; column < table_->names().size(); ++column) {
-        result[table_->names()[column]] = table_->value(column, row);
-    }
-    return result;
 }
 
 py::object TableRows::value(const py::handle& name, std::int64_t i) const {
@@ -282,7 +281,7 @@ const TableRows* table_rows(const py::handle& features) {
 }
 
 void register_table(py::module_& m) {
-    bind_class<Table, std::shared_ptr<Table>>(m, "Table")
+    bind_class<Table>(m, "Table")
         .def(py::init([](py::tuple names, const py::list& columns, py::object fallback,
                          const std::vector<std::tuple<std::uint32_t, Kind>>& looks) {
                  std::vector<Table::Look> found;
@@ -290,21 +289,30 @@ void register_table(py::module_& m) {
                  for (const auto& [form, kind] : looks) {
                      found.push_back({form, kind});
                  }
-                 return std::make_shared<Table>(std::move(names), columns, std::move(fallback), std::move(found));
+                 return std::make_unique<Table>(std::move(names), columns, std::move(fallback), std::move(found));
              }),
              "names"_a, "columns"_a, "fallback"_a = py::none(),
              "looks"_a = std::vector<std::tuple<std::uint32_t, Kind>>())
         .def_property_readonly("names", &Table::names)
-        .def("__len__", &Table::size);
+        .def("__len__", &Table::size)
+        .def(
+            "row",
+            [](const Table& self, std::int64_t key, const FlatColumn* mapping) {
+                const std::int64_t place = in_range(key, mapping != nullptr ? mapping->size() : self.size());
+                return self.row(mapping != nullptr ? in_range(looked_up(*mapping, place), self.size()) : place);
+            },
+            "key"_a, "mapping"_a = py::none());
     bind_class<TableRows>(m, "TableRows")
-        .def(py::init<std::shared_ptr<Table>, const py::object&, const std::shared_ptr<FlatColumn>&>(),
-             "table"_a.none(false), "keys"_a = py::none(), "mapping"_a = py::none())
+        .def(py::init([](const py::object& table, const py::object& keys, const FlatColumn* mapping) {
+                 return std::make_unique<TableRows>(table, keys, mapping);
+             }),
+             "table"_a, "keys"_a = py::none(), "mapping"_a = py::none())
         .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
                  return rows.slice(first, step, count);
              }),
              "rows"_a, "first"_a, "step"_a, "count"_a)
         .def("__len__", &TableRows::size)
-        .def_property_readonly("names", [](const TableRows& self) { return self.table()->names(); })
+        .def_property_readonly("names", [](const TableRows& self) { return self.table().names(); })
         .def("has", &TableRows::has, "name"_a)
         .def_property_readonly("handed_out", &TableRows::handed_out)
         .def("hand_out", &TableRows::hand_out)

@@ -27,11 +27,21 @@ public:
     // none; where rows do not look like Python's lists and numbers, `fallback` gives their values.
     Table(py::tuple names, const py::list& columns, py::object fallback, std::vector<Look> looks);
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(names_, fallback_);
+        for (const Source& source : sources_) {
+            visit(source.values);
+        }
+    }
+
     const py::tuple& names() const { return names_; }
     std::int64_t size() const { return size_; }
     // The number of the column, or -1.
     std::int64_t find(const py::handle& name) const;
     py::object value(std::size_t column, std::int64_t row) const;
+    // A row as a dict; `row` must be one.
+    py::dict row(std::int64_t row) const;
     // See TableRows::collect_choices.
     bool collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                          Column* out) const;
@@ -40,8 +50,8 @@ public:
 
 private:
     struct Source {
-        std::shared_ptr<const FlatColumn> flat;
-        py::object values;  // where it is not flat
+        py::object values;
+        const FlatColumn* flat;  // that `values` is, or null
         Look look;
     };
 
@@ -57,10 +67,14 @@ class TableRows {
 public:
     // keys: which rows, negative ones counted from the end; None for all. mapping: a column of numbers to look the keys
     // up in first. Throws IndexError for a key that is out of range.
-    TableRows(std::shared_ptr<const Table> table, const py::object& keys,
-              const std::shared_ptr<const FlatColumn>& mapping);
+    TableRows(py::object table, const py::object& keys, const FlatColumn* mapping);
 
-    const std::shared_ptr<const Table>& table() const { return table_; }
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(table_owner_);
+    }
+
+    const Table& table() const { return *table_; }
     std::int64_t size() const { return static_cast<std::int64_t>(rows_.size()); }
     // `count` of the rows, `step` apart.
     TableRows slice(std::int64_t first, std::int64_t step, std::int64_t count) const;
@@ -69,7 +83,7 @@ public:
     bool handed_out() const { return *handed_out_; }
     void hand_out() { *handed_out_ = true; }
     // Row i as a dict, and the value it has under a name; IndexError, KeyError.
-    py::dict row(std::int64_t i) const;
+    py::dict row(std::int64_t i) const { return table_->row(at(i)); }
     py::object value(const py::handle& name, std::int64_t i) const;
     bool has(const py::handle& name) const { return table_->find(name) >= 0; }
 
@@ -88,7 +102,8 @@ private:
     void read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping);
     std::int64_t at(std::int64_t i) const;
 
-    std::shared_ptr<const Table> table_;
+    py::object table_owner_;
+    const Table* table_;
     std::vector<std::int64_t> rows_;
     std::shared_ptr<bool> handed_out_ = std::make_shared<bool>(false);
 };

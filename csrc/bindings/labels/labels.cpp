@@ -175,6 +175,11 @@ public:
           probability_(mlm_probability),
           replacement_(replacement) {}
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(generator_);
+    }
+
     using MaskingLabels::write;
     // On arrays, see `classify`.
     Status write(const std::uint8_t* special, const std::int64_t* offsets, const BatchIds& batch) const {

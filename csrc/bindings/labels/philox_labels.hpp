@@ -21,6 +21,11 @@ public:
                  std::int64_t words, WordSource word_source, std::int64_t keys,
                  std::optional<py::array_t<std::uint32_t>> epoch);
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(epoch_ ? py::handle(*epoch_) : py::handle());
+    }
+
     using MaskingLabels::write;
     // On arrays; special, offsets: see `classify`. lengths, keys: of the rows, or null: then each row fills the width,
     // and its key comes from its tokens.

@@ -43,6 +43,11 @@ public:
           joined_(joined),
           before_(std::move(before)) {}
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        visit(shuffle_, generator_, pieces_, before_);
+    }
+
     // Rows must be padded, not flat.
     Status write(const Columns& columns, const BatchIds& batch) const override {
         if (batch.flat) {

@@ -34,6 +34,18 @@ public:
     // From tuples (fact, object, key, expected).
     explicit Guard(const py::tuple& facts);
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        for (const auto* const checks : {&entries_, &own_, &others_}) {
+            for (const Check& check : *checks) {
+                visit(check.object, check.key, check.expected);
+            }
+        }
+        for (const Seen& seen : dicts_) {
+            visit(seen.dict);
+        }
+    }
+
     // subject: the attributes of the collator that asks, a dict; null where no fact is about it.
     bool holds(const py::handle& subject) const;
     // The same for the collator itself, or None.

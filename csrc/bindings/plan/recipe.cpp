@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <memory>
 #include <utility>
 
 #include "../classes.hpp"
@@ -51,25 +50,35 @@ bool first_lacks(const py::object& features, const py::object& name, const Inter
 // What a runner returns in place of a batch that the reference is to make.
 py::object to_the_reference() { return py::reinterpret_borrow<py::object>(Py_NotImplemented); }
 
-constexpr const char* capsule_name = "quadrat.recipe";
-
-PyObject* run_of_capsule(PyObject* capsule, PyObject* const* arguments, Py_ssize_t count) {
-    const auto* const recipe = static_cast<const Recipe*>(PyCapsule_GetPointer(capsule, capsule_name));
-    if (recipe == nullptr) {
-        return nullptr;
-    }
+PyObject* run_recipe(PyObject* recipe, PyObject* const* arguments, Py_ssize_t count) {
     if (count != 2) {
         PyErr_SetString(PyExc_TypeError, "run(collator, features) takes two arguments");
         return nullptr;
     }
     try {
-        return recipe->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1])).release().ptr();
+        return value_of<const Recipe>(recipe)
+            ->run(arguments[0], py::reinterpret_borrow<py::object>(arguments[1]))
+            .release()
+            .ptr();
     } catch (py::error_already_set& error) {
         error.restore();
     } catch (const std::exception&) {
         py::detail::try_translate_exceptions();  // to what a function made by pybind11 raises
     }
     return nullptr;
+}
+
+// A function run(collator, features). A plain C function, which is called without a look at argument types and
+// overloads.
+py::object runner(const py::object& recipe) {
+    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_recipe)),
+                                 METH_FASTCALL, "run(collator, features): the batch, None or NotImplemented."};
+    static_cast<void>(recipe.cast<const Recipe&>());  // the function itself does not ask what it was given
+    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, recipe.ptr()));
+    if (!function) {
+        throw py::error_already_set();
+    }
+    return function;
 }
 
 }  // namespace
@@ -154,9 +163,15 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (!holds(subject)) {
         return py::none();
     }
+    const bool rows = PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
     if (result_.always) {
-        const bool rows = PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
         return rows ? to_the_reference() : py::none();
+    }
+    if (rows && fallen_ >= few) {
+        ++fallen_;
+        if (fallen_ < 2 * few) {
+            return to_the_reference();
+        }
     }
     if (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_)) {
         return py::none();
@@ -177,6 +192,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
         return py::none();
     }
     if (decision->falls_back || decision->retries.skips()) {
+        fallen_ = decision->falls_back ? std::min(fallen_ + 1, few) : 0;  // what failed has its own turns
         return to_the_reference();
     }
     if (!decision->plain_names) {
@@ -191,6 +207,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
                               : execute(columns, decision->plan, layout, *interop_, result_.framework, &batch, &failed);
     if (status) {
         decision->retries.succeeded();
+        fallen_ = 0;
         if (!result_.notice.is_none()) {
             result_.notice(subject);
         }
@@ -201,24 +218,6 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     }
     decision->retries.failed();
     return to_the_reference();
-}
-
-py::object Recipe::runner() const {
-    static PyMethodDef method = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_of_capsule)),
-                                 METH_FASTCALL, "run(collator, features): the batch, None or NotImplemented."};
-    auto copy = std::make_unique<Recipe>(*this);
-    const auto capsule = py::reinterpret_steal<py::object>(PyCapsule_New(copy.get(), capsule_name, [](PyObject* self) {
-        delete static_cast<Recipe*>(PyCapsule_GetPointer(self, capsule_name));
-    }));
-    if (!capsule) {
-        throw py::error_already_set();
-    }
-    static_cast<void>(copy.release());  // the capsule's now
-    auto function = py::reinterpret_steal<py::object>(PyCFunction_New(&method, capsule.ptr()));
-    if (!function) {
-        throw py::error_already_set();
-    }
-    return function;
 }
 
 void register_recipe(py::module_& m) {
@@ -242,7 +241,7 @@ void register_recipe(py::module_& m) {
              "width"_a = -1, "notice"_a = py::none(), "bare"_a = false)
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
-        .def("runner", &Recipe::runner);
+        .def("runner", &runner);
 }
 
 }  // namespace quadrat

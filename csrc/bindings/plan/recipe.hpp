@@ -61,6 +61,19 @@ public:
     // facts: what the decisions depend on besides the batch, see Guard.
     Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result);
 
+    template <typename Visit>
+    void traverse(Visit& visit) const {
+        guard_.traverse(visit);
+        visit(interop_owner_, source_.names, source_.absent, source_.main, layout_.separator, result_.wrapper,
+              result_.attributes, result_.deferred, result_.notice);
+        for (const Decision& decision : decisions_) {
+            visit(decision.names, decision.plan.given, decision.plan.values);
+            for (const Step& step : decision.plan.steps) {
+                visit(step.name);
+            }
+        }
+    }
+
     // Whether nothing that the decisions depend on has changed, for the collator that asks, or None.
     bool holds(const py::handle& subject) const { return guard_.holds_for(subject); }
     // This recipe and one more decision, about batches with these columns and this signature: steps, or None to fall
@@ -71,9 +84,6 @@ public:
     // The batch; None when the guard does not hold, no decision is known, or a row does not go as decided.
     // NotImplemented where it is known to fall back.
     py::object run(const py::handle& subject, const py::object& features) const;
-    // A function run(collator, features); it owns a copy of the recipe. A plain C function, which is called without a
-    // look at argument types and overloads.
-    py::object runner() const;
 
 private:
     struct Decision {
@@ -96,6 +106,9 @@ private:
     Layout layout_;
     Result result_;
     std::vector<Decision> decisions_;
+    // Batches in a row that fell back. After `few` of them as many fall back without a look; written with the GIL held.
+    static constexpr int few = 16;
+    mutable int fallen_ = 0;
 };
 
 }  // namespace quadrat

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quadrat import _core
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.support.extras import needs
-from quadrat.support.memory import is_tensor
+from quadrat.support.memory import address_of, interop, is_tensor
+
+_AT_A_TIME = 4096  # items that are held at once
+_ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
+_END = object()
 
 # Formats whose rows are as long as the lists in Arrow, and come one by one as mappings.
 _ROW_FORMATS = (None, "python", "numpy", "torch")
@@ -46,10 +52,12 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         >>> quadrat.lengths({"words": [["a"], ["b", "c"]]}, "words")
         array([1, 2])
     """
+    if isinstance(dataset, (list, tuple)):
+        return measure(dataset, len(dataset), column, bare=True)
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
-            return _of_values(dataset, len(dataset), column)
+            return measure(dataset, len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
     if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
         return _of_dataset(dataset, column)
@@ -61,17 +69,54 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         return _of_column(dataset[column], column)
     if isinstance(dataset, Ragged) or is_tensor(dataset) or isinstance(dataset, np.ndarray) or _is_arrow(dataset):
         return _of_column(dataset, column)
-    if isinstance(dataset, (list, tuple)):
-        return _of_values(
-            (_value_of(row, at, column, bare=True) for at, row in enumerate(dataset)), len(dataset), column
-        )
     if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise TypeError(
             f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be measured before they are read: "
             "give a dataset with `len` and `[]`"
         )
-    items = (_value_of(dataset[at], at, column, bare=False) for at in _progress(len(dataset)))
-    return _of_values(items, len(dataset), column)
+    count = len(dataset)
+    return _measured(_items(dataset, count), count, column)
+
+
+def measure(
+    items: Iterable[Any], count: int, column: str, *, bare: bool = False, values: bool = False
+) -> NDArray[np.int64]:
+    """The lengths of so many items: of mappings, their values in a column.
+
+    Args:
+        items: what is measured, read once.
+        count: how many there are.
+        column: the column, for error messages too.
+        bare: whether rows may come without a mapping around them.
+        values: whether no item has a mapping around it.
+    """
+    if type(items) is list:
+        return _measured([items[:]], count, column, bare=bare, values=values)
+    rest = iter(items)
+    chunks = iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
+    return _measured(chunks, count, column, bare=bare, values=values)
+
+
+def _measured(
+    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
+) -> NDArray[np.int64]:
+    """The same, of items in lists that nobody else holds."""
+    found, first = np.empty(count, np.int64), 0
+    name, bare = (None, True) if values else (column, bare)
+    address, known = address_of(found), interop()
+    for rows in chunks:
+        if len(rows) > count - first:
+            raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
+        row, kind = 0, list
+        while (row := _core.measure_rows(rows, name, bare, kind, row, address + 8 * first, known)) < len(rows):
+            # One of another type than those before it.
+            value = rows[row] if values else _value_of(rows[row], first + row, column, bare=bare)
+            found[first + row] = _length_of(value, first + row, column)
+            row, kind = row + 1, type(value)
+        first += len(rows)
+    if first < count:
+        raise ValueError(f"column {column!r} has the length {count}, but gives {first} rows")
+    return found
 
 
 def has_stored_lengths(dataset: Any, column: str) -> bool:
@@ -100,7 +145,7 @@ def _reads_its_own_way(dataset: Any) -> bool:
 
 
 def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
-    if dataset.format["type"] == "custom":
+    if dataset._format_type == "custom":
         raise ValueError(
             "the dataset computes its rows when they are read (with_transform, set_transform), so their lengths are "
             "not stored: tokenize with `map` first, or give `dataset.with_format(None)` if the stored column is meant"
@@ -122,7 +167,7 @@ def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
         return np.full(len(rows), rows.shape[1], np.int64)
     if _is_arrow(rows):
         return _of_arrow(rows, column)
-    return _of_values(rows, len(rows), column)
+    return measure(rows, len(rows), column, values=True)
 
 
 def _is_arrow(value: Any) -> bool:
@@ -154,14 +199,25 @@ def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
 def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if isinstance(values.type, pa.BaseExtensionType):
         chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
         values = pa.chunked_array([chunk.storage for chunk in chunks], values.type.storage_type)
     if not _is_list_type(values.type):
         raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
-    return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    found = [_lengths_of_chunk(chunk) for chunk in chunks]
+    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
+    import pyarrow.compute as pc
+
+    if values.null_count or not hasattr(values, "offsets"):  # of lists of a fixed size
+        return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
+    offsets = values.offsets.to_numpy()
+    found: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+    return found
 
 
 def _is_list_type(kind: Any) -> bool:
@@ -178,26 +234,18 @@ def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
     return found
 
 
-def _of_values(values: Iterable[Any], count: int, column: str) -> NDArray[np.int64]:
-    """The lengths of Python values, one after the other."""
-    found, row = np.empty(count, np.int64), -1
-    for row, value in enumerate(values):
-        if row == count:
-            raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
-        if value is None:
-            raise _null(row, column)
-        try:
-            if isinstance(value, (str, bytes, Mapping)):
-                raise TypeError
-            found[row] = len(value)
-        except TypeError:
-            raise TypeError(
-                f"row {row} of column {column!r} is a {type(value).__name__}, and only lists and arrays have lengths: "
-                "tokenize texts first"
-            ) from None
-    if row + 1 < count:
-        raise ValueError(f"column {column!r} has the length {count}, but gives {row + 1} rows")
-    return found
+def _length_of(value: Any, row: int, column: str) -> int:
+    if value is None:
+        raise _null(row, column)
+    try:
+        if isinstance(value, (str, bytes, Mapping)):
+            raise TypeError
+        return len(value)
+    except TypeError:
+        raise TypeError(
+            f"row {row} of column {column!r} is a {type(value).__name__}, and only lists and arrays have lengths: "
+            "tokenize texts first"
+        ) from None
 
 
 def _value_of(item: Any, row: int, column: str, *, bare: bool) -> Any:
@@ -215,14 +263,20 @@ def _value_of(item: Any, row: int, column: str, *, bare: bool) -> Any:
     return item
 
 
-def _progress(count: int) -> Iterable[int]:
-    """The numbers of all rows, with a progress bar on a terminal, once it has taken a while."""
+def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
+    """The items of a dataset, many at a time, with a progress bar on a terminal, once it has taken a while."""
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        return range(count)
-    rows: Iterable[int] = tqdm(range(count), desc="lengths", unit="row", delay=1, disable=None)
-    return rows
+        tqdm = None
+    bar = tqdm(total=count, desc="lengths", unit="row", delay=1, disable=None) if tqdm is not None else None
+    for first in range(0, count, _ITEMS):
+        items = [dataset[row] for row in range(first, min(first + _ITEMS, count))]
+        yield items
+        if bar is not None:
+            bar.update(len(items))
+    if bar is not None:
+        bar.close()
 
 
 def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:

@@ -125,10 +125,10 @@ def _pack_bfd(examples: Any, seq_length: int, on_seq_length_overflow: str = "tru
         raise KeyError('Field "seq_lengths" exists 2 times in schema')
     if any((filled[0] & ~other).any() for other in filled[1:]):
         raise ValueError(_UNEQUAL)
-    numbers, sizes = pieces_of(extents, seq_length)
-    kept = filled[0][numbers]
-    if on_seq_length_overflow == "truncate":
-        kept &= np.diff(numbers, prepend=-1) != 0
+    numbers, starts, sizes = pieces_of(extents, seq_length, "split")
+    kept = filled[0] if numbers is None else filled[0][numbers]
+    if on_seq_length_overflow == "truncate" and starts is not None:
+        kept &= starts == 0
     places = np.flatnonzero(kept)
     most = min(seq_length, max(int(sizes[places].sum()), 1))  # one pack holds all
     if most > _core.MOST_IN_PACK:

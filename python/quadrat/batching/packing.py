@@ -16,6 +16,8 @@ from quadrat.support.memory import address_of
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
+IntArray = NDArray[np.int64]
+
 _FITS = {"best_fit": _core.FIT_BEST, "first_fit": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
 _COMPARED = 1 << 16  # rows for which first fit is tried too
 _OVERLONG = ("error", "truncate", "split")
@@ -69,38 +71,42 @@ def pack(
         >>> quadrat.pack([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
     """
+    check_choices(strategy, overlong)
+    sizes = np.array(as_lengths(lengths))  # a copy: the kernel reads it several times, while other threads run
+    rows, _, offsets = plan_pieces(sizes, number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong)
+    return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
+
+
+def check_choices(strategy: Any, overlong: Any = "error") -> None:
+    """Raises ValueError for names that `pack` does not have."""
     if strategy not in _FITS:
         raise ValueError(f"strategy must be one of {', '.join(map(repr, _FITS))}, not {strategy!r}")
     if overlong not in _OVERLONG:
         raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
-    sizes = np.array(as_lengths(lengths))  # a copy: the kernel reads it several times, while other threads run
-    if not len(sizes):
+
+
+def plan_pieces(
+    lengths: IntArray, max_length: int, strategy: Strategy, overlong: str
+) -> tuple[IntArray, IntArray | None, IntArray]:
+    """Packs of some rows: the row of each piece, the token at which it begins (None: the first), the packs' offsets."""
+    if not len(lengths):
         raise ValueError("lengths are empty: there are no rows to pack")
+    numbers, starts, sizes = pieces_of(lengths, max_length, overlong)
     total = int(sizes.sum())
-    limit = number_below(max_length, "max_length", 1 << 63, 1)
-    numbers = None
-    if (longest := int(sizes.max())) > limit:
-        if overlong == "error":
-            raise ValueError(
-                f"row {int(sizes.argmax())} has {longest} tokens, more than max_length={limit}; "
-                "overlong='truncate' cuts such rows, overlong='split' packs them in pieces"
-            )
-        numbers, sizes = (None, np.minimum(sizes, limit)) if overlong == "truncate" else pieces_of(sizes, limit)
-        total = int(sizes.sum())
-    limit = min(limit, max(total, 1))  # one pack holds all
+    limit = min(max_length, max(total, 1))  # one pack holds all
     if strategy == "best_fit" and limit > _core.MOST_IN_PACK:
         raise ValueError(f"max_length must be at most {_core.MOST_IN_PACK} with strategy='best_fit', not {max_length}")
-    rows, offsets = packed(sizes, limit, _FITS[strategy])
+    order, offsets = packed(sizes, limit, _FITS[strategy])
     if strategy == "best_fit" and len(sizes) <= _COMPARED and len(offsets) - 1 > -(-total // limit):
         other = packed(sizes, limit, _core.FIT_FIRST)
         if len(other[1]) < len(offsets):
-            rows, offsets = other
-    if numbers is not None:
-        rows = numbers[rows]
-    return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
+            order, offsets = other
+    if numbers is None or starts is None:
+        return order, None, offsets
+    return numbers[order], starts[order], offsets
 
 
-def piece_starts(packs: Ragged, max_length: int) -> NDArray[np.int64]:
+def piece_starts(packs: Ragged, max_length: int) -> IntArray:
     """The token at which each piece in `packs` begins, if `pack` split rows with `overlong="split"`.
 
     Args:
@@ -119,7 +125,7 @@ def piece_starts(packs: Ragged, max_length: int) -> NDArray[np.int64]:
     return starts
 
 
-def packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def packed(lengths: IntArray, limit: int, fit: int) -> tuple[IntArray, IntArray]:
     """Row numbers, pack after pack, and the packs' offsets."""
     lengths = np.ascontiguousarray(lengths)
     rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
@@ -131,10 +137,18 @@ def packed(lengths: NDArray[np.int64], limit: int, fit: int) -> tuple[NDArray[np
     return rows, offsets[: packs + 1].copy()
 
 
-def pieces_of(lengths: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The row number and the length of each piece, row after row."""
+def pieces_of(lengths: IntArray, limit: int, overlong: str) -> tuple[IntArray | None, IntArray | None, IntArray]:
+    """The row of each piece and the token at which it begins, None where rows are whole; and the size of each."""
+    if not len(lengths) or (longest := int(lengths.max())) <= limit or overlong == "alone":
+        return None, None, lengths
+    if overlong == "error":
+        raise ValueError(
+            f"row {int(lengths.argmax())} has {longest} tokens, more than max_length={limit}; "
+            "overlong='truncate' cuts such rows, overlong='split' packs them in pieces"
+        )
+    if overlong == "truncate":
+        return None, None, np.minimum(lengths, limit)
     counts = np.maximum(-(-lengths // limit), 1)
     numbers = np.repeat(np.arange(len(lengths)), counts)
-    sizes = np.full(len(numbers), limit, np.int64)
-    sizes[counts.cumsum() - 1] = lengths - (counts - 1) * limit
-    return numbers, sizes
+    starts = (np.arange(len(numbers)) - np.repeat(counts.cumsum() - counts, counts)) * limit
+    return numbers, starts, np.minimum(lengths[numbers] - starts, limit)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.batching._epoch import Resumable, random_order
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.offsets import as_lengths
 from quadrat.ragged.ragged import Ragged
@@ -27,9 +28,12 @@ else:
         _Base = object
 
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
-_ROWS, _STEPS = 0, 1  # the streams of random orders; further ones are for orders of rows that take another try
+_MOST_ROWS = (1 << 62) - 1
+ROWS, STEPS = 0, 1  # the streams of random orders; further ones are for orders of rows that take another try
 _TRIES = 16
 _OVERLONG = ("error", "alone")
+
+IntArray = NDArray[np.int64]
 
 
 class Budget(NamedTuple):
@@ -47,8 +51,62 @@ class Budget(NamedTuple):
     multiple_of: int
     padded: bool
 
+    @classmethod
+    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
+        """Raises TypeError or ValueError for numbers out of range."""
+        tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
+        rows = _MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
+        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
+        if multiple > tokens:
+            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
+        return cls(tokens, rows, multiple, bool(padded))
 
-class TokenBudgetBatchSampler(_Base):
+    def settings(self) -> dict[str, Any]:
+        """The entries of a state."""
+        return {f"budget_{name}": value for name, value in self._asdict().items()}
+
+    def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
+        """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
+        batches = np.empty((len(rows), 3), np.int64)
+        failure, made = _core.plan_batches(
+            address_of(lengths), len(rows), self, window, address_of(rows), address_of(batches)
+        )
+        if failure is not None:
+            raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
+        return batches[:made]
+
+    def balanced(
+        self, lengths: IntArray, rows: IntArray, batches: IntArray, *, ranks: int, steps: int, order: IntArray | None
+    ) -> IntArray:
+        """The batches of all ranks, `[steps, ranks, 3]`; steps in an order, by default that of their first rows."""
+        room = np.empty((max(len(batches), steps * ranks), 3), np.int64)
+        room[: len(batches)] = batches
+        out = np.empty((steps, ranks, 3), np.int64)
+        done = _core.balance_batches(
+            address_of(lengths),
+            len(lengths),
+            self,
+            address_of(rows),
+            address_of(room),
+            len(batches),
+            ranks,
+            steps,
+            0 if order is None else address_of(order),
+            address_of(out),
+        )
+        if not done:
+            raise ValueError(f"{len(batches)} batches cannot be shared by {ranks} ranks in {steps} steps")
+        return out
+
+
+def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
+    """The row numbers of batches."""
+    begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
+    offsets = np.concatenate(([0], sizes.cumsum()))
+    return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
+
+
+class TokenBudgetBatchSampler(Resumable, _Base):
     """Batches of row numbers, each of which costs at most `max_tokens`.
 
     Rows are shuffled, sorted by length within windows, and added to a batch until the budget is used up. A batch of
@@ -111,6 +169,7 @@ class TokenBudgetBatchSampler(_Base):
     """
 
     batch_size: None = None
+    _IS = "sampler"
 
     def __init__(
         self,
@@ -135,17 +194,14 @@ class TokenBudgetBatchSampler(_Base):
         self.rows = count = len(self._lengths)
         if not count:
             raise ValueError("lengths are empty: there are no rows to batch")
-        tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
-        most_rows = count if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
-        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
+        super().__init__()
+        self._budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
-        if multiple > tokens:
-            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        self._budget = Budget(tokens, most_rows, multiple, bool(padded))
+        tokens, _, multiple, _ = self._budget
         longest = int(self._lengths.max())
         if overlong == "error" and -(-longest // multiple) * multiple > tokens:
             raise ValueError(
@@ -157,10 +213,7 @@ class TokenBudgetBatchSampler(_Base):
         self._window = self._usual_window() if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
-        self.epoch = 0
-        self._taken = 0  # batches of this epoch
-        self._resumes = False
-        self._plan: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._plan: tuple[int, IntArray, IntArray] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
 
     @property
@@ -168,45 +221,42 @@ class TokenBudgetBatchSampler(_Base):
         """The sampler itself: accelerate looks here for `set_epoch`."""
         return self
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next batches; a new epoch begins with its first batch.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
-        """
-        epoch = epoch_of(epoch)
-        if epoch != self.epoch:
-            self.epoch, self._taken, self._resumes = epoch, 0, False
-
     def __len__(self) -> int:
         """The number of batches of an epoch, for this rank."""
         return len(self._share(self.epoch)[1])
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of the current epoch, from the first one, or from where `load_state_dict` left off."""
-        rows, batches = self._share(self.epoch)
-        if not self._resumes:
-            self._taken = 0
-        self._resumes = False
-        return self._batches(rows, batches[self._taken :])
+        at = self._begin()
+        return self._batches(at, *self._share(at["epoch"]))
 
-    def _batches(self, rows: NDArray[np.int64], batches: NDArray[np.int64]) -> Iterator[list[int]]:
-        for begin, end, _ in batches.tolist():
-            self._taken += 1
+    def _batches(self, at: dict[str, Any], rows: IntArray, batches: IntArray) -> Iterator[list[int]]:
+        for begin, end, _ in batches[at["batch"] :].tolist():
+            at["batch"] += 1
+            self._at = at
             yield rows[begin:end].tolist()
+
+    def _start(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "batch": 0}
+
+    def _check(self, at: dict[str, Any]) -> None:
+        at["batch"] = number_below(at["batch"], "batch", len(self._share(at["epoch"])[1]) + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the sampler: a dict of numbers, the same on all ranks that have taken equally many batches.
 
-        "batch" is the number of batches of "epoch" that the sampler has returned. A DataLoader with workers takes
-        batches ahead of training: then set "batch" to the number of batches trained on. The other entries are the
+        "batch" is the number of batches of "epoch" that the iterator read last has returned. A DataLoader with workers
+        takes batches ahead of training: then set "batch" to the number of batches trained on. The other entries are the
         settings and checksums that the batches depend on.
         """
-        settings = {
+        return super().state_dict()
+
+    def _settings(self) -> dict[str, Any]:
+        return {
             "rows": len(self._lengths),
             "tokens": self._total,
             "lengths": self._checksum,
-            **{f"budget_{name}": value for name, value in self._budget._asdict().items()},
+            **self._budget.settings(),
             "window": self._window,
             "world_size": self.world_size,
             "all_ranks": self.rank is None,
@@ -214,24 +264,6 @@ class TokenBudgetBatchSampler(_Base):
             "seed": self._seed,
             "drop_last": self.drop_last,
         }
-        return {"epoch": self.epoch, "batch": self._taken, **settings}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a state: the next iteration begins with the batch after those of the state.
-
-        Raises:
-            KeyError: when an entry is missing.
-            ValueError: when the state is from a sampler with other rows or options.
-        """
-        differing = [
-            f"{name} is {value!r} here and {state[name]!r} in the state"
-            for name, value in self.state_dict().items()
-            if name not in ("epoch", "batch") and state[name] != value
-        ]
-        if differing:
-            raise ValueError(f"the state is from another sampler: {'; '.join(differing)}")
-        epoch, taken = epoch_of(state["epoch"]), number_below(state["batch"], "batch", 1 << 62)
-        self.epoch, self._taken, self._resumes = epoch, taken, True
 
     def batches(self, epoch: int | None = None) -> Ragged:
         """All batches of an epoch, by default the current one, for this rank: row numbers, int64, one row per batch.
@@ -245,11 +277,9 @@ class TokenBudgetBatchSampler(_Base):
             [[2, 4], [0, 1, 3]]
         """
         rows, batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
-        begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
-        offsets = np.concatenate(([0], sizes.cumsum()))
-        return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
+        return ragged_of(rows, batches)
 
-    def _share(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _share(self, epoch: int) -> tuple[IntArray, IntArray]:
         """Rows, and the batches of this rank: `[batches, 3]`, where in the rows each begins and ends, and its cost."""
         plan = self._plan
         if plan is None or plan[0] != epoch:
@@ -257,39 +287,23 @@ class TokenBudgetBatchSampler(_Base):
         _, rows, steps = plan
         return rows, steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
 
-    def _planned(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _planned(self, epoch: int) -> tuple[IntArray, IntArray]:
         """Rows, and the batches of all ranks, `[steps, world_size, 3]`."""
         ranks = self.world_size
-        first = None if self._steps else self._batched(0, _ROWS)
+        first = None if self._steps else self._batched(0, ROWS)
         if first is not None:
             self._steps = self._steps_for(len(first[1]))
         most = self._steps * ranks + (ranks - 1 if self.drop_last else 0)
-        rows, batches = self._batched(epoch, _ROWS) if first is None or epoch else first
+        rows, batches = self._batched(epoch, ROWS) if first is None or epoch else first
         # Rarely, rows in another order take more batches than an epoch has.
-        for stream in range(_STEPS + 1, _STEPS + _TRIES):
+        for stream in range(STEPS + 1, STEPS + _TRIES):
             if len(batches) <= most:
                 break
             rows, batches = self._batched(epoch, stream)
         else:
-            rows, batches = self._batched(0, _ROWS)
-        room = np.empty((max(len(batches), self._steps * ranks), 3), np.int64)
-        room[: len(batches)] = batches
-        step_order = self._order(self._steps, epoch, _STEPS) if self._shuffle else None
-        balanced = np.empty((self._steps, ranks, 3), np.int64)
-        done = _core.balance_batches(
-            address_of(self._lengths),
-            len(self._lengths),
-            self._budget,
-            address_of(rows),
-            address_of(room),
-            len(batches),
-            ranks,
-            self._steps,
-            0 if step_order is None else address_of(step_order),
-            address_of(balanced),
-        )
-        assert done, "there are batches, ranks and steps"
-        return rows, balanced
+            rows, batches = self._batched(0, ROWS)
+        order = random_order(self._steps, self._seed, epoch, STEPS) if self._shuffle else None
+        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=self._steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""
@@ -304,24 +318,11 @@ class TokenBudgetBatchSampler(_Base):
             return min(batches + spare, len(self._lengths)) // ranks
         return min(-(-(batches + spare) // ranks), -(-len(self._lengths) // ranks))
 
-    def _batched(self, epoch: int, stream: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _batched(self, epoch: int, stream: int) -> tuple[IntArray, IntArray]:
         """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
-        lengths, count = self._lengths, len(self._lengths)
-        rows = self._order(count, epoch, stream) if self._shuffle else np.arange(count)
-        batches = np.empty((count, 3), np.int64)
-        failure, made = _core.plan_batches(
-            address_of(lengths), count, self._budget, self._window, address_of(rows), address_of(batches)
-        )
-        if failure is not None:
-            raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
-        return rows, batches[:made]
-
-    def _order(self, count: int, epoch: int, stream: int) -> NDArray[np.int64]:
-        """The numbers below count in a random order of an epoch."""
-        order = np.empty(count, np.int64)
-        if not _core.philox_order(self._seed, epoch, stream, address_of(order), count):
-            raise ValueError(f"{count} rows are too many to shuffle")
-        return order
+        count = len(self._lengths)
+        rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
+        return rows, self._budget.batched(self._lengths, rows, self._window)
 
     def _usual_window(self) -> int:
         """The rows of some batches: the last rows of a window are then few of its rows."""

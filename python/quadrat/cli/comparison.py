@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat.cli.command import CommandError, complain, console, one_line, require, say, table, with_progress
-from quadrat.cli.source import (
-    DataOptions,
-    Source,
-    TokenColumn,
-    load_tokenizer,
-    longest_sane,
-    open_source,
-    packages_for,
-    train_on,
-)
+from quadrat.cli.source import DataOptions, Source, load_tokenizer, longest_sane, open_source, packages_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -93,14 +84,9 @@ def run(options: Options) -> int:
 
 def _tokenizer(source: Source, name: str | None) -> tuple[PreTrainedTokenizerBase, str]:
     """The tokenizer that the collators pad with, and a description of it."""
-    if name is not None:
-        tokenizer = load_tokenizer(name)
-        note = name
-    elif isinstance(source, TokenColumn):
-        raise CommandError(f"{source.name}: the collators need the tokenizer that made the tokens: give --tokenizer")
-    else:
-        tokenizer = train_on(source)
-        note = f"a WordPiece tokenizer with {len(tokenizer):,} entries, trained on the texts"
+    if name is None:
+        raise CommandError(f"{source.name}: the collators need your tokenizer: give --tokenizer")
+    tokenizer, note = load_tokenizer(name), name
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise CommandError(f"the tokenizer, {note}, has neither a pad token nor an end-of-sequence token")
@@ -171,10 +157,10 @@ def _batches(source: Source, tokenizer: PreTrainedTokenizerBase, options: Option
     size = min(options.batch_size, len(order))
     count = min(_BATCHES, len(order) // size)
     chosen = [part.tolist() for part in np.split(order[: count * size], count)]
-    if isinstance(source, TokenColumn):
-        made = [source.pick(part, tokenizer.model_input_names, max_length) for part in chosen]
+    if source.has_tokens:
+        made = [source.tokens(part, tokenizer.model_input_names, max_length) for part in chosen]
     else:
-        made = [_tokenised(tokenizer, source.pick(part), max_length) for part in chosen]
+        made = [_tokenised(tokenizer, source.texts(part), max_length) for part in chosen]
     made.sort(key=_tokens)
     return [made.pop(count // 2), *made]
 

@@ -1,8 +1,9 @@
-"""The user's own data: texts of a file or a saved data set, or rows of tokens, and the tokenizer that counts them."""
+"""The user's own data: a column of texts or of token ids, and the tokenizer that counts the texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat.cli.command import CommandError, listed, require, with_progress
-from quadrat.cli.texts import FieldError, read_texts, train_tokenizer
 from quadrat.cli.waste import IntArray
 
 if TYPE_CHECKING:
-    import datasets
     from transformers import PreTrainedTokenizerBase
 
-# Texts or rows that are in memory at once, with their tokens.
+# Texts that are tokenised at once.
 _CHUNK = 1000
-# A tokenizer is trained on at most so many texts, spread over all of them.
-_MOST_TEXTS_TO_TRAIN_ON = 20_000
 # transformers sets 1e30 if a tokenizer has no limit.
 _LONGEST_SANE = 10_000_000
+# As in error messages.
+ENDINGS = ".txt, .csv, .tsv, .json, .jsonl or .parquet"
 
 
 @dataclass(frozen=True)
@@ -40,132 +39,96 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
-class TextFile:
-    """The texts of a file."""
+class Source:
+    """Texts, or rows of token ids: `column` of an Arrow table, which has at least one row."""
 
     name: str
-    texts: list[str]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def chunks(self) -> Iterator[list[str]]:
-        """All texts in their order, some at a time."""
-        for first in range(0, len(self.texts), _CHUNK):
-            yield self.texts[first : first + _CHUNK]
-
-    def pick(self, rows: Sequence[int]) -> list[str]:
-        """The texts at `rows`."""
-        return [self.texts[row] for row in rows]
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of a saved data set, whose values stay in the file, or of a Parquet file."""
-
-    name: str
-    dataset: datasets.Dataset
+    table: Any
     column: str
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self.table)
 
-    def _arrow_chunks(self) -> Iterator[Any]:
-        """All values in their order, some at a time, in Arrow. A missing one raises CommandError."""
-        first = 0
-        for table in self.dataset.select_columns([self.column]).with_format("arrow").iter(batch_size=_CHUNK):
-            values = table[self.column]
-            if values.null_count:
-                self._require(None, first + values.is_null().to_numpy().argmax(), self.column)
-            yield values
-            first += len(table)
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the column holds token ids."""
+        return _is_tokens(self.table.schema.field(self.column).type)
 
-    def _require(self, value: Any, row: int, column: str, kind: type = object) -> None:
-        if value is None:
+    def values(self, column: str) -> Any:
+        """A column of the table. Raises CommandError where one of its values is null."""
+        values = self.table[column]
+        if values.null_count:
+            row = values.is_null().to_numpy().argmax()
             raise CommandError(f"{self.name}, row {row}: column {column!r} is null")
-        if not isinstance(value, kind):
-            found = type(value).__name__
-            raise CommandError(f"{self.name}, row {row}: column {column!r} holds {found}; expected a {kind.__name__}")
+        return values
 
-
-class TextColumn(_Column):
-    """A column of texts. A missing text raises CommandError."""
-
-    def chunks(self) -> Iterator[list[str]]:
-        """All texts in their order, some at a time."""
-        return (values.to_pylist() for values in self._arrow_chunks())
-
-    def pick(self, rows: Sequence[int]) -> list[str]:
+    def texts(self, rows: Sequence[int]) -> list[str]:
         """The texts at `rows`."""
-        texts: list[str] = self.dataset[list(rows)][self.column]
-        for row, text in zip(rows, texts, strict=True):
-            self._require(text, row, self.column)
-        return texts
+        values = self.values(self.column)
+        return [values[row].as_py() for row in rows]
 
+    def tokens(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
+        """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`."""
+        used = {name: name for name in names if name in self.table.column_names} | {"input_ids": self.column}
+        for column in used.values():
+            kind = self.table.schema.field(column).type
+            if not _is_tokens(kind):
+                raise CommandError(f"{self.name}: column {column!r} holds {kind}; expected lists of numbers")
+        columns = {name: self.values(column) for name, column in used.items()}
+        return [{name: values[row].as_py()[:max_length] for name, values in columns.items()} for row in rows]
 
-class TokenColumn(_Column):
-    """A column of token ids. A missing row raises CommandError."""
+    def lengths(self, tokenizer: PreTrainedTokenizerBase | None) -> IntArray:
+        """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer."""
+        values = self.values(self.column)
+        if self.has_tokens:
+            import pyarrow.compute as pc
 
-    def lengths(self) -> IntArray:
-        """The tokens of each row, `[rows]`."""
-        import pyarrow.compute as pc
-
-        found = [pc.list_value_length(values).to_numpy() for values in self._arrow_chunks()]
-        return np.concatenate(found).astype(np.int64)
-
-    def pick(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
-        """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`.
-
-        A value that is no list raises CommandError.
-        """
-        columns = {name: name for name in names if name in self.dataset.column_names} | {"input_ids": self.column}
-        found = self.dataset.select_columns(sorted(set(columns.values())))[list(rows)]
-        for position, row in enumerate(rows):
-            for column in columns.values():
-                self._require(found[column][position], row, column, list)
-        return [
-            {name: found[column][position][:max_length] for name, column in columns.items()}
-            for position in range(len(rows))
-        ]
-
-
-Source = TextFile | TextColumn | TokenColumn
+            found: IntArray = pc.list_value_length(values).to_numpy().astype(np.int64)
+            return found
+        counts: list[int] = []
+        chunks = (values.slice(first, _CHUNK).to_pylist() for first in range(0, len(values), _CHUNK))
+        for texts in with_progress(chunks, len(values), "Counting", len):
+            counts += map(len, map(str.split, texts) if tokenizer is None else token_ids(tokenizer, texts))
+        return np.array(counts, np.int64)
 
 
 def packages_for(options: DataOptions) -> dict[str, str]:
-    """The packages that reading the data needs, as far as its name tells, for `require`."""
-    table = options.data.is_dir() or options.data.suffix.lower() == ".parquet"
-    counts = not table or options.tokenizer is not None
-    needed = {"datasets": "datasets"} if table else {}
-    return needed | {"transformers": "transformers"} if counts else needed
+    """The packages that reading the data needs, for `require`."""
+    needed = {"datasets" if options.data.is_dir() else "pyarrow": "datasets"}
+    return needed if options.tokenizer is None else needed | {"transformers": "transformers"}
 
 
 def open_source(path: Path, *, field: str | None = None, split: str | None = None) -> Source:
     """The rows of a file or of a folder written by `datasets.save_to_disk`; at least one.
 
-    Files of text are those that `read_texts` reads; a `.parquet` file is a table. `field` is the field or column of
-    texts or token ids; by default "text", or "input_ids" in a table that has it. Raises CommandError.
+    `field` is the field or column of texts or token ids; by default "input_ids" if there is one, else "text". Raises
+    CommandError.
     """
+    import pyarrow as pa
+
+    name = str(path)
     if path.is_dir():
-        return _open_dataset(path, field, split)
-    if split is not None:
+        name, table = _saved(path, split)
+    elif split is not None:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
-    ending = path.suffix.lower()
-    if field is not None and ending == ".txt":
-        raise CommandError(f"{path}: a .txt file has no fields, each line is a text; leave out --field")
-    if not path.exists():
+    elif not path.exists():
         raise CommandError(f"{path}: no such file or folder")
-    try:
-        if ending == ".parquet" and path.is_file():
-            return _open_parquet(path, field)
-        return TextFile(str(path), read_texts(path, field="text" if field is None else field))
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
-    except FieldError as error:
-        choices = f"choose one with --field: {listed(error.choices)}" if error.choices else "no field has strings"
-        raise CommandError(f"{error}; {choices}") from error
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    elif not path.is_file() or path.suffix.lower() not in _READERS:  # a pipe or a device might never end
+        raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}expected a file that ends in {ENDINGS}")
+    else:
+        try:
+            table = _READERS[path.suffix.lower()](path, field)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror or error}") from error
+        except (ValueError, RecursionError, pa.ArrowException) as error:  # thousands of brackets are the second
+            raise CommandError(f"{path}: cannot be read: {_first_line(error)}") from error
+    column = _chosen(table.column_names, field, name)
+    kind = table.schema.field(column).type
+    if not len(table):
+        raise CommandError(f"{name}: there are no rows")
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_tokens(kind)):
+        raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
+    return Source(name, table, column)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -183,28 +146,10 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def train_on(source: TextFile | TextColumn) -> PreTrainedTokenizerBase:
-    """The project's own tokenizer, trained on the texts, or on many of them, spread evenly."""
-    require("a tokenizer", {"transformers": "transformers"})
-    count = min(len(source), _MOST_TEXTS_TO_TRAIN_ON)
-    rows = np.linspace(0, len(source) - 1, count).round().astype(int).tolist()
-    return train_tokenizer([text for text in source.pick(rows) if text.strip()] or [""])
-
-
 def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     """The most tokens in a row according to the tokenizer; None if it has no limit."""
     longest = None if tokenizer is None else tokenizer.model_max_length
     return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
-
-
-def text_lengths(source: TextFile | TextColumn, tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """The tokens of each text, `[texts]`, special tokens included and nothing truncated. Only lengths are kept."""
-    lengths = np.empty(len(source), dtype=np.int64)
-    first = 0
-    for texts in with_progress(source.chunks(), len(source), "Tokenising", len):
-        lengths[first : first + len(texts)] = [len(row) for row in token_ids(tokenizer, texts)]
-        first += len(texts)
-    return lengths
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
@@ -220,11 +165,12 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
     return rows
 
 
-def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColumn | TokenColumn:
-    require("a saved data set", {"datasets": "datasets"})
+def _saved(path: Path, split: str | None) -> tuple[str, Any]:
+    """The name and the table of a folder written by `save_to_disk`; its values stay in the files."""
     import datasets
 
     datasets.disable_progress_bars()
+    name = str(path)
     try:
         loaded = datasets.load_from_disk(path)
     except IndexError as error:  # of no files at all
@@ -237,57 +183,82 @@ def _open_dataset(path: Path, field: str | None, split: str | None) -> TextColum
             raise CommandError(f"{path}: this is a DatasetDict; choose one of its splits with --split: {splits}")
         if split not in loaded:
             raise CommandError(f"{path}: no split {split!r}; there are: {splits}")
-        loaded = loaded[split]
-        name = f"{path}, {split}"
+        name, loaded = f"{path}, {split}", loaded[split]
     elif split is not None:
         raise CommandError(f"{path}: --split is for a DatasetDict, but this is a single dataset")
-    else:
-        name = str(path)
-    return _column_of(loaded, name, field)
+    return name, loaded.with_format("arrow")[:]
 
 
-def _open_parquet(path: Path, field: str | None) -> TextColumn | TokenColumn:
-    require("a Parquet file", {"datasets": "datasets"})
-    import datasets
+def _read_lines(path: Path, field: str | None) -> Any:
+    """A text in each line that is not empty."""
     import pyarrow as pa
+
+    if field is not None:
+        raise CommandError(f"{path}: a .txt file has no fields, each line is a text; leave out --field")
+    # str.splitlines would also split at form feeds and other characters within a text.
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return pa.table({"text": pa.array((line for line in lines if line.strip()), pa.large_string())})
+
+
+def _read_json(path: Path, field: str | None) -> Any:
+    """A list of objects, or an object in each line."""
+    import pyarrow as pa
+
+    content = path.read_text(encoding="utf-8-sig")
+    try:
+        records = json.loads(content)
+    except ValueError:
+        records = [json.loads(line) for line in content.split("\n") if line.strip()]
+    records = [records] if isinstance(records, dict) else records
+    if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
+        raise ValueError("expected a list of objects, or an object in each line")
+    names = list(records[0]) if records else [field or "text"]
+    column = _chosen(names, field, str(path))
+    tokens = records and isinstance(records[0][column], list)
+    kind = pa.large_list(pa.int64()) if tokens else pa.large_string()
+    return pa.table({column: pa.array((record.get(column) for record in records), kind)})
+
+
+def _read_csv(path: Path, field: str | None) -> Any:
+    """The first line names the columns."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    return csv.read_csv(
+        path,
+        csv.ReadOptions(block_size=min(max(path.stat().st_size, 1 << 20), 2**31 - 1)),  # a row must fit into a block
+        csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True),
+        csv.ConvertOptions(column_types={"text" if field is None else field: pa.string()}),
+    )
+
+
+def _read_parquet(path: Path, field: str | None) -> Any:
     import pyarrow.parquet as pq
 
-    try:
-        file = pq.ParquetFile(path)
-        schema = file.schema_arrow
-        readable = [one.name for one in schema if _is_text(one.type) or _is_tokens(one.type)]
-        column = _chosen(schema.names, field, str(path))
-        table = file.read(columns=list(dict.fromkeys([*readable, column])))
-    except pa.ArrowException as error:
-        raise CommandError(f"{path}: not a Parquet file that pyarrow can read: {_first_line(error)}") from error
-    # Without a fingerprint, datasets would read all of it to make one.
-    return _column_of(datasets.Dataset(datasets.table.InMemoryTable(table), fingerprint="quadrat"), str(path), field)
+    schema = pq.read_schema(path)
+    column = _chosen(schema.names, field, str(path))
+    rows = [one.name for one in schema if _is_tokens(one.type)]
+    return pq.read_table(path, columns=list(dict.fromkeys([column, *rows])))
 
 
-def _chosen(columns: list[str], field: str | None, name: str) -> str:
+_READERS = {
+    ".txt": _read_lines,
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": _read_json,
+    ".parquet": _read_parquet,
+}
+
+
+def _chosen(columns: Sequence[str], field: str | None, name: str) -> str:
     """The column to read. Raises CommandError where there is no such column."""
     column = field if field is not None else "input_ids" if "input_ids" in columns else "text"
     if column not in columns:
         raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
+    if columns.count(column) > 1:
+        raise CommandError(f"{name}: two columns are named {column!r}")
     return column
-
-
-def _column_of(dataset: datasets.Dataset, name: str, field: str | None) -> TextColumn | TokenColumn:
-    column = _chosen(dataset.column_names, field, name)
-    if not len(dataset):
-        raise CommandError(f"{name}: the dataset has no rows")
-    kind = dataset.features.arrow_schema.field(column).type
-    if _is_text(kind):
-        return TextColumn(name, dataset.with_format(None), column)
-    if _is_tokens(kind):
-        return TokenColumn(name, dataset.with_format(None), column)
-    raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_tokens(kind: Any) -> bool:

@@ -12,16 +12,7 @@ import numpy as np
 
 from quadrat.cli.advice import advise, code
 from quadrat.cli.command import CommandError, console, require, say, table
-from quadrat.cli.source import (
-    DataOptions,
-    TokenColumn,
-    load_tokenizer,
-    longest_sane,
-    open_source,
-    packages_for,
-    text_lengths,
-    train_on,
-)
+from quadrat.cli.source import DataOptions, load_tokenizer, longest_sane, open_source, packages_for
 from quadrat.cli.waste import (
     DYNAMIC,
     FLATTENED,
@@ -74,16 +65,13 @@ def examine(options: Options) -> Report:
     """Read the data, count tokens, and work out what each way of batching costs."""
     source = open_source(options.data, field=options.field, split=options.split)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
-    if isinstance(source, TokenColumn):
-        lengths = source.lengths()
+    lengths = source.lengths(tokenizer)
+    if source.has_tokens:
         counted_by = f"the lists in column {source.column!r}"
-    else:
+    elif tokenizer is not None:
         counted_by = f"the tokenizer {options.tokenizer}"
-        if tokenizer is None:
-            tokenizer = train_on(source)
-            trained = f"a WordPiece tokenizer with {len(tokenizer):,} entries, trained on them"
-            counted_by = f"{trained}; give your own with --tokenizer"
-        lengths = text_lengths(source, tokenizer)
+    else:
+        counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
@@ -98,7 +86,7 @@ def examine(options: Options) -> Report:
     unrounded = costs if multiple_of == 1 else ways(multiple_of=1)
     return Report(
         data=source.name,
-        rows_are="rows" if isinstance(source, TokenColumn) else "texts",
+        rows_are="rows" if source.has_tokens else "texts",
         counted_by=counted_by,
         lengths=lengths,
         **sizes,

@@ -34,7 +34,7 @@ _KEYS = {
 _OPTIONS = ("return_position_ids", "separator_id", "return_flash_attn_kwargs", "return_seq_idx", "position_ids_start")
 _OWN_OPTIONS = (
     *("pad_to_multiple_of", "pad_values", "scalar_labels", "deferred"),
-    *("names", "align_to", "total_length", "continue_positions"),
+    *("kwargs_for", "align_to", "total_length", "continue_positions"),
 )
 
 
@@ -65,10 +65,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         scalar_labels: quadrat only: `label` or `labels` holds one number per row and becomes `labels`, `[rows]`, int64
             or float32, instead of one label per token. Without either column there are no labels.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
+        kwargs_for: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
             `return_flash_attn_kwargs`), "varlen_attn", "megatron" or "mask": see `quadrat.flatten`. A mask is
             `[1, total]`.
-        align_to: quadrat only: pads each row to a multiple of this, as `quadrat.align` does; labels with -100.
+        align_to: quadrat only: pads each row to a multiple of this, as `quadrat.varlen.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding: see `quadrat.flatten`.
         total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
@@ -113,7 +113,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         pad_values: Mapping[str, Any] | None = None,
         scalar_labels: bool = False,
         deferred: bool = False,
-        names: Names | None = None,
+        kwargs_for: Names | None = None,
         align_to: int | None = None,
         total_length: int | None = None,
         continue_positions: bool = True,
@@ -131,7 +131,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         self.pad_values = pad_values
         self.scalar_labels = scalar_labels
         self.deferred = deferred
-        self.names = names
+        self.kwargs_for = kwargs_for
         self.align_to = align_to
         self.total_length = total_length
         self.continue_positions = continue_positions
@@ -176,7 +176,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _is_extended(self) -> bool:
         """Whether options ask for what the reference does not do."""
-        given = self.pad_to_multiple_of, self.names, self.align_to, self.total_length
+        given = self.pad_to_multiple_of, self.kwargs_for, self.align_to, self.total_length
         return bool(any(one is not None for one in given) or self.pad_values or self.scalar_labels)
 
     def _flattening(self, first: Any, framework: Any) -> Flattening:
@@ -187,7 +187,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             "labels" if "labels" in first and not self.scalar_labels else None,
             bool(self.return_position_ids),
             bool(self.return_seq_idx),
-            self.names or ("transformers" if self.return_flash_attn_kwargs else None),
+            self.kwargs_for or ("transformers" if self.return_flash_attn_kwargs else None),
             {name: value for name, value in pads.items() if name != MAIN and name in first},
             self.pad_to_multiple_of,
             self.separator_id,

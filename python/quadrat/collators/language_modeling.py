@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from quadrat.batching._epoch import SharedEpoch
 from quadrat.collators._base import MixinCollator
-from quadrat.collators._epoch import SharedEpoch
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
@@ -66,7 +66,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             not contain this column. By default the key is a 64-bit hash of the row's tokens, so that equal rows have
             equal masks within an epoch.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: with `padding_free`: returns the row boundaries under the names of a consumer, see
+        kwargs_for: with `padding_free`: returns the row boundaries under the names of a consumer, see
             `DataCollatorWithFlattening`.
         align_to: with `padding_free`: pads each row to a multiple of this; not with `mlm`.
         total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
@@ -102,7 +102,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     rng: Literal["torch", "philox"] = "torch"
     row_key: str | None = None
     deferred: bool = False
-    names: Names | None = None
+    kwargs_for: Names | None = None
     align_to: int | None = None
     total_length: int | None = None
     continue_positions: bool = True

@@ -51,7 +51,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
         position_ids_start: with `padding_free`: the position of the first token of each row.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        names: with `padding_free`: returns the row boundaries under the names of a consumer, see
+        kwargs_for: with `padding_free`: returns the row boundaries under the names of a consumer, see
             `DataCollatorWithFlattening`.
         align_to: with `padding_free`: pads each row to a multiple of this.
         total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
@@ -82,7 +82,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     return_seq_idx: bool = False
     position_ids_start: int = 0
     deferred: bool = False
-    names: Names | None = None
+    kwargs_for: Names | None = None
     align_to: int | None = None
     total_length: int | None = None
     continue_positions: bool = True

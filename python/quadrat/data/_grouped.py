@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quadrat.batching._epoch import WithEpoch
 from quadrat.input.items import Batch
 from quadrat.input.rows import Rows
-from quadrat.ops._philox import epoch_of
 from quadrat.ragged import Ragged
-from quadrat.support.shared import shared_number
 
 IntArray = NDArray[np.int64]
 
 
-class GroupedDataset:
+class GroupedDataset(WithEpoch):
     """What `BatchedDataset` and `PackedDataset` share: an item is a group of rows of `dataset`."""
 
-    def __init__(self, dataset: Any, columns: Sequence[str] | None) -> None:
-        if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names: give [{columns!r}]")
+    def __init__(self, dataset: Any, columns: Sequence[str] | None, column: str | None = None) -> None:
+        super().__init__()
         self.dataset = dataset
-        self.columns = None if columns is None else list(columns)
+        self.columns = columns_of(columns, column)
         self._source = _source_of(dataset, self.columns)
-        self._epoch = shared_number()
         self._planned: tuple[int, Any] | None = None
 
     def _plan(self, epoch: int) -> Any:
@@ -38,19 +35,6 @@ class GroupedDataset:
     def _items(self, plan: Any, groups: list[int]) -> list[Any]:
         """The items of some groups."""
         raise NotImplementedError
-
-    @property
-    def epoch(self) -> int:
-        """The current epoch; see `set_epoch`."""
-        return int(self._epoch[()])
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the items from now on, also in worker processes of a DataLoader.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
-        """
-        self._epoch[()] = epoch_of(epoch)
 
     def __len__(self) -> int:
         """The number of items, the same in each epoch."""
@@ -84,12 +68,28 @@ class GroupedDataset:
             found = found if type(found) is Rows else list(found)
         else:
             found = [source[row] for row in rows]
-        if self.columns is None or type(found) is Rows:
-            return found
-        try:
-            return [{name: row[name] for name in self.columns} for row in found]
-        except KeyError as error:
-            raise ValueError(f"no column {error}: there are {list(found[0])}") from error
+        return found if type(found) is Rows else with_columns(found, self.columns)
+
+
+def columns_of(columns: Sequence[str] | None, column: str | None = None) -> list[str] | None:
+    """The columns to keep, None: all. Raises TypeError for one name, and ValueError where `column` is not kept."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names: give [{columns!r}]")
+    if columns is None:
+        return None
+    if column is not None and column not in columns:
+        raise ValueError(f"columns={list(columns)} must contain {column!r}, whose lengths are used")
+    return list(columns)
+
+
+def with_columns(rows: list[Any], columns: list[str] | None) -> list[Any]:
+    """Rows with these columns alone; None: with all. Raises ValueError for a missing one."""
+    if columns is None:
+        return rows
+    try:
+        return [{name: row[name] for name in columns} for row in rows]
+    except KeyError as error:
+        raise ValueError(f"no column {error}: there are {list(rows[0])}") from error
 
 
 def as_batch(rows: Any) -> Any:

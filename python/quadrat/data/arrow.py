@@ -11,7 +11,7 @@ from quadrat.support.extras import needs
 with needs("quadrat.data.arrow", "datasets"):
     import datasets
 
-    from quadrat.data.stored import StoredRows
+    from quadrat.data.stored import StoredRows, reads_as_datasets
 
 
 class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
@@ -66,10 +66,10 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
 
     def __getitems__(self, keys: Sequence[int]) -> Any:
         """The rows at `keys`, as `quadrat.input.rows.Rows`, a list for other code. Raises IndexError."""
+        if self._format_type == "custom" or not reads_as_datasets(self, datasets.Dataset.__getitem__, None):
+            return super().__getitems__(keys)
         stored: StoredRows | None = self.__dict__.get("_quadrat_stored")
         if stored is None or not stored.is_of(self):
-            if self._format_type == "custom":
-                return super().__getitems__(keys)
             stored = self.__dict__["_quadrat_stored"] = StoredRows(self, formatted=False)
         return stored.rows(keys)
 

@@ -7,16 +7,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from quadrat import _core
+from quadrat.batching._epoch import random_order
 from quadrat.batching.lengths import lengths
-from quadrat.batching.packing import Strategy, pack, piece_starts
+from quadrat.batching.packing import Strategy, check_choices, plan_pieces
 from quadrat.data._grouped import GroupedDataset, IntArray
 from quadrat.input.items import Pack, Packs, Pieces, join
 from quadrat.input.rows import MAIN, Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
-from quadrat.support.memory import address_of
 
 _ROWS, _PACKS = 0, 1  # the streams of random orders
 
@@ -88,9 +87,8 @@ class PackedDataset(GroupedDataset):
         shuffle: bool = True,
         seed: int = 0,
     ) -> None:
-        super().__init__(dataset, columns)
-        if self.columns is not None and column not in self.columns:
-            raise ValueError(f"columns={self.columns} must contain {column!r}, whose lengths are used")
+        super().__init__(dataset, columns, column)
+        check_choices(strategy, overlong)
         self._max_length = number_below(max_length, "max_length", 1 << 63, 1)
         self._lengths = _lengths_of(dataset, column, lengths)
         if len(self._lengths) != len(dataset):
@@ -107,22 +105,16 @@ class PackedDataset(GroupedDataset):
 
     def _plan(self, epoch: int) -> _Plan:
         moved = self._shuffle and self._strategy != "in_order"
-        rows = self._order(len(self._lengths), epoch, _ROWS) if moved else None
-        packs = pack(
-            self._lengths if rows is None else self._lengths[rows],
-            self._max_length,
-            self._strategy,
-            overlong=self._overlong,
-        )
-        starts = piece_starts(packs, self._max_length) if self._overlong == "split" else None
-        if rows is not None:
-            packs = Ragged(rows[packs.values], packs.offsets)
+        order = random_order(len(self._lengths), self._seed, epoch, _ROWS) if moved else None
+        known = self._lengths if order is None else self._lengths[order]
+        rows, starts, offsets = plan_pieces(known, self._max_length, self._strategy, self._overlong)
+        packs = Ragged(rows if order is None else order[rows], offsets)
         if not self._shuffle:
             return _Plan(packs, starts)
-        order = self._order(len(packs), epoch, _PACKS)
+        places = random_order(len(packs), self._seed, epoch, _PACKS)
         if starts is not None:
-            starts = Ragged(starts, packs.offsets)[order].values
-        return _Plan(packs[order], starts)
+            starts = Ragged(starts, offsets)[places].values
+        return _Plan(packs[places], starts)
 
     def _items(self, plan: _Plan, groups: list[int]) -> list[Pack]:
         if not groups:
@@ -140,12 +132,6 @@ class PackedDataset(GroupedDataset):
         values, _ = join(features, names, Pieces(rows, known, starts, sizes))
         block = Packs(values, sizes, packs.offsets)
         return [Pack(block, at) for at in range(len(block))]
-
-    def _order(self, count: int, epoch: int, stream: int) -> IntArray:
-        order = np.empty(count, np.int64)
-        if not _core.philox_order(self._seed, epoch, stream, address_of(order), count):
-            raise ValueError(f"{count} rows are too many to shuffle")
-        return order
 
 
 def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from quadrat.batching.lengths import lengths
-from quadrat.batching.packing import Strategy, pack, piece_starts
+from quadrat.batching.packing import Strategy, check_choices, plan_pieces
+from quadrat.data._grouped import columns_of
 from quadrat.input.items import SEQ_LENGTHS, Pieces, join
 from quadrat.input.rows import MAIN, Rows, table_of_arrow
 from quadrat.ops._philox import number_below
@@ -65,10 +66,8 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
                 f"{type(collator).__name__} of transformers does not take Arrow tables: give quadrat's class of that "
                 "name, or quadrat.from_transformers(collator)"
             )
-        if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names: give [{columns!r}]")
         self.collator = collator
-        self.columns = None if columns is None else tuple(columns)
+        self.columns = columns_of(columns)
         self._lock = threading.Lock()
 
     def __call__(self, batch: Any) -> Any:
@@ -131,14 +130,10 @@ class PackBlocks:
         column: str = MAIN,
         columns: Sequence[str] | None = None,
     ) -> None:
-        if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names: give [{columns!r}]")
-        if columns is not None and column not in columns:
-            raise ValueError(f"columns={list(columns)} must contain {column!r}, whose lengths are used")
+        self.columns = columns_of(columns, column)
         self.max_length = number_below(max_length, "max_length", 1 << 63, 1)
-        pack([0], self.max_length, strategy, overlong=overlong)  # raises for unknown names
+        check_choices(strategy, overlong)
         self.strategy, self.overlong, self.column = strategy, overlong, column
-        self.columns = None if columns is None else tuple(columns)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """A table with a row for each pack of the batch."""
@@ -146,10 +141,9 @@ class PackBlocks:
         known = lengths(table, self.column)
         if not len(known):
             return _packed(table.schema, {}, known, np.zeros(1, np.int64))
-        packs = pack(known, self.max_length, self.strategy, overlong=self.overlong)
-        rows = packs.values
+        rows, starts, offsets = plan_pieces(known, self.max_length, self.strategy, self.overlong)
         known = known[rows]
-        starts = piece_starts(packs, self.max_length) if self.overlong == "split" else np.zeros_like(rows)
+        starts = np.zeros_like(rows) if starts is None else starts
         pieces = Pieces(rows, known, starts, np.minimum(known - starts, self.max_length))
         arrow = table_of_arrow(table)
         try:
@@ -157,7 +151,7 @@ class PackBlocks:
         except (TypeError, ValueError):
             join(Rows(arrow), table.column_names)  # raises it again, with the row's number in the batch
             raise
-        return _packed(table.schema, values, pieces.sizes, packs.offsets)
+        return _packed(table.schema, values, pieces.sizes, offsets)
 
 
 def without_tensor_types(table: pa.Table) -> pa.Table:
@@ -192,12 +186,12 @@ def _lists(values: Any, offsets: Any, like: pa.DataType) -> pa.Array:
     return made.from_arrays(pa.array(offsets, pa.int64() if large else pa.int32()), pa.array(values, like.value_type))
 
 
-def _select(batch: Any, columns: tuple[str, ...]) -> Any:
+def _select(batch: Any, columns: list[str]) -> Any:
     there = batch.column_names if isinstance(batch, pa.Table) else list(batch)
     missing = [name for name in columns if name not in there]
     if missing:
         raise ValueError(f"the batch has no column {missing[0]!r}; it has {there}")
-    return batch.select(list(columns)) if isinstance(batch, pa.Table) else {name: batch[name] for name in columns}
+    return batch.select(columns) if isinstance(batch, pa.Table) else {name: batch[name] for name in columns}
 
 
 def _dimensions(arrow_type: pa.DataType) -> int | None:

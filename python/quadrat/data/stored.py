@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,13 @@ from quadrat.support.memory import is_tensor, kind_of
 with needs("quadrat.data.stored", "datasets"):
     import datasets
     import pyarrow as pa
+    from datasets import arrow_dataset, formatting
     from datasets.features.features import require_decoding
+
+with contextlib.suppress(ImportError):  # its trees are of lists, not of what looks like one
+    from torch.utils import _pytree
+
+    _pytree.register_pytree_node(Rows, lambda rows: (rows.as_list(), None), lambda rows, _: list(rows))
 
 Look = tuple[int, int]  # a form and a kind of `_core.Table`
 
@@ -25,8 +32,41 @@ PYTHON: Look = 0, 0  # numbers and lists
 OBJECT: Look = OTHER, 0
 
 # What a DataLoader calls, as `datasets` has it, whatever is put in its place later.
-original_getitems = datasets.Dataset.__getitems__
+original_getitems, original_getitem = datasets.Dataset.__getitems__, datasets.Dataset.__getitem__
+_original_row = datasets.Dataset._getitem
 _STATE = ("_data", "_indices", "_format_type", "_format_columns", "_format_kwargs", "_output_all_columns", "_info")
+
+
+def _readers(format_type: str | None) -> tuple[Any, ...]:
+    """The functions of `datasets` that a row goes through."""
+    formatter = formatting._FORMAT_TYPES.get(format_type)
+    return (
+        arrow_dataset.query_table,
+        arrow_dataset.get_formatter,
+        arrow_dataset.format_table,
+        formatter and (formatter, formatter.format_row, formatter.format_batch),
+    )
+
+
+_READERS = {format_type: _readers(format_type) for format_type in (None, "python", "numpy", "torch")}
+
+
+def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str | None) -> bool:
+    """Whether `datasets` itself reads the rows, in a format known here, and nothing that was put in its place.
+
+    Args:
+        dataset: the dataset.
+        getitem: what its `__getitem__` is besides `original_getitem`.
+        format_type: the format that rows are read in.
+    """
+    own, attributes = type(dataset), vars(dataset)
+    return (
+        (own.__getitem__ is getitem or own.__getitem__ is original_getitem)
+        and own._getitem is _original_row
+        and "_getitem" not in attributes
+        and "__getitem__" not in attributes
+        and _READERS.get(format_type) == _readers(format_type)
+    )
 
 
 class StoredRows:
@@ -39,20 +79,12 @@ class StoredRows:
 
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
         self._state = tuple(getattr(dataset, name) for name in _STATE)
-        self._dataset = object.__new__(datasets.Dataset)  # whatever happens to the other one
-        vars(self._dataset).update(
-            {name: value for name, value in vars(dataset).copy().items() if "quadrat" not in name}
-        )
-        self._stored = object.__new__(datasets.Dataset)  # the rows in the order they are stored in
-        vars(self._stored).update({**vars(self._dataset), "_indices": None})
         self._formatted = formatted
-        if not formatted:
-            self._stored._format_type, self._stored._format_kwargs = None, {}
+        self._left = 0  # rows that `datasets` reads in the time it takes to open the table; 0: not counted yet
+        self._step = self._skips = 0  # batches that `datasets` reads at once, because others read the last ones
         self._table: _core.Table | None = None
         self._mapping: _core.FlatColumn | None = None
-        self.is_plain = False
-        if dataset._format_type in ((None, "python", "numpy", "torch") if formatted else (dataset._format_type,)):
-            self._open(dataset)
+        self._is_plain = False
 
     def is_of(self, dataset: datasets.Dataset) -> bool:
         """Whether the dataset is as it was."""
@@ -69,53 +101,79 @@ class StoredRows:
 
     def rows(self, keys: Sequence[int]) -> Rows | None:
         """The rows at `keys`; None where they cannot stay in Arrow. Raises IndexError."""
-        if self._table is None:
+        self._opened  # noqa: B018 - opens the table
+        if self._table is None or self._skips:
+            self._skips = max(self._skips - 1, 0)
             return None
         rows = Rows(self._table, keys, self._mapping)
-        if self._formatted:
-            rows.read_by(functools.partial(original_getitems, self._dataset, list(keys)))
+        if self._formatted and not self._is_plain:
+            self._step //= 2
+            rows.read_by(functools.partial(self._read, list(keys)))
         return rows
 
-    def row(self, key: int) -> dict[str, Any]:
-        """A row of Python's numbers, lists and strings; only where `is_plain`. Raises IndexError."""
-        assert self._table is not None
-        return _core.TableRows(self._table, (key,), self._mapping).row(0)
+    def _read(self, keys: list[int]) -> list[dict[str, Any]]:
+        """The rows as `datasets` reads them. Who asks for them is likely to ask again, and not to collate in Arrow."""
+        self._skips = self._step = min(4 * self._step + 2, 64)
+        return original_getitems(self._opened, keys)  # type: ignore[no-any-return]
 
-    def _open(self, dataset: datasets.Dataset) -> None:
-        arrow = dataset._data.table
-        chosen = dataset._format_columns
+    def row(self, key: int) -> dict[str, Any] | None:
+        """A row of Python's numbers, lists and strings; None where `datasets` is to read it. Raises IndexError."""
+        if "_opened" not in vars(self):
+            columns = self._state[0].table.columns if not self._left else ()
+            self._left = (self._left or 64 * max((column.num_chunks for column in columns), default=1)) - 1
+            if self._left:
+                return None
+        self._opened  # noqa: B018 - opens the table
+        return self._table.row(key, self._mapping) if self._table is not None and self._is_plain else None
+
+    @functools.cached_property
+    def _opened(self) -> datasets.Dataset:
+        """The dataset as it was, whatever happens to the other one; its table is open."""
+        dataset = self._copy()
+        arrow, chosen = dataset._data.table, dataset._format_columns
         some = chosen is not None and not set(arrow.column_names) <= set(chosen)
         if self._formatted and dataset._output_all_columns and some:
-            return  # columns that are not chosen come last, and as Python's lists
-        if dataset._format_columns is not None and not dataset._output_all_columns:
-            arrow = arrow.select([name for name in arrow.column_names if name in dataset._format_columns])
-        looks = [self._look_of(field) for field in arrow.schema]
-        if self._formatted and not all(map(self._waits, looks, arrow.columns)):
-            return
-        self._table = table_of_arrow(_copy_of(arrow), self._value, looks)
-        self._mapping = None if dataset._indices is None else _core.arrow_columns(dataset._indices.table)[1][0]
-        self.is_plain = all(look == PYTHON for look in looks) and all(map(_is_plain, arrow.schema.types))
+            return dataset  # columns that are not chosen come last, and as Python's lists
+        if chosen is not None and not dataset._output_all_columns:
+            arrow = arrow.select([name for name in arrow.column_names if name in chosen])
+        stored = self._copy(_indices=None)  # the rows in the order they are stored in
+        if not self._formatted:
+            stored._format_type, stored._format_kwargs = None, {}
+        looks = [_look_of(stored, field) for field in arrow.schema]
+        if not self._formatted or all(map(functools.partial(_waits, stored._format_type), looks, arrow.columns)):
+            plain = all(look == PYTHON for look in looks) and all(map(_is_plain, arrow.schema.types))
+            self._is_plain = plain and not dataset._format_kwargs
+            self._mapping = None if dataset._indices is None else _core.arrow_columns(dataset._indices.table)[1][0]
+            self._table = table_of_arrow(_copy_of(arrow), functools.partial(_value, stored), looks)
+        return dataset
 
-    def _waits(self, look: Look, column: pa.ChunkedArray) -> bool:
-        """Whether the rows of a column may be made later, and one by one: nothing is raised, nor depends on others."""
-        if self._stored._format_type in (None, "python"):
-            return look == PYTHON
-        if look == OBJECT:
-            return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-        lists = hasattr(column.type, "value_type")
-        return not column.null_count and not (lists and any(chunk.values.null_count for chunk in column.chunks))
+    def _copy(self, **state: Any) -> datasets.Dataset:
+        copy = object.__new__(datasets.Dataset)
+        vars(copy).update(zip(_STATE, self._state, strict=True), **state)
+        return copy
 
-    def _value(self, name: str, row: int) -> Any:
-        return original_getitems(self._stored, [row])[0][name]
 
-    def _look_of(self, field: pa.Field) -> Look:
-        if require_decoding(self._dataset._info.features[field.name]):
-            return OBJECT
-        kind = self._stored._format_type
-        if kind in (None, "python"):
-            return PYTHON
-        options = self._stored._format_kwargs or {}
-        return look_as(kind, tuple(sorted(options.items())), field.type)
+def _waits(format_type: str | None, look: Look, column: pa.ChunkedArray) -> bool:
+    """Whether the rows of a column may be made later, and one by one: nothing is raised, nor depends on others."""
+    if format_type in (None, "python"):
+        return look == PYTHON
+    if look == OBJECT:
+        return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+    lists = hasattr(column.type, "value_type")
+    return not column.null_count and not (lists and any(chunk.values.null_count for chunk in column.chunks))
+
+
+def _look_of(stored: datasets.Dataset, field: pa.Field) -> Look:
+    if require_decoding(stored._info.features[field.name]):
+        return OBJECT
+    kind = stored._format_type
+    if kind in (None, "python"):
+        return PYTHON
+    return look_as(kind, tuple(sorted((stored._format_kwargs or {}).items())), field.type)
+
+
+def _value(stored: datasets.Dataset, name: str, row: int) -> Any:
+    return original_getitems(stored, [row])[0][name]
 
 
 def _copy_of(table: pa.Table) -> pa.Table:
@@ -125,13 +183,11 @@ def _copy_of(table: pa.Table) -> pa.Table:
 
 
 def _array_of(array: pa.Array) -> pa.Array:
-    kind, children = array.type, None
+    kind = array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        children = [_array_of(array.values)]
-    elif kind.num_fields or pa.types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
-        return array
-    own = array.buffers()[: 2 if children else None]
-    return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=children)
+        own, items = array.buffers()[:2], [_array_of(array.values)]
+        return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=items)
+    return array.slice(0)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

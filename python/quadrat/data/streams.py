@@ -7,17 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat import _core
-from quadrat.batching.packing import Strategy, pack
-from quadrat.batching.token_budget import TokenBudgetBatchSampler
+from quadrat.batching._epoch import random_order
+from quadrat.batching.packing import Strategy, check_choices, plan_pieces
+from quadrat.batching.token_budget import ROWS, STEPS, Budget, ragged_of
 from quadrat.data._streamed import IntArray, StreamedDataset, Units
 from quadrat.input.items import Batch, Pack, Packs, join
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import number_below
 from quadrat.ragged import Ragged
-from quadrat.support.memory import address_of
 
-_ROWS, _PACKS = 0, 1  # the streams of random orders
+_PACKS = 1  # the streams of random orders; those of rows are the sampler's
 
 
 class BatchedStream(StreamedDataset):
@@ -98,16 +97,10 @@ class BatchedStream(StreamedDataset):
         rank: int = 0,
         shards_itself: bool = False,
     ) -> None:
-        self._budget: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "padded": bool(padded),
-            "max_batch_size": max_batch_size,
-            "multiple_of": multiple_of,
-        }
-        TokenBudgetBatchSampler([0], **self._budget)  # raises for numbers out of range
+        self._budget = budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         super().__init__(
             dataset,
-            limit=max_tokens // multiple_of * multiple_of,
+            limit=budget.tokens // budget.multiple_of * budget.multiple_of,
             overlong=overlong,
             window=window,
             shuffle=shuffle,
@@ -120,17 +113,15 @@ class BatchedStream(StreamedDataset):
         )
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), **self._budget}
+        return {**super()._settings(), **self._budget.settings()}
 
     def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
-        groups = TokenBudgetBatchSampler(
-            sizes,
-            **self._budget,
-            window=len(sizes),
-            shuffle=self._shuffle,
-            seed=seed,
-            overlong="alone",  # rows that are too long are found when they are read
-        ).batches()
+        count = len(sizes)
+        rows = random_order(count, seed, 0, ROWS) if self._shuffle else np.arange(count)
+        batches = self._budget.batched(sizes, rows, count)
+        order = random_order(len(batches), seed, 0, STEPS) if self._shuffle else None
+        steps = self._budget.balanced(sizes, rows, batches, ranks=1, steps=len(batches), order=order)
+        groups = ragged_of(rows, steps[:, 0])
         return groups, int(self._shares_of_budget(sizes[groups.values], groups).argmin())
 
     def _items(self, units: Units, groups: Ragged) -> Iterator[Batch]:
@@ -138,13 +129,11 @@ class BatchedStream(StreamedDataset):
 
     def _shares_of_budget(self, sizes: IntArray, groups: Ragged) -> Any:
         """How much of the budget each batch uses up, 1 for all of it."""
-        tokens, most, multiple = (self._budget[name] for name in ("max_tokens", "max_batch_size", "multiple_of"))
-        first = groups.offsets[:-1]
+        tokens, most, multiple, padded = self._budget
         rows = np.diff(groups.offsets)
-        widths = (np.maximum if self._budget["padded"] else np.add).reduceat(sizes, first)
+        widths = (np.maximum if padded else np.add).reduceat(sizes, groups.offsets[:-1])
         widths = -(-widths // multiple) * multiple
-        costs = widths * rows if self._budget["padded"] else widths
-        return costs / tokens if most is None else np.maximum(costs / tokens, rows / most)
+        return np.maximum((widths * rows if padded else widths) / tokens, rows / most)
 
 
 class PackedStream(StreamedDataset):
@@ -208,12 +197,11 @@ class PackedStream(StreamedDataset):
         rank: int = 0,
         shards_itself: bool = False,
     ) -> None:
-        limit = number_below(max_length, "max_length", 1 << 63, 1)
-        pack([0], limit, strategy)  # raises for an unknown strategy
+        check_choices(strategy)
         self._strategy = strategy
         super().__init__(
             dataset,
-            limit=limit,
+            limit=number_below(max_length, "max_length", 1 << 63, 1),
             overlong=overlong,
             window=window,
             shuffle=shuffle,
@@ -230,15 +218,15 @@ class PackedStream(StreamedDataset):
 
     def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
         in_order = self._strategy == "in_order"
-        rows = _order(len(sizes), seed, _ROWS) if self._shuffle and not in_order else np.arange(len(sizes))
-        packs = pack(sizes[rows], self._limit, self._strategy)
-        packs = Ragged(rows[packs.values], packs.offsets)
-        fullness = np.add.reduceat(sizes[packs.values], packs.offsets[:-1])
+        rows = random_order(len(sizes), seed, 0, ROWS) if self._shuffle and not in_order else np.arange(len(sizes))
+        order, _, offsets = plan_pieces(sizes[rows], self._limit, self._strategy, "error")
+        packs = Ragged(rows[order], offsets)
+        fullness = np.add.reduceat(sizes[packs.values], offsets[:-1])
         emptiest = len(packs) - 1 if in_order else int(fullness.argmin())
         if not self._shuffle:
             return packs, emptiest
-        order = _order(len(packs), seed, _PACKS)
-        return packs[order], int((order == emptiest).argmax())
+        places = random_order(len(packs), seed, 0, _PACKS)
+        return packs[places], int((places == emptiest).argmax())
 
     def _items(self, units: Units, groups: Ragged) -> list[Pack]:
         if not len(groups):
@@ -248,11 +236,3 @@ class PackedStream(StreamedDataset):
         values, _ = join(chosen.rows, names, chosen.pieces)
         block = Packs(values, chosen.pieces.sizes, groups.offsets)
         return [Pack(block, at) for at in range(len(block))]
-
-
-def _order(count: int, seed: int, stream: int) -> IntArray:
-    """The numbers below count in a random order."""
-    order = np.empty(count, np.int64)
-    if not _core.philox_order(seed, 0, stream, address_of(order), count):
-        raise ValueError(f"{count} rows are too many to shuffle")
-    return order

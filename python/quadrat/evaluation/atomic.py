@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
-Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
-class Atomic(Generic[Value]):
-    """A value that is replaced as a whole or not at all, by one thread at a time."""
+class Atomic:
+    """Base class: `_held` is replaced as a whole or not at all, by one thread at a time.
 
-    def __init__(self, value: Value, copied: Callable[[Value], Value]) -> None:
-        """`copied`: an equal value that shares no memory with one, as far as a change writes to it."""
-        self._value = value
-        self._copied = copied
-        self._lock = threading.RLock()
-        self._changing = False
+    What replaces it without a call since it looked at it needs neither `_change` nor a lock.
+    """
 
-    def change(self, change: Callable[[Value], tuple[Value, Result]]) -> Result:
-        """Replace the value by what `change` makes of it. Returns the result that comes with it.
+    _held: Any
+    _changing = False
+
+    def _copied(self, held: Any) -> Any:
+        """An equal value that shares no memory with this one, as far as a change writes to it."""
+        raise NotImplementedError
+
+    def _change(self, change: Callable[..., tuple[Any, Result]], *given: Any) -> Result:
+        """Replace the value by what `change` makes of it and of what is given. Returns the result that comes with it.
 
         `change` may write to the value's memory, as long as the value stays what it was. When it raises, nothing
         changes. A signal handler or a finalizer may change the value while the same thread does: it is given a copy,
         and the change that it interrupted is made once more.
         """
-        with self._lock:
+        with vars(self).get("_lock") or vars(self).setdefault("_lock", threading.RLock()):  # made when first needed
             within, self._changing = self._changing, True
             try:
                 while True:
-                    before = self._value
-                    after, result = change(self._copied(before) if within else before)
+                    before = self._held
+                    after, result = change(self._copied(before) if within else before, *given)
                     # One assignment, and no call since the value was looked at: handlers run after calls only.
-                    if self._value is before:
-                        self._value = after
+                    if self._held is before:
+                        self._held = after
                         return result
             finally:
                 self._changing = within
+
+    def _options(self) -> dict[str, Any]:
+        """All other attributes."""
+        return {name: value for name, value in vars(self).items() if name not in ("_held", "_lock", "_changing")}

@@ -8,26 +8,59 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import arrays_in, is_array, tree_map
-from quadrat.ops.concat import Joined
+from quadrat.ops._nested import arrays_in, bytes_in, cloned, is_array, joins, likeness, tree_map
+from quadrat.ops.concat import Joined, concat_alike, concat_two
 from quadrat.ops.unpad import unpad
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.containers", "transformers"):
+    import torch
     from transformers.trainer_pt_utils import nested_numpify
 
     from quadrat.installed import imitated, originals
 
+_SMALL = 2**21  # bytes: from here on, memory that grows is faster than a copy of all batches
+_FEW = 4  # batches: from here on, one pass over all is faster than a pass at each step
 
-class _Held(NamedTuple):
-    """What a container holds: nothing, batches joined or listed, or a value that was read or set."""
 
-    tensors: Any
-    arrays: Any
+# What a container holds, as tensors and as arrays: nothing, batches joined or listed, or a value that was read or set.
+_Held = tuple[Any, Any]
 
-    def copied(self) -> _Held:
-        """The same, in memory of its own."""
-        return _Held(*(part.copied() if isinstance(part, Joined) else part for part in self))
+
+class _Apart(NamedTuple):
+    """Batches that one call joins, alike and small from the fifth on. Nothing here is ever written to."""
+
+    before: _Apart | None
+    batch: Any  # in memory of its own
+    likeness: Any  # of the first; None where nobody asked yet
+    size: int  # of all of them, in bytes
+    number: int  # of batches
+    padding: Any
+
+    def with_one_more(self, batch: Any) -> _Apart | None:
+        """These and another; None if they are not alike or not small."""
+        if self.number < _FEW:
+            both = concat_two(self.batch, batch, self.padding)
+            return _Apart(None, both, None, 0, self.number + 1, self.padding)
+        alike, likeness_here, size = likeness(batch), self.likeness, self.size
+        if likeness_here is None:
+            likeness_here = likeness(self.batch)
+            size = 0 if likeness_here is None else bytes_in(self.batch)
+        if alike is None or not joins(likeness_here, alike, self.padding):
+            return None
+        size += bytes_in(batch)
+        more = self.number + 1
+        return _Apart(self, cloned(batch), likeness_here, size, more, self.padding) if size <= _SMALL else None
+
+    def whole(self) -> Any:
+        """All of them as one batch."""
+        if self.before is None:
+            return self.batch
+        parts, rest = [], self
+        while rest.before is not None:
+            parts.append(rest.batch)
+            rest = rest.before
+        return concat_alike([rest.batch, *reversed(parts)], self.padding)
 
 
 class _Listed(NamedTuple):
@@ -45,7 +78,7 @@ class _Listed(NamedTuple):
         return [*(rest or []), *itertools.chain.from_iterable(reversed(parts))]
 
 
-class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
+class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[misc,name-defined]
     """The container in which Trainer gathers losses, predictions and labels, in linear time and memory.
 
     The class of transformers copies everything it holds at each step. This one appends, and pads once, in place, so
@@ -76,33 +109,39 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
         """The container of transformers, if its code is unknown and it can do what is asked."""
         if cls is EvalLoopContainer and not ragged and imitated.unknown("EvalLoopContainer") is not None:
             return originals.EvalLoopContainer(do_nested_concat, padding_index)  # type: ignore[attr-defined]
-        return super().__new__(cls)
+        return object.__new__(cls)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, bool]]:
         return (), {"ragged": self.ragged}  # `__new__` chooses a class for copies, too
 
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
-        self.ragged = ragged
-        self._held = Atomic(_Held(None, None), _Held.copied)
-        super().__init__(do_nested_concat, padding_index)
+        self.do_nested_concat, self.padding_index, self.ragged = do_nested_concat, padding_index, ragged
+        self._held = (None, None)
+
+    def _copied(self, held: _Held) -> _Held:
+        tensors, arrays = held
+        return (
+            tensors.copied() if isinstance(tensors, Joined) else tensors,
+            arrays.copied() if isinstance(arrays, Joined) else arrays,
+        )
 
     @property
     def tensors(self) -> Any:
         """The batches added since the last `to_cpu_and_numpy`, joined, as tensors."""
-        return self._held.change(_tensors_seen)
+        return self._change(_tensors_seen)
 
     @tensors.setter
     def tensors(self, value: Any) -> None:
-        self._held.change(lambda held: (held._replace(tensors=value), None))
+        self._change(lambda held: ((value, held[1]), None))
 
     @property
     def arrays(self) -> Any:
         """The batches that were moved to the CPU, joined, as NumPy arrays, or as `Ragged` with `ragged`."""
-        return self._held.change(self._arrays_seen)
+        return self._change(self._arrays_seen)
 
     @arrays.setter
     def arrays(self, value: Any) -> None:
-        self._held.change(lambda held: (held._replace(arrays=value), None))
+        self._change(lambda held: ((held[0], value), None))
 
     def add(self, tensors: Any) -> None:
         """Add a batch: a tensor, or lists, tuples and mappings of tensors, of the structure of the first.
@@ -112,42 +151,70 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
             TypeError: when it holds anything but tensors.
             RuntimeError, IndexError, KeyError: when dimensions, dtypes or keys do not match those before.
             ValueError: with `ragged`, when dimensions do not match those before.
-            MemoryError: when there is no memory for it.
+            MemoryError, RuntimeError: when there is no memory for it.
         """
+        before, arrays = self._held
+        if before is None and self.do_nested_concat and not self.ragged:
+            self._held = (tensors, arrays)  # no handler and no other thread comes in between, as nothing is called
+            return
+        self._change(self._added, nested_numpify(tensors) if self.ragged and self.do_nested_concat else tensors)
+
+    def _added(self, held: _Held, batch: Any) -> tuple[_Held, None]:
+        tensors, arrays = held
         if not self.do_nested_concat:
-            self._held.change(lambda held: (_Held(_Listed(held.tensors, [tensors]), held.arrays), None))
-        elif self.ragged:
-            arrays = nested_numpify(tensors)
-            self._held.change(lambda held: (_Held(held.tensors, self._plus(held.arrays, arrays)), None))
-        else:
-            self._held.change(lambda held: (_Held(self._plus(held.tensors, tensors), held.arrays), None))
+            return (_Listed(tensors, [batch]), arrays), None
+        if self.ragged:
+            return (tensors, self._plus(arrays, batch)), None
+        return (batch if tensors is None else self._plus(tensors, batch), arrays), None
 
     def to_cpu_and_numpy(self) -> None:
         """Move the batches added so far to the CPU, as NumPy arrays."""
-        self._held.change(self._moved)
+        self._change(self._moved)
+
+    def get_arrays(self) -> Any:
+        """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
+        before = self._held
+        if before[1] is None and before[0] is not None and type(before[0]) is not Joined:  # few batches, or small ones
+            array = _numpify(_whole(before[0]))
+            if self._held is before:
+                self._held = (None, array)
+                return array
+        return self._change(self._moved_and_seen)
 
     def _moved(self, held: _Held) -> tuple[_Held, None]:
-        if held.tensors is None:
+        tensors, before = held
+        if tensors is None:
             return held, None
-        arrays = nested_numpify(_value(_whole(held.tensors)))
+        arrays = _numpify(_value(_whole(tensors)))
         if self.do_nested_concat:
-            arrays = self._plus(held.arrays, arrays)
-        elif held.arrays is not None:
-            arrays = _Listed(held.arrays, arrays)
-        return _Held(None, arrays), None
+            arrays = self._plus(before, arrays)
+        elif before is not None:
+            arrays = _Listed(before, arrays)
+        return (None, arrays), None
+
+    def _moved_and_seen(self, held: _Held) -> tuple[_Held, Any]:
+        return self._arrays_seen(self._moved(held)[0])
 
     def _plus(self, held: Any, batch: Any) -> Any:
         if held is None:
-            return None if batch is None else Joined.of(batch, self.padding_index, ragged=self.ragged)
-        joined = held if isinstance(held, Joined) else Joined.of(held, self.padding_index, ragged=self.ragged)
-        return joined.plus(batch)
+            return batch if batch is None or not self.ragged else Joined.of(batch, self.padding_index, ragged=True)
+        if type(held) is _Apart:
+            if (kept := held.with_one_more(batch)) is not None:
+                return kept
+        elif not (self.ragged or isinstance(held, Joined)):
+            both = concat_two(held, batch, self.padding_index)
+            return _Apart(None, both, None, 0, 2, self.padding_index)
+        if not isinstance(held, Joined):
+            held = Joined.of(_whole(held), self.padding_index, ragged=self.ragged)
+        return held.plus(batch)
 
     def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
-        if self.ragged and isinstance(held.arrays, Joined):
-            arrays = held.arrays.begun()
-            return held._replace(arrays=arrays), arrays.ragged()
-        whole = _whole(held.arrays)
-        return held._replace(arrays=whole), _value(whole)
+        tensors, arrays = held
+        if self.ragged and isinstance(arrays, Joined):
+            arrays = arrays.begun()
+            return (tensors, arrays), arrays.ragged()
+        whole = _whole(arrays)
+        return (tensors, whole), _value(whole)
 
     def __getstate__(self) -> dict[str, Any]:
         """What the reference keeps, and `ragged`."""
@@ -157,22 +224,33 @@ class EvalLoopContainer(originals.EvalLoopContainer):  # type: ignore[misc,name-
             held, arrays = self._arrays_seen(held)
             return held, {"tensors": tensors, "arrays": arrays}
 
-        own = {name: value for name, value in vars(self).items() if name != "_held"}
-        return own | self._held.change(seen)
+        return self._options() | self._change(seen)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._held = Atomic(_Held(None, None), _Held.copied)
+        self._held = (None, None)
         for name, value in state.items():
             setattr(self, name, value)
 
 
 def _tensors_seen(held: _Held) -> tuple[_Held, Any]:
-    tensors = _whole(held.tensors)
-    return held._replace(tensors=tensors), _value(tensors)
+    tensors = _whole(held[0])
+    return (tensors, held[1]), _value(tensors)
+
+
+def _numpify(tensors: Any) -> Any:
+    """As `nested_numpify`, which looks at each type by way of abstract classes."""
+    if type(tensors) is torch.Tensor:
+        try:
+            return tensors.numpy()
+        except TypeError:  # on another device, or of a type that NumPy lacks
+            return nested_numpify(tensors)
+    if type(tensors) is tuple:
+        return tuple(map(_numpify, tensors))
+    return nested_numpify(tensors)
 
 
 def _whole(held: Any) -> Any:
-    return held.whole() if isinstance(held, (Joined, _Listed)) else held
+    return held.whole() if isinstance(held, (Joined, _Listed, _Apart)) else held
 
 
 def _value(held: Any) -> Any:

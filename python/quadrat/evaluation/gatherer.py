@@ -46,7 +46,7 @@ class _Stretches(NamedTuple):
         return self._replace(leaves=leaves, storage=copy.deepcopy(self.storage))
 
 
-class DistributedTensorGatherer:
+class DistributedTensorGatherer(Atomic):
     """Put arrays that several processes computed back into the order of the dataset; the class of transformers 4.x.
 
     Each process computes a contiguous part of the dataset (`SequentialDistributedSampler`), and a gather after each
@@ -79,7 +79,10 @@ class DistributedTensorGatherer:
         self.total_samples = int(np.ceil(num_samples / total_size)) * total_size
         self.process_length = self.total_samples // world_size
         self.padding_index = padding_index
-        self._held = Atomic(_Stretches((), None, None, None), _Stretches.copied)
+        self._held = _Stretches((), None, None, None)
+
+    def _copied(self, held: _Stretches) -> _Stretches:
+        return held.copied()
 
     def add_arrays(self, arrays: Any) -> None:
         """Add the rows of all processes in one step: `[world_size * rows, ...]`, those of process 0 first.
@@ -93,11 +96,11 @@ class DistributedTensorGatherer:
             ValueError: when there are more rows than places, or their dimensions differ from the first ones'.
         """
         if arrays is not None:
-            self._held.change(lambda held: (self._plus(held, arrays), None))
+            self._change(lambda held: (self._plus(held, arrays), None))
 
     def finalize(self) -> Any:
         """The arrays, `[num_samples, widest, ...]`, in the order of the data set; None when nothing was added."""
-        return self._held.change(lambda held: (held, self._finalized(held)))
+        return self._change(lambda held: (held, self._finalized(held)))
 
     def __getstate__(self) -> dict[str, Any]:
         """The options, where the next rows go, and arrays of all rows."""
@@ -105,10 +108,10 @@ class DistributedTensorGatherer:
         def seen(held: _Stretches) -> tuple[_Stretches, _Stretches]:
             return held, _Stretches(held.offsets, None, None, self._storage_of(held))
 
-        return vars(self) | {"_held": self._held.change(seen)._asdict()}
+        return self._options() | {"_held": self._change(seen)._asdict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _held=Atomic(_Stretches(**state["_held"]), _Stretches.copied))
+        vars(self).update(state, _held=_Stretches(**state["_held"]))
 
     def _plus(self, held: _Stretches, arrays: Any) -> _Stretches:
         if held.is_empty:

@@ -36,6 +36,10 @@ class Pieces(NamedTuple):
     starts: IntArray
     sizes: IntArray
 
+    def at(self, places: Any) -> Pieces:
+        """Some of them."""
+        return Pieces(*(part[places] for part in self))
+
 
 class Batch(list[Any]):
     """The rows of a batch, if a dataset has them as one item."""
@@ -95,10 +99,11 @@ class Packs:
 
     @classmethod
     def of(cls, packs: Sequence[Pack]) -> Packs:
-        """These packs: without a copy if they are all the packs in their memory, otherwise copies."""
-        whole = packs[0]._packs
-        if [pack._at for pack in packs] == list(range(len(whole))) and all(pack._packs is whole for pack in packs):
-            return whole
+        """These packs: without a copy if they lie one after the other in one memory, otherwise copies."""
+        whole, first = packs[0]._packs, packs[0]._at
+        end = first + len(packs)
+        if [pack._at for pack in packs] == list(range(first, end)) and all(pack._packs is whole for pack in packs):
+            return whole if len(packs) == len(whole) else whole._part(first, end)
         names = list(whole.values)
         for row, pack in enumerate(packs):
             if list(pack._packs.values) != names:
@@ -106,6 +111,14 @@ class Packs:
         sizes = [pack[SEQ_LENGTHS] for pack in packs]
         values = {name: np.concatenate([pack[name] for pack in packs]) for name in names}
         return cls(values, np.concatenate(sizes), np.cumsum([0, *map(len, sizes)]))
+
+    def _part(self, first: int, end: int) -> Packs:
+        offsets = self.offsets[first : end + 1]
+        bounds = self._bounds[offsets[0] : offsets[-1] + 1]
+        values = {name: column[bounds[0] : bounds[-1]] for name, column in self.values.items()}
+        part = Packs(values, self.sizes[offsets[0] : offsets[-1]], offsets - offsets[0])
+        part._bounds = bounds - bounds[0]  # the sizes may have been changed
+        return part
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -139,7 +152,7 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
     """Features in one form: what `rows_of` says, with batches and packs taken apart.
 
     Args:
-        features: what `rows_of` takes; a list of one batch; a list of packs.
+        features: what `rows_of` takes; a batch, or a list of one; a list of packs.
         bare: see `rows_of`.
         documents: whether packed rows are to become their documents, of which only columns with one number per token
             are left.
@@ -153,7 +166,7 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
         elif type(features[0]) is Pack and all(type(feature) is Pack for feature in features):
             packs = Packs.of(features)
             return packs.documents() if documents else packs.rows()
-    rows = rows_of(features, bare=bare)
+    rows = rows_of(list(features) if type(features) is Batch else features, bare=bare)
     return _documents_of(rows) if documents and has_documents(rows) else rows
 
 
@@ -258,7 +271,7 @@ def _batch_of(features: Any) -> Any:
             f"{len(features)} batches at once: each item of the dataset is a whole batch, so the DataLoader takes one "
             "(batch_size=1; in Trainer, per_device_train_batch_size=1)"
         )
-    return features[0] if type(features[0]) is Rows else list(features[0])
+    return features[0]
 
 
 def _documents_of(features: Any) -> Any:

@@ -17,13 +17,19 @@ MAIN = "input_ids"
 _of_table = _core.TableRows.__init__
 
 
+class _Unwritable:
+    def __str__(self) -> str:
+        raise TypeError("these rows lie in columns and are no list to C code: give list(rows)")
+
+
 class Rows(_core.TableRows):
     """Features that lie in columns: a list of dicts, which are made when one is read.
 
     quadrat's collators read the columns, and make no dicts. For other code this is a list: it has a list's methods, and
     `isinstance(rows, list)` is true. Reading a row makes a dict of every row, one entry per column, of Python numbers,
     lists and strings. These dicts are kept, and from then on they are collated and pickled, with all changes to them.
-    A slice shares its dicts with the batch, as a list's does, and makes none itself.
+    A slice shares its dicts with the batch, as a list's does, and makes none itself. C code that reads the memory of
+    lists (`json.dumps`, `marshal`) raises an error: give it `list(rows)`.
     """
 
     # For code that asks whether features are a list; `type` still returns `Rows`.
@@ -52,8 +58,8 @@ class Rows(_core.TableRows):
                 for place, row in enumerate(read()):
                     made.setdefault(place, row)
             # Two threads that read at once both get the dicts of one of them.
-            found = (made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places))
-            rows = self.__dict__.setdefault("_rows", list(found))
+            found = [made.get(place) or made.setdefault(place, self.row(i)) for i, place in enumerate(places)]
+            rows = self.__dict__.setdefault("_rows", found)
             self.hand_out()
         return rows
 
@@ -73,6 +79,10 @@ class Rows(_core.TableRows):
         part = Rows(self, chosen.start, chosen.step, len(chosen))
         part.__dict__.update(_family=(made, places[index]), _read=self.__dict__.get("_read"))
         return part
+
+    def toDict(self) -> Any:  # noqa: N802
+        """For pandas' encoder of JSON, which otherwise writes an empty object: a dict that raises."""
+        return {_Unwritable(): None}
 
     def __radd__(self, other: Any) -> Any:
         return other + self.as_list()

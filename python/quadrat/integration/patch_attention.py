@@ -1,7 +1,7 @@
 """Patches of what transformers and flash-attn do around attention kernels without padding.
 
-The original is called if quadrat's function is not proven to give the same: in compiled code, for tensors that are not
-plain, and for indices that do not come from a mask.
+The original is called if quadrat's function is not proven to give the same: while torch records, for tensors that are
+not plain, and for indices that do not rise as those of a mask do.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any
 import torch
 
 from quadrat.integration.switch import Patch, Switch
-from quadrat.ops._tokens import Places, is_ours
+from quadrat.ops._tokens import is_ours, layout_now
 from quadrat.support.extras import needs
-from quadrat.support.memory import compiling
+from quadrat.support.memory import recording
 from quadrat.varlen import bert_padding
-from quadrat.varlen.layout import layout_of
 from quadrat.varlen.tokens import put, take
 
 Function = Callable[..., Any]
@@ -53,14 +52,16 @@ def patch_flash_attn() -> Patch:
 
 
 def _is_plain(*tensors: Any) -> bool:
-    if compiling() or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+    if recording() or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         return False
     return all(is_ours(tensor) for tensor in tensors) and len({tensor.device for tensor in tensors}) == 1
 
 
-def _known(indices: Any) -> Places | None:
-    """Of indices that a mask gave, what is known of them."""
-    return Places.of(indices) if isinstance(indices, torch.Tensor) else None
+def _rise(indices: Any, size: int) -> bool:
+    """Whether indices are places below `size`, each above the last; on a GPU nobody waits to learn that."""
+    if indices.is_cuda or indices.dtype != torch.int64 or indices.dim() != 1 or not len(indices):
+        return False
+    return bool(indices[0] >= 0 and indices[-1] < size and (indices[1:] > indices[:-1]).all())
 
 
 @functools.cache
@@ -77,7 +78,7 @@ def _as_given(longest: int, mask: torch.Tensor) -> torch.Tensor:
 def _get_unpad_data(original: Function, attention_mask: Any) -> Any:
     if not _is_plain(attention_mask) or attention_mask.dim() != 2 or not len(attention_mask):
         return original(attention_mask)
-    layout = layout_of(attention_mask)
+    layout = layout_now(attention_mask)
     longest = _as_given(layout.longest, attention_mask) if _gives_tensors(original, 1) else layout.longest
     return layout.indices, layout.cu_seqlens, longest
 
@@ -92,18 +93,17 @@ def _unpad_input(original: Function, hidden_states: Any, attention_mask: Any, un
 
 
 def _index_first_axis(original: Function, tensor: Any, indices: Any) -> Any:
-    places = _known(indices)
-    if places is None or not _is_plain(tensor, indices) or tensor.shape[:2] != (places.rows, places.width):
+    plain = _is_plain(tensor, indices) and tensor.dim() > 1
+    if not plain or not _rise(indices, tensor.shape[0] * tensor.shape[1]):
         return original(tensor, indices)
-    return take(tensor, indices, 2, places)
+    return take(tensor, indices, 2)
 
 
 def _pad_input(original: Function, hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
-    places = _known(indices)
-    known = places is not None and _is_plain(hidden_states, indices) and len(hidden_states) == len(indices)
-    if not known or places is None or places.rows * places.width != batch * seqlen:
+    plain = _is_plain(hidden_states, indices) and hidden_states.dim() > 0 and len(hidden_states) == len(indices)
+    if not plain or not _rise(indices, batch * seqlen):
         return original(hidden_states, indices, batch, seqlen)
-    return put(hidden_states, indices, (batch, seqlen), places)
+    return put(hidden_states, indices, (batch, seqlen))
 
 
 # What stands in the place of what, in transformers.modeling_flash_attention_utils.

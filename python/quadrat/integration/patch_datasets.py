@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from quadrat.data.stored import StoredRows, original_getitems
+from quadrat.data.stored import StoredRows, original_getitem, original_getitems, reads_as_datasets
 from quadrat.integration.switch import Patch, Switch
 from quadrat.support.extras import needs
 
 with needs("quadrat.patch_datasets", "datasets"):
     import datasets
 
-_original_getitem = datasets.Dataset.__getitem__
-_own_getitem = datasets.Dataset._getitem
 # Kept outside the dataset: attributes of a dataset are pickled, and are part of fingerprints.
 _stored: WeakKeyDictionary[Any, StoredRows] = WeakKeyDictionary()
 
@@ -24,7 +22,8 @@ def patch_datasets() -> Patch:
 
     A batch that a DataLoader fetches (`Dataset.__getitems__`) refers to rows in Arrow, and quadrat's collators write
     its tensors from there, as with `ArrowDataset`. Other code gets what it always gets: a list of dicts in the
-    dataset's format, made on first access. It may edit them, and the edits are collated. A row, `dataset[3]`, of
+    dataset's format, made on first access. It may edit them, and the edits are collated. C code
+    that reads the memory of lists, such as `json.dumps`, raises an error: give it `list(rows)`. A row, `dataset[3]`, of
     numbers, texts and lists of them is read in compiled code too, if the dataset has no format. Nothing else changes.
 
     Datasets with a transform, with features that are decoded (images, audio), in formats other than None, "python",
@@ -46,7 +45,10 @@ def patch_datasets() -> Patch:
     return Patch("patch_datasets", DATASETS)
 
 
-def _of(dataset: Any) -> StoredRows:
+def _of(dataset: Any) -> StoredRows | None:
+    """What reads the rows in place of `datasets`; None where it reads them itself."""
+    if not reads_as_datasets(dataset, _getitem, dataset._format_type):
+        return None
     stored = _stored.get(dataset)
     if stored is None or not stored.is_of(dataset):
         stored = _stored[dataset] = StoredRows(dataset, formatted=True)
@@ -55,9 +57,9 @@ def _of(dataset: Any) -> StoredRows:
 
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
     """The rows at `keys`: a list of dicts, which stay in Arrow until one is read."""
-    if len(keys) and _reads_as_datasets(self):
+    if len(keys) and (stored := _of(self)) is not None:
         try:
-            rows = _of(self).rows(keys) if min(keys) >= 0 else None
+            rows = stored.rows(keys) if min(keys) >= 0 else None
         except (IndexError, TypeError):  # `datasets` raises its own error
             rows = None
         if rows is not None:
@@ -67,18 +69,13 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 def _getitem(self: Any, key: Any) -> Any:
     """A row, several rows, or a column, as `datasets` gives them."""
-    usual = type(key) is int and key >= 0 and self._format_type is None and _reads_as_datasets(self)
-    if usual and (stored := _of(self)).is_plain:
+    if type(key) is int and 0 <= key < 2**63 and self._format_type is None and (stored := _of(self)) is not None:
         try:
-            return stored.row(key)
-        except IndexError:
+            if (row := stored.row(key)) is not None:
+                return row
+        except IndexError:  # `datasets` raises its own error
             pass
-    return _original_getitem(self, key)
-
-
-def _reads_as_datasets(dataset: Any) -> bool:
-    own = type(dataset)
-    return own is datasets.Dataset or (own.__getitem__ is _getitem and own._getitem is _own_getitem)
+    return original_getitem(self, key)
 
 
 def _swap() -> None:
@@ -88,7 +85,7 @@ def _swap() -> None:
 
 def _restore() -> None:
     datasets.Dataset.__getitems__ = original_getitems
-    datasets.Dataset.__getitem__ = _original_getitem
+    datasets.Dataset.__getitem__ = original_getitem
     _stored.clear()
 
 

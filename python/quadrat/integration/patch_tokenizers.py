@@ -12,7 +12,7 @@ from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Switch
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.plan_cache import PadOptions
-from quadrat.planning.tokenizer_pad import TokenizerPad, pad_or_fall_back
+from quadrat.planning.tokenizer_pad import TokenizerPad, becomes_lists, pad_or_fall_back
 
 
 def patch_tokenizers() -> Patch:
@@ -56,6 +56,18 @@ def _pad(  # noqa: PLR0917 - as in transformers
     return_tensors: Any = None,
     verbose: Any = True,
 ) -> Any:
+    if return_tensors is None and becomes_lists(encoded_inputs):
+        return originals.PAD(
+            self,
+            encoded_inputs,
+            padding,
+            max_length,
+            pad_to_multiple_of,
+            padding_side,
+            return_attention_mask,
+            None,
+            verbose,
+        )
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     return pad_or_fall_back(self, encoded_inputs, options, return_tensors, _reference)
 

@@ -97,13 +97,25 @@ class Like:
     @functools.cached_property
     def _fill(self) -> bytes | None:
         """The bytes of the padding; None where it is not a number of the dtype."""
-        try:
-            if self.torch:
-                two = self.model.new_full((2,), self.padding).cpu()  # of one number, torch lets small floats overflow
-                return two[:1].view(_torch().uint8).numpy().tobytes()  # type: ignore[no-any-return]
-            return np.full_like(self.model, self.padding, shape=(1,)).tobytes()
-        except (RuntimeError, OverflowError, TypeError, ValueError):
-            return None
+        return bytes_of_padding(self.model.dtype, self.padding)
+
+
+def bytes_of_padding(dtype: Any, padding: Any) -> bytes | None:
+    """The bytes of the padding in arrays of a dtype of torch or NumPy; None where it is not a number of the dtype."""
+    made = _bytes_of_int if type(padding) is int else _bytes_of_int.__wrapped__  # 0.0 and -0.0 are equal keys
+    return made(dtype, padding)
+
+
+@functools.lru_cache(maxsize=64)
+def _bytes_of_int(dtype: Any, padding: Any) -> bytes | None:
+    try:
+        if isinstance(dtype, np.dtype):
+            return np.full(1, padding, dtype).tobytes()
+        torch = _torch()
+        two = torch.full((2,), padding, dtype=dtype, device="cpu")  # of one number, torch lets small floats overflow
+        return two[:1].view(torch.uint8).numpy().tobytes()  # type: ignore[no-any-return]
+    except (RuntimeError, OverflowError, TypeError, ValueError):
+        return None
 
 
 class Pieces:

@@ -35,9 +35,9 @@ Side = Literal["right", "left"]
 def pad_here(
     rows: Ragged | Sequence[Any],
     *,
-    side: str = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: str = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
@@ -45,14 +45,16 @@ def pad_here(
     """`pad` without a gradient: see there."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        known = length is None or ragged._facts is not None
-        width = padded_length(ragged.facts.longest if known else (0, 0), length, multiple_of)
-        return _device.pad(ragged.values, ragged.offsets, width, left=is_left(side), padding_value=padding_value)
+        known = max_length is None or ragged._facts is not None
+        width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
+        return _device.pad(
+            ragged.values, ragged.offsets, width, left=is_left(padding_side), padding_value=padding_value
+        )
     source = source_of(rows)
     framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
-    width = padded_length(source.longest, length, multiple_of)
+    width = padded_length(source.longest, max_length, pad_to_multiple_of)
     out, address = empty(framework, (len(source), width, *source.trailing), kind)
-    failure = source.columns.pad(0, address, kind, width * source.inner, is_left(side), fill)
+    failure = source.columns.pad(0, address, kind, width * source.inner, is_left(padding_side), fill)
     if failure is not None and failure[1] < 0:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
     source.require(failure)
@@ -112,19 +114,20 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
         raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
 
 
-def padded_length(longest: tuple[int, int], length: int | None, multiple_of: int | None) -> int:
+def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multiple_of: int | None) -> int:
     """The padded length, in tokens; `longest` is a row and its length. Raises TypeError and ValueError."""
     row, tokens = longest
-    width = tokens if length is None else whole(length, "length")
-    if multiple_of is not None:
-        multiple_of = whole(multiple_of, "multiple_of")
-        if multiple_of <= 0:
-            raise ValueError(f"multiple_of must be positive, not {multiple_of}")
-        width = -(-width // multiple_of) * multiple_of
+    width = tokens if max_length is None else whole(max_length, "max_length")
+    if pad_to_multiple_of is not None:
+        pad_to_multiple_of = whole(pad_to_multiple_of, "pad_to_multiple_of")
+        if pad_to_multiple_of <= 0:
+            raise ValueError(f"pad_to_multiple_of must be positive, not {pad_to_multiple_of}")
+        width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
     if width < tokens:
-        raise ValueError(f"length={length} is below the longest row: row {row} has {tokens} tokens")
+        raise ValueError(f"max_length={max_length} is below the longest row: row {row} has {tokens} tokens")
     if width > WIDEST:
-        raise ValueError(f"no memory holds rows of {width} tokens: length is {length}, multiple_of {multiple_of}")
+        asked = f"max_length is {max_length}, pad_to_multiple_of {pad_to_multiple_of}"
+        raise ValueError(f"no memory holds rows of {width} tokens: {asked}")
     return width
 
 
@@ -141,5 +144,5 @@ def whole(value: Any, name: str) -> int:
 def is_left(side: str) -> bool:
     """Whether padding goes to the left. Raises ValueError for an unknown side."""
     if side not in ("right", "left"):
-        raise ValueError(f"side must be 'right' or 'left', not {side!r}")
+        raise ValueError(f"padding_side must be 'right' or 'left', not {side!r}")
     return side == "left"

@@ -12,33 +12,22 @@ from quadrat.ops import _device
 from quadrat.support import gpu
 from quadrat.support.arrays import carrier_of, dense
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT32, INT64, address_of, empty, has_tangent, kind_of, on_gpu, other_than_memory
+from quadrat.support.memory import (
+    INT32,
+    INT64,
+    address_of,
+    empty,
+    has_tangent,
+    kind_of,
+    on_gpu,
+    other_than_memory,
+)
 
 with needs("quadrat.bert_padding"):
     import torch
 
 
-class Places:
-    """What is known of indices that a mask gave: of which rows they are, and on a GPU where padding is.
-
-    It is an attribute of the indices, and holds as long as nobody writes to them.
-    """
-
-    def __init__(self, indices: Any, rows: int, width: int, offsets: Any = None, left: bool | None = None) -> None:
-        self.rows, self.width, self.left = rows, width, left
-        self.offsets = offsets  # int64; with `left` not None, rows lie side by side at one end
-        self.inverse: Any = None  # which token a place has, -1 for none: made when it is first asked for
-        self._version = indices._version
-        indices._quadrat_places = self
-
-    @staticmethod
-    def of(indices: Any) -> Places | None:
-        """What is known of indices, or None."""
-        places: Places | None = getattr(indices, "_quadrat_places", None)
-        return places if places is not None and places._version == indices._version else None
-
-
-class Layout(NamedTuple):
+class MaskLayout(NamedTuple):
     """What a mask keeps."""
 
     indices: Any  # int64 `[total]`, places in the flattened mask
@@ -54,31 +43,40 @@ def is_ours(tensor: Any) -> bool:
     return other_than_memory(tensor) is None and not has_tangent(tensor)
 
 
-def mask_layout(mask: Any) -> Layout | None:
+def mask_layout(mask: Any) -> MaskLayout | None:
     """What a mask, `[rows, width]`, keeps: one pass and one wait for the GPU.
 
     None where it has numbers other than 0 and 1, which torch sums up.
     """
     if mask.is_floating_point() or mask.is_complex():
         return None
-    with torch.inference_mode(False):  # what is remembered serves every mode
-        mask = dense(mask, "the mask")
-        return _layout_on_gpu(mask) if on_gpu(mask) else _layout_here(mask)
+    mask = dense(mask, "the mask")
+    return _layout_on_gpu(mask) if on_gpu(mask) else _layout_here(mask)
 
 
-def layout_by_torch(mask: Any) -> Layout:
+def layout_now(mask: Any) -> MaskLayout:
+    """The layout of a mask, `[rows, width]`, as flash-attn computes it; of one that nobody records."""
+    return (mask_layout(mask) if is_ours(mask) else None) or layout_by_torch(mask)
+
+
+def require_mask(mask: Any) -> None:
+    """Checks that a mask is a tensor of rows. Raises TypeError and ValueError."""
+    if not isinstance(mask, torch.Tensor):
+        raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
+    if mask.dim() != 2:
+        raise ValueError(f"the mask must be [rows, width], not {list(mask.shape)}")
+
+
+def layout_by_torch(mask: Any) -> MaskLayout:
     """As flash-attn has it: lengths are sums, whatever numbers a mask has."""
-    with torch.inference_mode(False):
-        lengths = mask.sum(dim=-1, dtype=torch.int32)
-        indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
-        cu_seqlens = torch.nn.functional.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
-        longest = int(lengths.max()) if len(lengths) else 0
-        if is_ours(mask):
-            Places(indices, *mask.shape)
-        return Layout(indices, cu_seqlens, lengths, longest)
+    lengths = mask.sum(dim=-1, dtype=torch.int32)
+    indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
+    cu_seqlens = torch.nn.functional.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+    longest = int(lengths.max()) if len(lengths) else 0
+    return MaskLayout(indices, cu_seqlens, lengths, longest)
 
 
-def _layout_here(mask: Any) -> Layout | None:
+def _layout_here(mask: Any) -> MaskLayout | None:
     rows, width = mask.shape
     item, place = mask.element_size(), address_of(mask)
     cu_seqlens, bounds = empty("pt", (rows + 1,), INT32)
@@ -90,28 +88,22 @@ def _layout_here(mask: Any) -> Layout | None:
     failure = _core.mask_indices(place, item, rows * width, numbers, total)
     if failure is not None:
         raise ValueError(explain(failure))
-    Places(indices, rows, width)
-    return Layout(indices, cu_seqlens, lengths, longest)
+    return MaskLayout(indices, cu_seqlens, lengths, longest)
 
 
-def _layout_on_gpu(mask: Any) -> Layout | None:
+def _layout_on_gpu(mask: Any) -> MaskLayout | None:
     rows, width = mask.shape
     if not mask.numel():
         indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
-        Places(indices, rows, width)
-        return Layout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
+        return MaskLayout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
     launched = LaunchedLayout(mask)
     total, longest, seen = launched.state[:3].tolist()
     if seen & _core.MASK_NOT_PLAIN:
         return None
-    left = None if seen & _core.MASK_NOT_IN_FRONT and seen & _core.MASK_NOT_AT_END else bool(
-        seen & _core.MASK_NOT_IN_FRONT
-    )  # fmt: skip
     indices = launched.indices[:total]
     if 2 * total < rows * width:  # not to keep room for the rest
         indices = indices.clone()
-    Places(indices, rows, width, launched.offsets, left)
-    return Layout(indices, launched.cu_seqlens, launched.lengths, longest)
+    return MaskLayout(indices, launched.cu_seqlens, launched.lengths, longest)
 
 
 class LaunchedLayout:
@@ -153,18 +145,14 @@ def _token_bytes(values: Any, lead: int) -> int:
     return size
 
 
-def take_here(values: Any, indices: Any, lead: int, places: Places | None) -> Any:
+def take_here(values: Any, indices: Any, lead: int) -> Any:
     """The tokens with these numbers, `[count, ...]`, without a gradient; the first `lead` dimensions count them.
 
     Raises IndexError on the CPU where there is no such token; on a GPU zeros stand for it.
     """
     values, indices = dense(values, "values"), _device.int64(indices)
     size, count = math.prod(values.shape[:lead]), len(indices)
-    shape = (count, *values.shape[lead:])
-    if on_gpu(values) and places is not None and places.left is not None and places.rows * places.width == size:
-        padded = values.view(places.rows, places.width, *values.shape[lead:])
-        return _device.unpad(padded, places.offsets, count, left=places.left)
-    out = _room(values, shape)
+    out = _room(values, (count, *values.shape[lead:]))
     _take(values, size, _token_bytes(values, lead), indices, out)
     return out
 
@@ -177,7 +165,7 @@ def _take(values: Any, size: int, token: int, indices: Any, out: Any) -> None:
         raise _outside(indices, failure[1], size)
 
 
-def put_here(values: Any, indices: Any, shape: tuple[int, ...], places: Places | None) -> Any:
+def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     """`[*shape, ...]`: the tokens of values at these numbers, zeros elsewhere, without a gradient.
 
     Raises IndexError on the CPU where there is no such place.
@@ -187,12 +175,8 @@ def put_here(values: Any, indices: Any, shape: tuple[int, ...], places: Places |
         raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")
     size, token = math.prod(shape), _token_bytes(values, 1)
     if on_gpu(values):
-        known = places is not None and places.rows * places.width == size
-        if known and places is not None and places.left is not None:
-            padded = _device.pad(values, places.offsets, places.width, left=places.left, padding_value=0)
-            return padded.view(*shape, *values.shape[1:])
         out = values.new_empty((*shape, *values.shape[1:]))
-        _take(values, len(values), token, _inverse(indices, size, places if known else None), out)
+        _take(values, len(values), token, _inverse(indices, size), out)
         return out
     out = _room(values, (*shape, *values.shape[1:]))
     place = address_of(values), token, address_of(indices), len(indices)
@@ -201,15 +185,10 @@ def put_here(values: Any, indices: Any, shape: tuple[int, ...], places: Places |
     return out
 
 
-def _inverse(indices: Any, size: int, places: Places | None) -> Any:
-    if places is not None and places.inverse is not None:
-        return places.inverse
-    with torch.inference_mode(False):
-        inverse = indices.new_full((size,), -1)
-        inverse.scatter_(0, indices, torch.arange(len(indices), device=indices.device))
-    if places is not None:
-        places.inverse = inverse
-    return inverse
+def _inverse(indices: Any, size: int) -> Any:
+    """Which token each place gets, -1 where there is none."""
+    inverse = indices.new_full((size,), -1)
+    return inverse.scatter_(0, indices, torch.arange(len(indices), device=indices.device))
 
 
 def _outside(indices: Any, place: int, size: int) -> IndexError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from quadrat.support.memory import compiling, is_tensor
+from quadrat.support.memory import is_tensor, recording
 
 
 def tracked(array: Any) -> bool:
-    """Whether torch keeps track of what is done to an array, for its gradient or to compile it."""
-    if not is_tensor(array) or not (array.requires_grad or compiling()):
+    """Whether torch keeps track of what is done to an array, for its gradient or to do it again."""
+    if not is_tensor(array) or not (array.requires_grad or recording()):
         return False
     import torch
 
-    return compiling() or torch.is_grad_enabled()
+    return recording() or torch.is_grad_enabled()
 
 
 def operators() -> Any:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from quadrat.ops._nested import PLAIN, Nested, Unusual, leaves_like, tree_flatten, tree_unflatten, types_of
+from quadrat.ops._nested import (
+    PLAIN,
+    Nested,
+    Unusual,
+    concatenated,
+    joins,
+    leaves_like,
+    likeness,
+    tree_flatten,
+    tree_unflatten,
+    types_of,
+)
 from quadrat.ops._pieces import Pieces, at_least_1d
 from quadrat.ragged import Ragged
 from quadrat.support.memory import is_tensor
 
 Batch = TypeVar("Batch")
+_FEW = 3  # so many are joined one after the other
 
 
 def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
@@ -45,14 +58,23 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
     """
     if is_tensor(arrays) or isinstance(arrays, (np.ndarray, Mapping, str)):
         raise TypeError(f"arrays must be a sequence of batches, not one {type(arrays).__name__}")
-    batches = iter(arrays)
-    try:
-        joined = Joined.of(next(batches), padding_index, copies=False)
-    except StopIteration:
-        raise ValueError("there is no batch to concatenate") from None
-    for batch in batches:
+    batches = list(arrays)
+    if not batches:
+        raise ValueError("there is no batch to concatenate")
+    alike = [likeness(batch) for batch in batches] if len(batches) > _FEW else []
+    if all(joins(alike[0], other, padding_index) for other in alike):
+        return concat_alike(batches, padding_index)  # type: ignore[no-any-return]
+    joined = Joined.of(batches[0], padding_index, copies=False)
+    for batch in batches[1:]:
         joined = joined.plus(batch)
     return joined.value()  # type: ignore[no-any-return]
+
+
+def concat_alike(batches: list[Any], padding_index: Any) -> Any:
+    """Batches that are few, or can be joined by `concatenated`, as one."""
+    if len(batches) > _FEW:
+        return concatenated(batches, padding_index)
+    return functools.reduce(functools.partial(concat_two, padding_index=padding_index), batches)
 
 
 class Joined(NamedTuple):
@@ -139,6 +161,8 @@ class Joined(NamedTuple):
 
 def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
     """Two batches as one, whatever they are made of. Raises what `concat_padded` does."""
+    if type(first) is type(second) is np.ndarray and first.ndim and second.ndim:
+        return _concat_two_arrays(first, second, padding_index)
     if not (is_tensor(first) and is_tensor(second)) and type(first) is not type(second):
         raise AssertionError(
             f"Expected `tensors` and `new_tensors` to have the same type but found {type(first)} and {type(second)}."

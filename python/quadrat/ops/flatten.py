@@ -12,7 +12,7 @@ from quadrat.ops._device import rows_on_gpu
 from quadrat.ops._rows import output_of, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
-from quadrat.varlen.align import Aligned, Placement, Places, align_on_device, described, placed
+from quadrat.varlen.aligned import Aligned, Placement, Places, align_on_device, described, placed
 from quadrat.varlen.names import check_names, renamed
 
 Names = Literal["transformers", "varlen_attn", "megatron", "mask"]
@@ -41,14 +41,14 @@ def flatten(
     rows: Ragged | Sequence[Any],
     *,
     position_ids_start: int = 0,
-    multiple_of: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
     align_to: None = None,
     total_length: int | None = None,
     continue_positions: bool = True,
-    names: None = None,
+    kwargs_for: None = None,
 ) -> Flattened: ...
 
 
@@ -57,14 +57,14 @@ def flatten(
     rows: Ragged | Sequence[Any],
     *,
     position_ids_start: int = 0,
-    multiple_of: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
     align_to: int,
     total_length: int | None = None,
     continue_positions: bool = True,
-    names: None = None,
+    kwargs_for: None = None,
 ) -> Aligned: ...
 
 
@@ -73,14 +73,14 @@ def flatten(
     rows: Ragged | Sequence[Any],
     *,
     position_ids_start: int = 0,
-    multiple_of: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
     align_to: int | None = None,
     total_length: int | None = None,
     continue_positions: bool = True,
-    names: Names,
+    kwargs_for: Names,
 ) -> dict[str, Any]: ...
 
 
@@ -88,14 +88,14 @@ def flatten(
     rows: Ragged | Sequence[Any],
     *,
     position_ids_start: int = 0,
-    multiple_of: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
     align_to: int | None = None,
     total_length: int | None = None,
     continue_positions: bool = True,
-    names: Names | None = None,
+    kwargs_for: Names | None = None,
 ) -> Any:
     """Join rows into one sequence, and return where each row begins.
 
@@ -103,18 +103,18 @@ def flatten(
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
             Tensors may be on a GPU; the call then waits for the offsets of a `Ragged`, unless they came from the CPU.
         position_ids_start: the position of the first token of each row.
-        multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to no row:
-            `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the last
-            token, so that code that detects rows by restarting positions does not count the padding as a row.
+        pad_to_multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to
+            no row: `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the
+            last token, so that code that detects rows by restarting positions does not count the padding as a row.
         padding_value: the value of the padding; it must fit the dtype.
         dtype: the NumPy or torch dtype of the values; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
-        align_to: pad each row to a multiple of this, as `quadrat.align` does: 2 x the context-parallel size, 16 for
-            FP8. `multiple_of` must be a multiple of it. Padding from `multiple_of` or `total_length` belongs to the
-            last row.
-        total_length: instead of `multiple_of`, the total itself, for static shapes.
+        align_to: pad each row to a multiple of this, as `quadrat.varlen.align` does: 2 x the context-parallel size, 16
+            for FP8. `pad_to_multiple_of` must be a multiple of it. Padding from `pad_to_multiple_of` or `total_length`
+            belongs to the last row.
+        total_length: instead of `pad_to_multiple_of`, the total itself, for static shapes.
         continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
-        names: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
+        kwargs_for: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
             boundaries under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "megatron": the fields
             of `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`,
@@ -125,7 +125,7 @@ def flatten(
 
     Returns:
         A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
-        `quadrat.align`. With `names`, a dict.
+        `quadrat.varlen.align`. With `kwargs_for`, a dict.
 
     Raises:
         TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.
@@ -136,44 +136,46 @@ def flatten(
 
     Examples:
         >>> import quadrat
-        >>> batch = quadrat.flatten([[1, 2, 3], [7]], align_to=2, names="megatron")
+        >>> batch = quadrat.flatten([[1, 2, 3], [7]], align_to=2, kwargs_for="megatron")
         >>> batch["values"], batch["cu_seqlens_q"], batch["cu_seqlens_q_padded"]
         (array([1, 2, 3, 0, 7, 0]), array([0, 3, 4], dtype=int32), array([0, 4, 6], dtype=int32))
     """
-    if total_length is not None and multiple_of is not None:
-        raise ValueError("multiple_of and total_length both set the length of the result: give one of them")
-    check_names(names)
+    if total_length is not None and pad_to_multiple_of is not None:
+        raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
+    check_names(kwargs_for)
     made: Any
     aligned = align_to is not None
     if aligned:
-        how = _placement(align_to, multiple_of, total_length, position_ids_start, continue_positions)
+        how = _placement(align_to, pad_to_multiple_of, total_length, position_ids_start, continue_positions)
         made = _flatten_aligned(rows, how, padding_value, dtype, return_tensors)
     elif (ragged := rows_on_gpu(rows)) is not None:
         require_own_dtype(ragged.values, dtype, return_tensors)
-        made = _flatten_on_gpu(ragged, position_ids_start, multiple_of, padding_value, total_length)
+        made = _flatten_on_gpu(ragged, position_ids_start, pad_to_multiple_of, padding_value, total_length)
     else:
         made = flatten_here(
             rows,
             total_length if total_length is None else whole(total_length, "total_length"),
             position_ids_start=position_ids_start,
-            multiple_of=multiple_of,
+            pad_to_multiple_of=pad_to_multiple_of,
             padding_value=padding_value,
             dtype=dtype,
             return_tensors=return_tensors,
         )
     if not (aligned or continue_positions):
         made.position_ids[made.seq_idx < 0] = 0
-    return made if names is None else renamed(made, names, aligned=aligned)
+    return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
 
 
-def _placement(align_to: Any, multiple_of: Any, total_length: Any, start: Any, continues: bool) -> Placement:
+def _placement(align_to: Any, pad_to_multiple_of: Any, total_length: Any, start: Any, continues: bool) -> Placement:
     """How rows are padded one by one."""
     if whole(align_to, "align_to") <= 0:
         raise ValueError(f"align_to must be positive, not {align_to}")
-    if multiple_of is not None and (whole(multiple_of, "multiple_of") <= 0 or multiple_of % align_to):
-        raise ValueError(f"multiple_of must be a multiple of align_to={align_to}, not {multiple_of}")
+    if pad_to_multiple_of is not None and (
+        whole(pad_to_multiple_of, "pad_to_multiple_of") <= 0 or pad_to_multiple_of % align_to
+    ):
+        raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {pad_to_multiple_of}")
     _require_int64(start)
-    return Placement(align_to, total_length, int(start), continues, multiple_of or align_to)
+    return Placement(align_to, total_length, int(start), continues, pad_to_multiple_of or align_to)
 
 
 def _flatten_aligned(
@@ -194,16 +196,16 @@ def flatten_here(
     total: int | None,
     *,
     position_ids_start: int = 0,
-    multiple_of: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
 ) -> Flattened:
-    """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `multiple_of`."""
+    """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `pad_to_multiple_of`."""
     source = source_of(rows)
     framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     tokens = int(source.lengths.sum())
-    total = padded_length((0, tokens), None, multiple_of) if total is None else _checked_total(total, tokens)
+    total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
     _require_int64(position_ids_start)
     values, address = empty(framework, (total, *source.trailing), kind)
     source.require(source.columns.flatten(0, address, kind, source.total))
@@ -237,11 +239,11 @@ def _require_int64(start: int) -> None:
 
 
 def _flatten_on_gpu(
-    ragged: Ragged, start: int, multiple_of: int | None, padding_value: Any, total_length: int | None
+    ragged: Ragged, start: int, pad_to_multiple_of: int | None, padding_value: Any, total_length: int | None
 ) -> Flattened:
     first, last, (_, longest) = ragged.facts
     tokens = last - first
-    total = padded_length((0, tokens), None, multiple_of)
+    total = padded_length((0, tokens), None, pad_to_multiple_of)
     if total_length is not None:
         total = _checked_total(whole(total_length, "total_length"), tokens)
     _require_int64(start)

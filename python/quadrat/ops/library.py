@@ -23,7 +23,7 @@ with needs("quadrat.ops.library"):
 
 from quadrat.ops import _device
 from quadrat.ops._rows import Side, pad_here, unpad_here
-from quadrat.ops._tokens import layout_by_torch, mask_layout, put_here, take_here
+from quadrat.ops._tokens import layout_now, put_here, take_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
@@ -103,7 +103,7 @@ def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: b
     if values.is_cuda:
         return _device.pad(values, offsets, length, left=left, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
-    return pad_here(rows, side="left" if left else "right", length=length, padding_value=padding_value)
+    return pad_here(rows, padding_side="left" if left else "right", max_length=length, padding_value=padding_value)
 
 
 def _fake_pad(values: Any, offsets: Any, length: int, *_: Any, **__: Any) -> Any:
@@ -146,7 +146,7 @@ def _mask_tokens(*args: Any, **kwargs: Any) -> Any:
     given = dict(zip(_MASKING, args, strict=False)) | kwargs
     given["seed"] = given.get("seed", 0) % 2**64
     side: Side = "left" if given.pop("left", False) else "right"
-    return tuple(mask_tokens(**given, rng="philox", side=side))
+    return tuple(mask_tokens(**given, rng="philox", padding_side=side))
 
 
 def _check_masking(*args: Any, **kwargs: Any) -> None:
@@ -207,7 +207,7 @@ def _check_put(values: Any, indices: Any, size: Any) -> None:
 
 
 def _take_tokens(values: Any, indices: Any) -> Any:
-    return take_here(values, indices, 1, None)
+    return take_here(values, indices, 1)
 
 
 def _fake_take_tokens(values: Any, indices: Any) -> Any:
@@ -215,7 +215,7 @@ def _fake_take_tokens(values: Any, indices: Any) -> Any:
 
 
 def _put_tokens(values: Any, indices: Any, size: int) -> Any:
-    return put_here(values, indices, (size,), None)
+    return put_here(values, indices, (size,))
 
 
 def _fake_put_tokens(values: Any, indices: Any, size: int) -> Any:
@@ -228,7 +228,7 @@ def _check_mask(mask: Any) -> None:
 
 
 def _mask_layout(mask: Any) -> Any:
-    found = mask_layout(mask) or layout_by_torch(mask)
+    found = layout_now(mask)
     return *found[:3], torch.tensor(found.longest)
 
 

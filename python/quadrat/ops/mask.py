@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 def attention_mask(
     rows: Ragged[Array],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: None = None,
 ) -> Array: ...
@@ -47,9 +47,9 @@ def attention_mask(
 def attention_mask(
     rows: torch.Tensor | Sequence[torch.Tensor],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: None = None,
 ) -> torch.Tensor: ...
@@ -59,9 +59,9 @@ def attention_mask(
 def attention_mask(
     rows: Ragged | Sequence[Any] | Any,
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: Literal["pt"],
 ) -> torch.Tensor: ...
@@ -71,9 +71,9 @@ def attention_mask(
 def attention_mask(
     rows: Any,
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: Literal["np"],
 ) -> NDArray[Any]: ...
@@ -83,9 +83,9 @@ def attention_mask(
 def attention_mask(
     rows: NDArray[Any] | Sequence[Any],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: None = None,
 ) -> NDArray[Any]: ...
@@ -94,9 +94,9 @@ def attention_mask(
 def attention_mask(
     rows: Ragged | Sequence[Any] | Any,
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     dtype: Any = None,
     return_tensors: Framework | None = None,
 ) -> Any:
@@ -104,9 +104,9 @@ def attention_mask(
 
     Args:
         rows: a `Ragged`, a list of rows, or the lengths of the rows: a 1-D integer array or tensor, or a list of ints.
-        side: where the padding is, "right" or "left".
-        length: the padded length, in tokens; by default that of the longest row.
-        multiple_of: round the padded length up to a multiple of this.
+        padding_side: where the padding is, "right" or "left".
+        max_length: the padded length, in tokens; by default that of the longest row.
+        pad_to_multiple_of: round the padded length up to a multiple of this.
         dtype: the dtype of the mask; by default int64.
         return_tensors: "np" or "pt"; by default that of `rows`, "np" for Python lists.
 
@@ -115,15 +115,15 @@ def attention_mask(
 
     Raises:
         TypeError: when `rows` are neither rows nor lengths.
-        ValueError: when a row is longer than `length`, a length is negative, or an option is unknown. On a GPU, longer
-            rows are cut without an error, unless their lengths are already known on the CPU.
+        ValueError: when a row is longer than `max_length`, a length is negative, or an option is unknown. On a GPU,
+            longer rows are cut without an error, unless their lengths are already known on the CPU.
 
     Examples:
         >>> import quadrat
         >>> quadrat.attention_mask([[5, 6, 7], [8]])
         array([[1, 1, 1],
                [1, 0, 0]])
-        >>> quadrat.attention_mask([3, 1], side="left", multiple_of=4, return_tensors="pt")  # from lengths
+        >>> quadrat.attention_mask([3, 1], padding_side="left", pad_to_multiple_of=4, return_tensors="pt")
         tensor([[0, 1, 1, 1],
                 [0, 0, 0, 1]])
     """
@@ -132,18 +132,18 @@ def attention_mask(
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
         offsets, longest = on_device
-        if length is None and longest is None:
+        if max_length is None and longest is None:
             longest = Ragged(offsets, offsets).facts.longest[1]
-        width = padded_length((0, longest or 0), length, multiple_of)
-        return device_mask(offsets, width, torch_dtype(kind), left=is_left(side))
+        width = padded_length((0, longest or 0), max_length, pad_to_multiple_of)
+        return device_mask(offsets, width, torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework = framework_of(return_tensors, default)
     count = len(offsets) - 1
     columns = _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
-    width = padded_length(facts.longest, length, multiple_of)
+    width = padded_length(facts.longest, max_length, pad_to_multiple_of)
     out, address = empty(framework, (count, width), kind)
-    columns.attention_mask(0, address, kind, width, is_left(side))
+    columns.attention_mask(0, address, kind, width, is_left(padding_side))
     return out
 
 

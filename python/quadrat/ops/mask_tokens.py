@@ -43,7 +43,7 @@ def mask_tokens(
     epoch: int = 0,
     row_keys: Any | None = None,
     lengths: Any | None = None,
-    side: Side = "right",
+    padding_side: Side = "right",
 ) -> MaskedTokens:
     """Mask random tokens as BERT does, with the draws of `transformers.DataCollatorForLanguageModeling`.
 
@@ -74,7 +74,7 @@ def mask_tokens(
             the row's tokens.
         lengths: with "philox", `[rows]` integers, the number of tokens of each row if `input_ids` are padded: positions
             are counted from a row's first token, and padding is neither masked nor part of the key.
-        side: with `lengths`, where the padding is, "right" or "left".
+        padding_side: with `lengths`, where the padding is, "right" or "left".
 
     Returns:
         (input_ids, labels), int64; labels are -100 where nothing was masked.
@@ -123,7 +123,7 @@ def mask_tokens(
         input_ids = input_ids.values[first:last]
         places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
     elif by_counter:
-        places = _places(input_ids, lengths, side)
+        places = _places(input_ids, lengths, padding_side)
     if by_counter:
         made = mask_places(input_ids, places, options, given)
     else:
@@ -189,7 +189,7 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
-def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
+def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.Places:
     require_plain(input_ids, "input_ids")
     shape = tuple(np.shape(input_ids))
     rows = math.prod(shape[:-1])
@@ -197,7 +197,7 @@ def _places(input_ids: Any, lengths: Any, side: Side) -> philox.Places:
         lengths = as_lengths(lengths)
     if lengths is not None and tuple(lengths.shape) != (rows,):
         raise ValueError(f"lengths must be {rows} numbers, one per row, not {tuple(lengths.shape)}")
-    return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(side), flat=False)
+    return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
 
 
 def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def pad(
     rows: Ragged[Array],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: None = None,
@@ -34,9 +34,9 @@ def pad(
 def pad(
     rows: Sequence[torch.Tensor],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: None = None,
@@ -47,9 +47,9 @@ def pad(
 def pad(
     rows: Ragged | Sequence[Any],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Literal["pt"],
@@ -60,9 +60,9 @@ def pad(
 def pad(
     rows: Ragged,
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Literal["np"],
@@ -73,9 +73,9 @@ def pad(
 def pad(
     rows: Sequence[Any],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Literal["np"] | None = None,
@@ -85,9 +85,9 @@ def pad(
 def pad(
     rows: Ragged | Sequence[Any],
     *,
-    side: Side = "right",
-    length: int | None = None,
-    multiple_of: int | None = None,
+    padding_side: Side = "right",
+    max_length: int | None = None,
+    pad_to_multiple_of: int | None = None,
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
@@ -97,10 +97,10 @@ def pad(
     Args:
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
             Tensors on a GPU are padded on that GPU, on the current stream.
-        side: where the padding goes, "right" or "left".
-        length: the padded length, in tokens; by default that of the longest row. On a GPU, this default waits for the
-            offsets, unless they came from the CPU.
-        multiple_of: round the padded length up to a multiple of this.
+        padding_side: where the padding goes, "right" or "left".
+        max_length: the padded length, in tokens; by default that of the longest row. On a GPU, this default waits for
+            the offsets, unless they came from the CPU.
+        pad_to_multiple_of: round the padded length up to a multiple of this.
         padding_value: the value of the padding; it must fit the dtype.
         dtype: the NumPy or torch dtype of the result; by default that of the rows, int64 or float64 for Python numbers.
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
@@ -111,28 +111,29 @@ def pad(
     Raises:
         TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.
         OverflowError: when a number or `padding_value` does not fit the dtype.
-        ValueError: when a row is longer than `length`, or an option is unknown. On a GPU, longer rows are cut without
-            an error, unless their lengths are already known on the CPU.
+        ValueError: when a row is longer than `max_length`, or an option is unknown. On a GPU, longer rows are cut
+            without an error, unless their lengths are already known on the CPU.
 
     Examples:
         >>> import quadrat
         >>> quadrat.pad([[5, 6, 7], [8]])
         array([[5, 6, 7],
                [8, 0, 0]])
-        >>> quadrat.pad([[5, 6, 7], [8]], side="left", multiple_of=4, padding_value=-1, return_tensors="pt")
+        >>> rows = quadrat.Ragged.from_rows([[5, 6, 7], [8]], return_tensors="pt")
+        >>> quadrat.pad(rows, padding_side="left", pad_to_multiple_of=4, padding_value=-1)
         tensor([[-1,  5,  6,  7],
                 [-1, -1, -1,  8]])
     """
     if isinstance(rows, Ragged) and tracked(rows.values):
         # The operator has a derivative, and torch.compile can trace it.
         require_own_dtype(rows.values, dtype, return_tensors)
-        width = padded_length(rows.facts.longest if length is None else (0, 0), length, multiple_of)
-        return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(side))
+        width = padded_length(rows.facts.longest if max_length is None else (0, 0), max_length, pad_to_multiple_of)
+        return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(padding_side))
     return pad_here(
         rows,
-        side=side,
-        length=length,
-        multiple_of=multiple_of,
+        padding_side=padding_side,
+        max_length=max_length,
+        pad_to_multiple_of=pad_to_multiple_of,
         padding_value=padding_value,
         dtype=dtype,
         return_tensors=return_tensors,

@@ -14,7 +14,16 @@ from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
-from quadrat.support.memory import BOOL, address_of, compiling, is_tensor, on_gpu, torch_dtype
+from quadrat.support.memory import (
+    BOOL,
+    address_of,
+    compiling,
+    is_tensor,
+    on_gpu,
+    recording,
+    require_unrecorded,
+    torch_dtype,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -22,18 +31,28 @@ if TYPE_CHECKING:
 
 @overload
 def unpad(
-    padded: NDArray[Any], *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
+    padded: NDArray[Any],
+    *,
+    lengths: Any = None,
+    mask: Any = None,
+    padding_side: Side = "right",
+    total: int | None = None,
 ) -> Ragged[NDArray[Any]]: ...
 
 
 @overload
 def unpad(
-    padded: torch.Tensor, *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
+    padded: torch.Tensor,
+    *,
+    lengths: Any = None,
+    mask: Any = None,
+    padding_side: Side = "right",
+    total: int | None = None,
 ) -> Ragged[torch.Tensor]: ...
 
 
 def unpad(
-    padded: Any, *, lengths: Any = None, mask: Any = None, side: Side = "right", total: int | None = None
+    padded: Any, *, lengths: Any = None, mask: Any = None, padding_side: Side = "right", total: int | None = None
 ) -> Ragged:
     """Remove the padding of a padded array.
 
@@ -42,7 +61,7 @@ def unpad(
         lengths: `[rows]` integers, the number of tokens of each row: an array of the same library, or a list.
         mask: instead of `lengths`, `[rows, width]`, nonzero for the tokens to keep, such as an attention mask or
             `labels != -100`. The tokens may be anywhere in their rows.
-        side: with `lengths`, where the padding is, "right" or "left".
+        padding_side: with `lengths`, where the padding is, "right" or "left".
         total: with `lengths`, their sum, if you know it. Without it, lengths on a GPU are waited for.
 
     Returns:
@@ -70,7 +89,7 @@ def unpad(
         raise ValueError(f"padded must have rows and tokens, but has {padded.ndim} dimension(s)")
     if (lengths is None) == (mask is None):
         raise ValueError("give either lengths or a mask")
-    left = is_left(side)
+    left = is_left(padding_side)
     if mask is not None:
         return _unpad_by_mask(padded, mask)
     require_plain(lengths, "lengths")
@@ -80,10 +99,12 @@ def unpad(
 
 
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
-    if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
+    if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
             raise ValueError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.dim()}")
         offsets, facts = offsets_like(padded, lengths)
+        if total is None:
+            require_unrecorded("lengths without total=")
         total = int(lengths.sum()) if total is None else total
         return _unpad_known(padded, offsets, facts, total, left)
     if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
@@ -125,14 +146,14 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask must be {tuple(padded.shape[:2])}, not {tuple(mask.shape)}")
     if is_tensor(padded) and mask.device != padded.device:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
-    if on_gpu(padded) or tracked(padded) or compiling():
+    if on_gpu(padded) or tracked(padded):
         return _unpad_in_torch(padded, mask != 0)
     kept = mask if mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool) else mask != 0
     kept = dense(kept, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
     place = address_of(kept), width, address_of(bounds), rows
-    assert _core.count_masked(*place)
+    _core.count_masked(*place)
     _, facts = checked_offsets(bounds, rows * width)
     source, values, address, token = room(padded, facts.last)
     failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
@@ -146,6 +167,8 @@ def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
     import torch
 
     lengths, width = kept.sum(1), padded.shape[1]
+    if recording() and not compiling():
+        return Ragged.of_lengths(padded[kept], lengths)
     # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch picks.
     places = torch.arange(width, device=padded.device)
     right = (kept == (places < lengths[:, None])).all()

@@ -54,9 +54,9 @@ def pad_further_columns(
             aligned = [len(row) for row in rows] == tokens
             batch[name] = pad(
                 rows,
-                side=collator.tokenizer.padding_side,
-                length=batch[main].shape[1] if aligned else None,
-                multiple_of=None if aligned else collator.pad_to_multiple_of,
+                padding_side=collator.tokenizer.padding_side,
+                max_length=batch[main].shape[1] if aligned else None,
+                pad_to_multiple_of=None if aligned else collator.pad_to_multiple_of,
                 padding_value=collator.pad_values[name],
                 dtype=_dtype(rows, collator.pad_values[name], framework),
                 return_tensors=framework,

@@ -86,7 +86,7 @@ def check_pad_to_multiple_of(multiple: Any) -> None:
 def check_layout(collator: Any) -> None:
     """Raises ValueError for layout options of a flat batch that are invalid, or conflict."""
     check_pad_to_multiple_of(collator.pad_to_multiple_of)
-    check_names(collator.names)
+    check_names(collator.kwargs_for)
     multiple, total = collator.pad_to_multiple_of, collator.total_length
     for name in ("align_to", "total_length"):
         value = getattr(collator, name)

@@ -43,7 +43,7 @@ def padding_free_plan(
         if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
             raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
     if collator.align_to is not None and labels == "none" and labelling is not None:
-        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.align")
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     looked_at = () if labelling is None else labelling.omits
     further = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
@@ -62,7 +62,7 @@ def padding_free_plan(
         label,
         bool(collator.return_position_ids),
         bool(collator.return_seq_idx),
-        collator.names or ("transformers" if collator.return_flash_attn_kwargs else None),
+        collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
         further,
         collator.pad_to_multiple_of,
         position_ids_start=collator.position_ids_start,

@@ -73,9 +73,21 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         >>> batch["input_ids"].tolist(), batch["attention_mask"].tolist()
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """
+    own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
+    if return_tensors is None and plain and is_pad(own) and becomes_lists(encoded_inputs):
+        return originals.PAD(
+            tokenizer,
+            encoded_inputs,
+            padding,
+            max_length,
+            pad_to_multiple_of,
+            padding_side,
+            return_attention_mask,
+            None,
+            verbose,
+        )
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
-    own = getattr(type(tokenizer), "pad", None)
-    if "pad" not in getattr(tokenizer, "__dict__", ("pad",)):
+    if plain:
         if is_pad(own):
             return pad_or_fall_back(tokenizer, encoded_inputs, options, return_tensors, _pad_or_explain)
         if is_of_luke(own):
@@ -84,6 +96,19 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     if return_tensors is not None:
         asked["return_tensors"] = return_tensors
     return tokenizer.pad(encoded_inputs, **asked)
+
+
+def becomes_lists(encoded_inputs: Any) -> bool:
+    """Whether the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
+    first = encoded_inputs
+    if type(first) is list and first:
+        first = first[0]
+    data = first.data if type(first) is BatchEncoding else first
+    if type(data) is not dict:
+        return False
+    for value in data.values():
+        return type(value) is list and (first is not encoded_inputs or (bool(value) and type(value[0]) in (int, list)))
+    return False
 
 
 def pad_or_fall_back(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.support.arrays import as_numpy
-from quadrat.support.memory import KINDS, address_of, compiling, is_tensor, kind_of, on_gpu
+from quadrat.support.memory import KINDS, address_of, is_tensor, kind_of, on_gpu, recording
 
 _LONGEST = 2**62  # tokens in all
 
@@ -70,10 +70,10 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
     """The lengths of rows (an array, a tensor on any device, or a list) as int64 on the CPU.
 
-    Raises TypeError unless they are integers of one dimension, in memory, and ValueError when one is negative or their
-    sum is too large for memory.
+    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are integers of
+    one dimension, in memory, and ValueError when one is negative or their sum is too large for memory.
     """
-    array = as_numpy(lengths, "lengths")
+    array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -108,7 +108,7 @@ def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
 
     Lengths on a GPU stay there, unchecked, and nothing is known. Raises what `as_lengths` does.
     """
-    if on_gpu(lengths) or (is_tensor(lengths) and compiling()):
+    if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         import torch
 
         offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)

@@ -21,7 +21,7 @@ from quadrat.ragged.stacked import stacked
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
-from quadrat.support.memory import Framework, address_of, compiling, is_tensor, kind_of, on_gpu
+from quadrat.support.memory import Framework, address_of, is_tensor, kind_of, on_gpu, recording
 
 if TYPE_CHECKING:
     import pyarrow
@@ -84,7 +84,7 @@ class Ragged(Generic[Array]):
         self._facts: Facts | None = None  # of a GPU, where finding them out means to wait
         require_plain(values, "values")
         require_plain(offsets, "offsets")
-        traced = compiling()
+        traced = recording()
         if not traced:
             carrier_of(values)
         if values.ndim < 1:
@@ -309,15 +309,20 @@ class Ragged(Generic[Array]):
     def to_padded(
         self,
         *,
-        side: Literal["right", "left"] = "right",
-        length: int | None = None,
-        multiple_of: int | None = None,
+        padding_side: Literal["right", "left"] = "right",
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
         padding_value: int | float | bool = 0,
         dtype: Any = None,
         return_tensors: Framework | None = None,
     ) -> Array:
         """The rows padded to one length, `[rows, length, ...]`; see `quadrat.pad` for the options."""
-        options = {"side": side, "length": length, "multiple_of": multiple_of, "padding_value": padding_value}
+        options = {
+            "padding_side": padding_side,
+            "max_length": max_length,
+            "pad_to_multiple_of": pad_to_multiple_of,
+            "padding_value": padding_value,
+        }
         padded: Array = load("pad")(self, **options, dtype=dtype, return_tensors=return_tensors)
         return padded
 

@@ -21,6 +21,7 @@ from quadrat.support.memory import (
     interop,
     is_tensor,
     kind_of,
+    require_unrecorded,
 )
 
 _ERRORS = {_core.CODE_NO_CONVERSION: TypeError, OUT_OF_RANGE: OverflowError, WRONG_TYPE: TypeError}
@@ -57,6 +58,8 @@ class RowSource:
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         columns = _core.Columns()
         columns.add_values(rows, interop())
+        if any(is_tensor(row) for row in rows):
+            require_unrecorded("rows")
         if columns.describe(0)[0] & ~ROWS:
             row = next(row for row, value in enumerate(rows) if not _is_row(value))
             raise TypeError(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.input.columns import explain
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
 from quadrat.support.arrays import as_numpy, carrier_of, dense
 from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tangent, is_tensor, kind_of, on_gpu
@@ -38,7 +39,8 @@ def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], t
     starts = bounds * inner
     memory = address_of(source), len(source) * inner, kind, address_of(starts), len(starts)
     failure = _core.copy_rows(*memory, address_of(rows), len(rows), address, total * inner)
-    assert failure is None
+    if failure is not None:
+        raise ValueError(explain(failure))
     return out if carrier is None else out.view(source.dtype)
 
 

@@ -14,10 +14,11 @@ from quadrat.support.memory import (
     BOOL,
     FLOAT32,
     KINDS,
-    compiling,
     has_tangent,
     is_tensor,
     other_than_memory,
+    recording,
+    require_unrecorded,
     torch_dtype,
 )
 
@@ -33,11 +34,11 @@ else:
 
 
 def require_plain(array: Any, name: str) -> None:
-    """Checks that an array's numbers are what its memory holds, on the CPU or a GPU; not while `torch.compile` traces.
+    """Checks that an array's numbers are what its memory holds, on the CPU or a GPU; not while torch records.
 
     Raises TypeError where `other_than_memory` finds something, and ValueError for a tensor on another device.
     """
-    if not is_tensor(array) or compiling():
+    if not is_tensor(array) or recording():
         return
     if not (array.is_cpu or array.is_cuda):
         raise ValueError(f"{name} must be on the CPU or a GPU, not on {array.device}")
@@ -48,10 +49,12 @@ def require_plain(array: Any, name: str) -> None:
 def dense(array: Any, name: str) -> Any:
     """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
 
-    Raises what `require_plain` does, and NotImplementedError for a tensor with a tangent, which would be lost.
+    Raises what `require_plain` and `require_unrecorded` do, and NotImplementedError for a tensor with a tangent, which
+    would be lost.
     """
     if not is_tensor(array):
         return np.ascontiguousarray(array)
+    require_unrecorded(name)
     require_plain(array, name)
     if has_tangent(array):
         raise NotImplementedError(
@@ -66,10 +69,11 @@ def dense(array: Any, name: str) -> Any:
 def as_numpy(array: Any, name: str) -> NDArray[Any]:
     """An array, a tensor or a sequence of numbers as a NumPy array, which shares the memory of a CPU tensor.
 
-    Raises what `require_plain` does, and what NumPy does for a sequence.
+    Raises what `require_plain` and `require_unrecorded` do, and what NumPy does for a sequence.
     """
     if not is_tensor(array):
         return np.asarray(array)
+    require_unrecorded(name)
     require_plain(array, name)
     stored = array.is_cpu and not (array.requires_grad or array.is_neg())
     host: NDArray[Any] = array.numpy() if stored else array.numpy(force=True)

@@ -10,7 +10,6 @@ import functools
 import multiprocessing
 import multiprocessing.util
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -153,6 +152,7 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
         facts = (
             (binding._len_torch_function_stack, 0),
             (binding._len_torch_dispatch_stack, 0),
+            (binding._get_tracing_state, None),
             (binding._get_default_device, "cpu"),
         )
     except AttributeError:  # a torch that names them otherwise
@@ -164,7 +164,9 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
 
 
 def require_cpu_default() -> None:
-    """Raises NotOnCpu under `torch.set_default_device`, a fake-tensor mode and the like."""
+    """Raises NotOnCpu under `torch.set_default_device`, a mode that records, and the like."""
+    if recording():
+        raise NotOnCpu("torch records what is done to tensors")
     probe = _torch.empty(0)
     if type(probe) is not _torch.module.Tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
@@ -255,30 +257,6 @@ def interop_for_items() -> _core.Interop:
     return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares=False)
 
 
-class WeakTensor:
-    """Which tensor it is, without keeping it alive; `forget` is called when it is gone."""
-
-    def __init__(self, tensor: torch.Tensor, forget: Callable[[Any], None]) -> None:
-        self._reference = weakref.ref(tensor, forget)
-
-    def is_of(self, tensor: torch.Tensor) -> bool:
-        """Whether it is this tensor."""
-        return self._reference() is tensor
-
-
-class WeakStorage:
-    """Which memory a tensor has, without keeping it: what comes to lie at its address later is other memory."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        from torch.multiprocessing.reductions import StorageWeakRef
-
-        self._reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-
-    def is_of(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has this memory."""
-        return bool(self._reference.cdata == tensor.untyped_storage()._cdata)
-
-
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor's numbers are what its memory holds, on the CPU: what the kernels may be shown."""
     return tensor.is_cpu and other_than_memory(tensor) is None
@@ -350,6 +328,28 @@ def compiling() -> bool:
         return False
     # torch 2.2, which traces this line but no hasattr, has it in the other place.
     return bool((torch.compiler if "is_compiling" in torch.compiler.__all__ else torch._utils).is_compiling())
+
+
+def recording() -> bool:
+    """Whether torch records what is done to tensors: `torch.compile`, `make_fx`, `torch.jit.trace`, a dispatch mode.
+
+    Then a result that a kernel computed would be a constant: tensors go by way of quadrat's operators.
+    """
+    if compiling():
+        return True
+    torch = sys.modules.get("torch")
+    binding = getattr(torch, "_C", None)
+    return binding is not None and (binding._len_torch_dispatch_stack() > 0 or binding._get_tracing_state() is not None)
+
+
+def require_unrecorded(name: str) -> None:
+    """Raises RuntimeError where a tensor's numbers would become constants of what torch records."""
+    if recording() and not compiling():
+        raise RuntimeError(
+            f"torch records what is done to tensors (make_fx, torch.jit.trace or a dispatch mode), and reading {name} "
+            "would make the result a constant of the recording: call quadrat before it, or an operator of "
+            "torch.ops.quadrat"
+        )
 
 
 def item_size(kind: int) -> int:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from quadrat import _core
 
 if TYPE_CHECKING:
@@ -100,14 +98,3 @@ def _no_room(size: int, left: str) -> str:
         f"a batch of {size:,} bytes does not fit into shared memory{left}. Give the machine or container more (docker "
         "run --shm-size=...), or use smaller batches, fewer workers or a smaller prefetch_factor"
     )
-
-
-def shared_number() -> Any:
-    """An int64 of no dimension, 0 at first, that worker processes of a DataLoader see change."""
-    try:
-        import torch
-    except ModuleNotFoundError:  # then there are no workers
-        return np.zeros((), np.int64)
-    number = torch.zeros((), dtype=torch.int64)
-    number.untyped_storage().share_memory_()
-    return number

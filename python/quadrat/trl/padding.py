@@ -20,11 +20,11 @@ from quadrat.support.memory import (
     KINDS,
     NotOnCpu,
     address_of,
-    compiling,
     empty,
     interop,
     is_stored,
     kind_of,
+    recording,
     require_plain_tensors,
 )
 
@@ -75,7 +75,7 @@ def pad(
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     """The tensors padded by a kernel; None where TRL is to do it."""
-    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or compiling():
+    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or recording():
         return None
     columns = _core.Columns()
     columns.add_values(tensors, interop())

@@ -1,7 +1,7 @@
 """The functions of `flash_attn.bert_padding`: their names, arguments and results, in one pass.
 
-On a GPU each function waits at most once, for sizes, and not at all for a mask that it has seen before: see
-`unpad_input`. All have gradients, of any order, and compile without graph breaks.
+On a GPU each function waits at most once, for sizes. All have gradients, of any order, and compile without graph
+breaks.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from quadrat.ops._tokens import LaunchedLayout, Layout, is_ours
+from quadrat.ops._tokens import LaunchedLayout, is_ours, require_mask
 from quadrat.support.extras import needs
-from quadrat.support.memory import compiling, on_gpu
-from quadrat.varlen.layout import compute, layout_of, require_mask
-from quadrat.varlen.tokens import put, take
+from quadrat.support.memory import on_gpu, recording
+from quadrat.varlen.tokens import layout_of, put, take
 
 __all__ = [
     "index_first_axis",
@@ -112,7 +111,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
         [[2.0], [1.0], [2.0]]
     """
     _require_indices(indices, input)
-    if compiling():
+    if recording():
         return input.index_select(0, indices), input.view_as(input)
     taken, residual = _Residual.apply(input, indices)  # type: ignore[no-untyped-call]
     return taken, residual
@@ -122,9 +121,6 @@ def unpad_input(
     hidden_states: Any, attention_mask: Any, unused_mask: Any = None, *, return_seqused: bool = True
 ) -> tuple[Any, ...]:
     """Remove the padding of a batch, and return where its sequences are, as attention kernels without padding need it.
-
-    The layout of a mask is cached: when another layer passes the same tensor, not modified since, it gets the same
-    indices and cu_seqlens at once, without waiting for a GPU. Do not write to them.
 
     Args:
         hidden_states: `[batch, seqlen, ...]`, of any dtype, on the CPU or a GPU, with padding anywhere.
@@ -156,8 +152,7 @@ def unpad_input(
         used = layout.lengths
     else:
         _require_same_place(hidden_states, unused_mask)
-        together = attention_mask + unused_mask
-        layout = layout_of(together) if compiling() else compute(together)
+        layout = layout_of(attention_mask + unused_mask)
         used = attention_mask.sum(dim=-1, dtype=torch.int32)
     tokens = take(hidden_states, layout.indices, 2)
     four = tokens, layout.indices, layout.cu_seqlens, layout.longest
@@ -221,18 +216,14 @@ def unpad_input_for_concatenated_sequences(
     _require_same_place(hidden_states, lengths)
     require_mask(lengths)
     kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
-    at_once = on_gpu(lengths) and not compiling() and is_ours(lengths) and lengths.numel() > 0
+    at_once = on_gpu(lengths) and not recording() and is_ours(lengths) and lengths.numel() > 0
     if at_once and not lengths.is_floating_point():
         indices, places, longest = _waited_for_once(kept, lengths)
     else:
         longest = lengths.max().item() if lengths.numel() > 0 else 0
-        (indices, *_), (places, *_) = _uncached(kept), _uncached(lengths != 0)
+        (indices, *_), (places, *_) = layout_of(kept), layout_of(lengths != 0)
     bounds = torch.cumsum(lengths.flatten()[places], dim=0, dtype=torch.int32)
     return take(hidden_states, indices, 2), indices, torch.nn.functional.pad(bounds, (1, 0)), longest
-
-
-def _uncached(mask: Any) -> Layout:
-    return layout_of(mask) if compiling() else compute(mask)
 
 
 def _waited_for_once(kept: Any, lengths: Any) -> tuple[Any, Any, int]:

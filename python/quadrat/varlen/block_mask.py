@@ -70,13 +70,13 @@ def document_block_mask(
 
     Examples:
         >>> import quadrat
-        >>> mask = quadrat.document_block_mask([0, 100, 320], block_size=64)
+        >>> mask = quadrat.varlen.document_block_mask([0, 100, 320], block_size=64)
         >>> mask.kv_num_blocks  # of the blocks of 64 keys, how many does each block of queries see in part?
         tensor([[[1, 2, 2, 2, 2]]], dtype=torch.int32)
         >>> mask.full_kv_num_blocks  # and how many without any exception?
         tensor([[[0, 0, 0, 1, 2]]], dtype=torch.int32)
     """
-    with needs("quadrat.document_block_mask"):
+    with needs("quadrat.varlen.document_block_mask"):
         import torch
     size = _block_size(block_size)
     if window is not None:

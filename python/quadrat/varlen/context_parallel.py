@@ -1,9 +1,4 @@
-"""Context parallelism: TransformerEngine's functions, and the slice of a batch for one rank, without loops.
-
-`pad_thd_sequences_for_cp`, `generate_positional_ids_for_cp` and `get_batch_on_this_cp_rank` have the names, the
-arguments and the results of those in `transformer_engine.pytorch.attention.dot_product_attention.context_parallel`.
-Those loop over the sequences and read each length from its tensor.
-"""
+"""The slice of a batch for one rank of a context-parallel group, without loops."""
 
 from __future__ import annotations
 
@@ -12,21 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from quadrat import _core
+from quadrat.input.columns import explain
 from quadrat.ops._rows import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.arrays import carrier_of, dense, require_plain
-from quadrat.support.memory import INT64, Framework, address_of, empty, is_tensor, kind_of, on_gpu
-from quadrat.varlen.align import Placement, Places, align
+from quadrat.support.memory import Framework, address_of, empty, is_tensor, kind_of, on_gpu
 
 if TYPE_CHECKING:
     import torch
-
-__all__ = [
-    "context_parallel_slice",
-    "generate_positional_ids_for_cp",
-    "get_batch_on_this_cp_rank",
-    "pad_thd_sequences_for_cp",
-]
 
 Column = TypeVar("Column")
 
@@ -51,7 +39,7 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
 
     Args:
         cu_seqlens_padded: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one
-            ends; each length is a multiple of `2 * cp_size`, see `quadrat.align`.
+            ends; each length is a multiple of `2 * cp_size`, see `quadrat.varlen.align`.
         *columns: NumPy arrays or torch tensors with the tokens along `dim`, on one device, of any dtype; they may have
             a gradient. A column that is None stays None.
         cp_size: the size of the group.
@@ -69,7 +57,7 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
 
     Examples:
         >>> import quadrat, numpy
-        >>> quadrat.context_parallel_slice(numpy.array([0, 4, 12]), numpy.arange(12), cp_size=2, cp_rank=0)
+        >>> quadrat.varlen.context_parallel_slice(numpy.array([0, 4, 12]), numpy.arange(12), cp_size=2, cp_rank=0)
         array([ 0,  3,  4,  5, 10, 11])
     """
     _check_rank(cp_size, cp_rank)
@@ -78,7 +66,7 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
         if not (is_tensor(column) or isinstance(column, np.ndarray)):
             raise TypeError(f"column {number} must be a NumPy array or torch tensor, not {type(column).__name__}")
         require_plain(column, f"column {number}")
-    cut = _Slicer(cu_seqlens_padded, given, cp_size, cp_rank, dim, exact=True)
+    cut = _Slicer(cu_seqlens_padded, given, cp_size, cp_rank, dim)
     made = tuple(None if column is None else cut(column) for column in columns)
     return made[0] if len(columns) == 1 else made
 
@@ -91,25 +79,23 @@ def _check_rank(cp_size: Any, cp_rank: Any) -> None:
 
 
 class _Slicer:
-    """Cuts columns of the same sequences alike. `exact`: chunks are to make up their sequence."""
+    """Cuts columns of the same sequences alike."""
 
-    def __init__(
-        self, cu_seqlens: Any, columns: list[Any], cp_size: int, cp_rank: int, dim: int = 0, *, exact: bool
-    ) -> None:
+    def __init__(self, cu_seqlens: Any, columns: list[Any], cp_size: int, cp_rank: int, dim: int) -> None:
         self._dim, chunks = dim, 2 * cp_size
         total = min((column.shape[dim] for column in columns), default=2**62)
         self._index: torch.Tensor | None = None  # of the tokens, once it is needed
         if on_gpu(cu_seqlens):
             require_offsets(cu_seqlens)
-            self._on_gpu(cu_seqlens.detach().long(), total, chunks, cp_rank, exact)
+            self._on_gpu(cu_seqlens.detach().long(), total, chunks, cp_rank)
             return
         bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, total)
         lengths = np.diff(bounds)
         chunk = lengths // chunks
-        if exact and (odd := np.flatnonzero(lengths != chunk * chunks)).size:
+        if (odd := np.flatnonzero(lengths != chunk * chunks)).size:
             raise ValueError(
                 f"sequence {odd[0]} has {lengths[odd[0]]} tokens, which is not a multiple of 2 * cp_size = {chunks}: "
-                "pad the sequences with quadrat.align"
+                "pad the sequences with quadrat.varlen.align"
             )
         # Of each sequence the ends of four runs, the first and the third of which are the rank's.
         ends = chunk[:, None] * np.array([cp_rank, cp_rank + 1, chunks - 1 - cp_rank, chunks - cp_rank])
@@ -117,16 +103,18 @@ class _Slicer:
         self._chosen = np.arange(0, len(self._runs), 2)
         self._tokens = 2 * int(chunk.sum())
 
-    def _on_gpu(self, bounds: Any, total: int, chunks: int, rank: int, exact: bool) -> None:
+    def _on_gpu(self, bounds: Any, total: int, chunks: int, rank: int) -> None:
         """The index, by some fifteen operations of torch."""
         import torch
 
         chunk = bounds.diff() // chunks
         starts = torch.cat([chunk.new_zeros(1), (2 * chunk).cumsum(0)])
-        # Exact places that fill the columns: their number is known without waiting.
-        tokens = total // chunks * 2 if exact else int(starts[-1])
-        if exact and total % chunks:
-            raise ValueError(f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: pad with quadrat.align")
+        # Sequences fill the columns: the number of their tokens is known without waiting.
+        tokens = total // chunks * 2
+        if total % chunks:
+            raise ValueError(
+                f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: pad with quadrat.varlen.align"
+            )
         places = torch.arange(tokens, device=bounds.device)
         sequence = torch.searchsorted(starts[1:], places, right=True).clamp(max=max(0, len(chunk) - 1))
         within, size = places - starts[sequence], chunk[sequence]
@@ -158,156 +146,9 @@ class _Slicer:
         runs = self._runs if inner == 1 else self._runs * inner
         where = address_of(source), len(source) * inner, kind, address_of(runs), len(runs)
         failure = _core.copy_rows(*where, address_of(self._chosen), len(self._chosen), address, self._tokens * inner)
-        assert failure is None, failure
+        if failure is not None:
+            raise ValueError(explain(failure))
         out = out if carrier is None else out.view(column.dtype)
         if dim == 0:
             return out
         return out.movedim(0, dim).contiguous() if is_tensor(out) else np.ascontiguousarray(np.moveaxis(out, 0, dim))
-
-
-def pad_thd_sequences_for_cp(  # noqa: PLR0917 - the order is TransformerEngine's
-    input_ids: torch.Tensor,
-    labels: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    divisibility_factor: int,
-    padding_token_id: int = 0,
-    padding_label_id: int = -100,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Pad each sequence to a multiple of `divisibility_factor`.
-
-    Args:
-        input_ids: `[1, tokens]` or `[tokens]`, on the CPU or a GPU.
-        labels: the label of each token, in the same shape; the dtype may differ.
-        cu_seqlens: `[sequences + 1]`, where each sequence begins, and where the last one ends.
-        divisibility_factor: each length is padded to a multiple of this: 2 x the context-parallel size.
-        padding_token_id: the padding value of the ids.
-        padding_label_id: the padding value of the labels.
-
-    Returns:
-        The ids, `[total]`, the labels, `[total]`, and the new `cu_seqlens`, `[sequences + 1]` int64.
-
-    Raises:
-        TypeError, ValueError, OverflowError: as `quadrat.align`.
-
-    Examples:
-        >>> import torch
-        >>> from quadrat.varlen.context_parallel import pad_thd_sequences_for_cp
-        >>> ids, labels = torch.tensor([[1, 2, 3, 7]]), torch.tensor([[2, 3, -100, 8]])
-        >>> pad_thd_sequences_for_cp(ids, labels, torch.tensor([0, 3, 4]), 2)
-        (tensor([1, 2, 3, 0, 7, 0]), tensor([   2,    3, -100, -100,    8, -100]), tensor([0, 4, 6]))
-    """
-    flat = [one.squeeze(0) if one.dim() == 2 else one for one in (input_ids, labels)]
-    made = align(cu_seqlens, *flat, multiple_of=divisibility_factor, padding_value=(padding_token_id, padding_label_id))
-    return *made.values, made.cu_seqlens_padded.long()
-
-
-def generate_positional_ids_for_cp(
-    cu_seqlens: torch.Tensor, divisibility_factor: int, dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    """The positions in the sequences that `pad_thd_sequences_for_cp` makes; they continue through the padding.
-
-    Args:
-        cu_seqlens: `[sequences + 1]`, where each sequence begins, and where the last one ends, before padding.
-        divisibility_factor: each length is padded to a multiple of this.
-        dtype: the dtype of the result, by default int64.
-
-    Returns:
-        `[total]`, from 0 on in each sequence.
-
-    Raises:
-        TypeError, ValueError, OverflowError: as `quadrat.align`.
-
-    Examples:
-        >>> import torch
-        >>> from quadrat.varlen.context_parallel import generate_positional_ids_for_cp
-        >>> generate_positional_ids_for_cp(torch.tensor([0, 3, 4]), 2)
-        tensor([0, 1, 2, 3, 0, 1])
-    """
-    if on_gpu(cu_seqlens):
-        positions = align(cu_seqlens, multiple_of=divisibility_factor).position_ids
-    else:
-        if whole(divisibility_factor, "divisibility_factor") <= 0:
-            raise ValueError(f"divisibility_factor must be positive, not {divisibility_factor}")
-        lengths = np.diff(checked_offsets(cu_seqlens, 2**62)[0])
-        places = Places.of(lengths, Placement(divisibility_factor, None, 0, True))
-        padded = np.diff(places.starts)
-        positions, address = empty("pt", (places.total,), INT64)
-        failure = _core.position_ids(address_of(padded), len(padded), 0, address, places.total)
-        assert failure is None, failure
-    made: torch.Tensor = positions if dtype is None else positions.to(dtype)
-    return made
-
-
-def get_batch_on_this_cp_rank(  # noqa: PLR0917 - the order is TransformerEngine's
-    cu_seqlens_padded: torch.Tensor,
-    input_ids_padded: torch.Tensor | None,
-    labels_padded: torch.Tensor | None,
-    position_ids_padded: torch.Tensor | None,
-    cp_group: Any = None,
-    qvk_format: str = "thd",
-    *,
-    cp_size: int | None = None,
-    cp_rank: int | None = None,
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """The chunks of this rank of a batch in THD format, see `quadrat.context_parallel_slice`.
-
-    Args:
-        cu_seqlens_padded: `[sequences + 1]`, where each sequence begins, and where the last one ends, padding included.
-        input_ids_padded: `[1, total]`, `[total, ...]` or None.
-        labels_padded: the same.
-        position_ids_padded: the same.
-        cp_group: the process group whose size and rank are used.
-        qvk_format: "thd".
-        cp_size: with `cp_rank`, instead of a process group.
-        cp_rank: with `cp_size`.
-
-    Returns:
-        The slices of the three. Tokens of a sequence beyond a multiple of `2 * cp_size` are left out.
-
-    Raises:
-        ValueError: for another format; when a tensor has no dimension of the total; when the rank is not in the group.
-
-    Examples:
-        >>> import torch
-        >>> from quadrat.varlen.context_parallel import get_batch_on_this_cp_rank
-        >>> batch = torch.arange(8)[None], None, None
-        >>> get_batch_on_this_cp_rank(torch.tensor([0, 8]), *batch, cp_size=2, cp_rank=1)
-        (tensor([[2, 3, 4, 5]]), None, None)
-    """
-    if qvk_format not in ("thd", "bshd", "sbhd"):
-        raise ValueError(f"Unsupported qvk_format: {qvk_format}!")
-    if qvk_format != "thd":
-        raise ValueError(f"Support not implemented yet for qvk_format: {qvk_format}!")
-    given = input_ids_padded, labels_padded, position_ids_padded
-    if (cp_size is None) != (cp_rank is None):
-        raise ValueError("give both cp_size and cp_rank, or a process group")
-    if cp_size is None or cp_rank is None:
-        import torch.distributed as dist
-
-        cp_size, cp_rank = dist.get_world_size(group=cp_group), dist.get_rank(group=cp_group)
-    _check_rank(cp_size, cp_rank)
-    if cp_size == 1:
-        return given
-    total = int(cu_seqlens_padded[-1])
-    cuts: dict[int, _Slicer] = {}
-
-    def cut(tensor: torch.Tensor | None) -> torch.Tensor | None:
-        if tensor is None:
-            return None
-        dim = _dimension_of(tensor, total)
-        if dim not in cuts:
-            cuts[dim] = _Slicer(cu_seqlens_padded, [tensor], cp_size, cp_rank, dim, exact=False)
-        return cuts[dim](tensor)  # type: ignore[no-any-return]
-
-    return cut(input_ids_padded), cut(labels_padded), cut(position_ids_padded)
-
-
-def _dimension_of(tensor: torch.Tensor, total: int) -> int:
-    """The dimension of the tokens. Raises ValueError where there is none."""
-    for dim in (1, 0):
-        if tensor.dim() > dim and tensor.shape[dim] == total:
-            return dim
-    raise ValueError(
-        f"no dimension of a tensor of shape {tuple(tensor.shape)} has the {total} tokens of cu_seqlens_padded: make "
-        "sure the inputs are in THD format and padded correctly"
-    )

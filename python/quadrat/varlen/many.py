@@ -1,4 +1,4 @@
-"""`quadrat.unpad_many` and `quadrat.pad_many`: several tensors without their padding, by one mask, and back."""
+"""`unpad_many` and `pad_many`: several tensors without their padding, by one mask, and back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from quadrat.support.extras import needs
 
-with needs("quadrat.unpad_many"):
+with needs("quadrat.varlen.unpad_many"):
     import torch
 
-from quadrat.support.memory import compiling
-from quadrat.varlen.layout import layout_of, require_mask
-from quadrat.varlen.tokens import put, take
+from quadrat.ops._tokens import require_mask
+from quadrat.support.memory import recording
+from quadrat.varlen.tokens import layout_of, put, take
 
 
 class Unpadded(NamedTuple):
@@ -27,8 +27,7 @@ class Unpadded(NamedTuple):
 def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
     """Remove the padding of several tensors by one mask: ids, log-probabilities, advantages, loss masks.
 
-    The mask is read once, and its layout is cached as in `quadrat.bert_padding.unpad_input`: on a GPU the call waits
-    once for all tensors. Gradients flow back through each.
+    The mask is read once: on a GPU the call waits once for all tensors. Gradients flow back through each.
 
     Args:
         mask: `[rows, width]`, bools or integers, 1 for tokens and 0 for padding, which may lie anywhere. Or several
@@ -48,7 +47,7 @@ def unpad_many(mask: Any, *tensors: Any) -> Unpadded:
         >>> import torch, quadrat
         >>> masks = torch.tensor([[0, 1], [1, 1]]), torch.tensor([[1, 1], [1, 0]])
         >>> prompts, responses = torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 5], [6, 0]])
-        >>> unpadded = quadrat.unpad_many(masks, (prompts, responses))
+        >>> unpadded = quadrat.varlen.unpad_many(masks, (prompts, responses))
         >>> unpadded.tensors[0].tolist(), unpadded.cu_seqlens.tolist()
         ([1, 4, 5, 2, 3, 6], [0, 3, 6])
     """
@@ -75,7 +74,7 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
 
     Examples:
         >>> import torch, quadrat
-        >>> quadrat.pad_many(torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.tensor([5, 6, 7]))[0].tolist()
+        >>> quadrat.varlen.pad_many(torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.tensor([5, 6, 7]))[0].tolist()
         [[5, 6, 0], [0, 7, 0]]
     """
     joined, widths = _joined(mask)
@@ -83,7 +82,7 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
     padded = []
     for place, tensor in enumerate(tensors):
         _require(tensor, joined, place)
-        fits = compiling() or (tensor.dim() > 0 and len(tensor) == len(layout.indices))  # the operator checks it
+        fits = recording() or (tensor.dim() > 0 and len(tensor) == len(layout.indices))  # the operator checks it
         if not fits:
             raise ValueError(
                 f"tensor {place} must have the {len(layout.indices)} tokens that the mask keeps, not shape "

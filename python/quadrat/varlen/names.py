@@ -46,7 +46,7 @@ _PADDING_MASK = ("padding_mask", "gaps")
 def check_names(names: Any) -> None:
     """Raises ValueError unless it is None or a consumer in the table."""
     if names is not None and (not isinstance(names, str) or names not in NAMES):
-        raise ValueError(f"names must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
+        raise ValueError(f"kwargs_for must be one of {', '.join(map(repr, NAMES))}, or None, not {names!r}")
 
 
 def parts_of(names: str | None, *, aligned: bool) -> tuple[tuple[str, str], ...]:

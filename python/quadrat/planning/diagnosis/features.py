@@ -21,13 +21,13 @@ def not_features(features: Any) -> Iterator[str]:
     if _is_of(features, "datasets", "DatasetDict", "IterableDatasetDict"):
         rows = f"features[{next(iter(features), 'train')!r}]"
         some = f"{rows}[:32]" if _is_of(features, "datasets", "DatasetDict") else f"list({rows}.take(32))"
-        found = f"{whole}; choose a split and some of its rows, as collator({some})"
+        found = f"{whole}; choose a split and some of its rows, for example collator({some})"
     elif _is_of(features, "datasets", "IterableDataset"):
-        found = f"{whole}; give some of its rows, as collator(list(dataset.take(32)))"
+        found = f"{whole}; give some of its rows, for example collator(list(dataset.take(32)))"
     elif _is_of(features, "datasets", "Dataset"):
-        found = f"{whole} of {len(features)} rows; give some of them, as collator(dataset[:32])"
+        found = f"{whole} of {len(features)} rows; give some of them, for example collator(dataset[:32])"
     elif _is_of(features, "torch", "Dataset", "DataLoader"):
-        found = f"{whole}; give a list of rows, as collator([dataset[i] for i in range(32)])"
+        found = f"{whole}; give a list of rows, for example collator([dataset[i] for i in range(32)])"
     else:
         yield _not_a_list(features)
         return
@@ -68,9 +68,9 @@ def _instead(feature: Any) -> str:
     if isinstance(feature, str):
         return "tokenize the text: tokenizer(text)"
     if _is_batch(feature):
-        return f"it holds {len(feature)} of them: give the inner list, as collator(features[0])"
+        return f"it holds {len(feature)} of them: give the inner list, for example collator(features[0])"
     if _is_pair(feature):
-        return "name its parts, as {'input_ids': ..., 'labels': ...}"
+        return "name its parts, for example {'input_ids': ..., 'labels': ...}"
     if dimensions(feature) == 1:
         return "give {'input_ids': row}"
     if dimensions(feature) == 2 and len(feature) == 1:

@@ -20,12 +20,12 @@ def not_a_tokenizer(collator: Any) -> Iterator[str]:
         return
     found = f"tokenizer is {kind_of(tokenizer)}"
     if tokenizer is None:
-        yield f"{found}; give the tokenizer of your model, as AutoTokenizer.from_pretrained(name)"
+        yield f"{found}; give the tokenizer of your model, for example AutoTokenizer.from_pretrained(name)"
     elif isinstance(tokenizer, str):
         yield f"{found}, not a tokenizer; give AutoTokenizer.from_pretrained({shown(tokenizer)})"
     elif isinstance(tokenizer, type):
         name = tokenizer.__name__
-        yield f"tokenizer is the class {name}; give an instance, as {name}.from_pretrained(name)"
+        yield f"tokenizer is the class {name}; give an instance, for example {name}.from_pretrained(name)"
     elif hasattr(getattr(tokenizer, "tokenizer", None), "pad"):
         yield f"{found}, which has no method pad; give its tokenizer: processor.tokenizer"
     elif type(tokenizer).__module__.partition(".")[0] == "tokenizers":
@@ -75,7 +75,7 @@ def no_pad_token(collator: Any, *, rows_of_one_length: bool = False) -> Iterator
         if getattr(tokenizer, "eos_token", None) is None:
             remedy = "tokenizer.add_special_tokens({'pad_token': '[PAD]'})"
         otherwise = ", or use padding=False" if rows_of_one_length and hasattr(collator, "padding") else ""
-        yield f"{type(tokenizer).__name__} has no pad token; set one, as {remedy}{otherwise}"
+        yield f"{type(tokenizer).__name__} has no pad token; set one, for example {remedy}{otherwise}"
 
 
 def padding_side(collator: Any) -> Iterator[str]:

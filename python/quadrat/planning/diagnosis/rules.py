@@ -96,7 +96,7 @@ def _targets(collator: Any, column: Column) -> Iterator[str]:
         if isinstance(values[0], list) and not isinstance(value, list):
             yield (
                 f"column '{column.name}', row {row} is {kind_of(value)} where row 0 is a list; give lists in every "
-                "row, as value.tolist()"
+                "row, for example value.tolist()"
             )
     if not options.pads(collator):
         yield from uneven(column, "use padding=True")
@@ -200,7 +200,7 @@ def _permuted(collator: Any, column: Column) -> Iterator[str]:
     for name in ("mask_token", "pad_token"):
         if getattr(tokenizer, name) is None:
             yield (
-                f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set one, as "
+                f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set one, for example "
                 f"tokenizer.add_special_tokens({{'{name}': '[{name[:-6].upper()}]'}})"
             )
     lengths = [length_of(row) or 0 for row in column.values]

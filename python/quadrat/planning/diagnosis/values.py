@@ -137,7 +137,7 @@ def doubtful(column: Column) -> Iterator[str]:
 
 def _doubtful_array(column: Column, where: str, value: Any) -> Iterator[str]:
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
-        yield f"{where} is an array of Python objects; give numbers, as row.astype('int64')"
+        yield f"{where} is an array of Python objects; give numbers, for example row.astype('int64')"
     elif column.role is Role.TOKENS and (value.is_floating_point() if is_tensor(value) else value.dtype.kind == "f"):
         remedy = "row.long()" if is_tensor(value) else "row.astype('int64')"
         yield f"{where} holds {str(value.dtype).removeprefix('torch.')} numbers, and token ids are ints; give {remedy}"
@@ -199,9 +199,12 @@ def _nested(value: Any) -> str:
     if len(value) != 1:
         return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
     if isinstance(value, (list, tuple)):
-        found, instead = "is a row inside a list, as tokenizer([text]) gives", "one text at a time, tokenizer(text)"
+        found, instead = (
+            "is a row inside a list, like the result of tokenizer([text])",
+            "one text at a time, tokenizer(text)",
+        )
     else:
-        found = f"has shape {tuple(value.shape)}, as tokenizer(text, return_tensors=...) gives"
+        found = f"has shape {tuple(value.shape)}, like the result of tokenizer(text, return_tensors=...)"
         instead = "without return_tensors"
     return f"{found}; tokenize {instead}, or take the row out in every column: value[0]"
 
@@ -211,7 +214,7 @@ def _instead_of_text(column: Column, known: Mapping[Role, str], texts: Iterable[
 
 
 def _removal(column: Column) -> str:
-    return f"remove the column before collating, as dataset.remove_columns('{column.name}')"
+    return f"remove the column before collating, for example dataset.remove_columns('{column.name}')"
 
 
 def _mapping(labels: Iterable[Any]) -> str:
@@ -219,5 +222,5 @@ def _mapping(labels: Iterable[Any]) -> str:
     words = sorted({label for label in labels if isinstance(label, str)})
     example = {word: number for number, word in enumerate(words)} if len(words) <= 8 else None
     if example is None or any(len(word) > 30 for word in words):
-        return "map labels to numbers, as label2id[label]"
-    return f"map labels to numbers, as {example}[label]"
+        return "map labels to numbers, for example label2id[label]"
+    return f"map labels to numbers, for example {example}[label]"

@@ -1,4 +1,4 @@
-"""`quadrat.align`: sequences one after the other, each padded to a multiple of a length."""
+"""`quadrat.varlen.align`: sequences one after the other, each padded to a multiple of a length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.input.columns import explain
 from quadrat.ops._rows import output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
@@ -23,7 +24,7 @@ class Aligned(NamedTuple):
     """Sequences one after the other, each followed by its own padding; NumPy arrays or torch tensors.
 
     Attributes:
-        values: `[total, ...]`; in a result of `quadrat.align`, a tuple with one for each column.
+        values: `[total, ...]`; in a result of `quadrat.varlen.align`, a tuple with one for each column.
         position_ids: `[total]` int64, the position of each token in its sequence; continues through the padding, or is
             0 there.
         seq_idx: `[total]` int32, the number of each token's sequence; -1 in the padding.
@@ -47,7 +48,7 @@ class Aligned(NamedTuple):
 def align(
     cu_seqlens: Any,
     *columns: Any,
-    multiple_of: int,
+    pad_to_multiple_of: int,
     total_length: int | None = None,
     padding_value: Any = 0,
     position_ids_start: int = 0,
@@ -59,8 +60,8 @@ def align(
         cu_seqlens: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one ends.
         *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device; they may have a
             gradient. Columns on a GPU need a `cu_seqlens` there; the call waits for it once.
-        multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
-        total_length: the length of the result, for static shapes, a multiple of `multiple_of`. The last sequence
+        pad_to_multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
+        total_length: the length of the result, for static shapes, a multiple of `pad_to_multiple_of`. The last sequence
             gets the padding that is needed.
         padding_value: the value of the padding, or a list with one for each column.
         position_ids_start: the position of the first token of each sequence.
@@ -73,12 +74,12 @@ def align(
     Raises:
         TypeError: when a column or `cu_seqlens` is not an array, or an option is not a number.
         OverflowError: when a padding value does not fit its column's dtype, or the total does not fit int32.
-        ValueError: when `cu_seqlens` decreases or exceeds a column; when `multiple_of` is not positive; when
+        ValueError: when `cu_seqlens` decreases or exceeds a column; when `pad_to_multiple_of` is not positive; when
             `total_length` is not a multiple of it, is less than the sequences need, or there is no sequence to pad.
 
     Examples:
         >>> import quadrat, numpy
-        >>> made = quadrat.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), multiple_of=4)
+        >>> made = quadrat.varlen.align(numpy.array([0, 3, 5]), numpy.array([1, 2, 3, 7, 8]), pad_to_multiple_of=4)
         >>> made.values[0]
         array([1, 2, 3, 0, 7, 8, 0, 0])
         >>> made.cu_seqlens, made.cu_seqlens_padded
@@ -86,8 +87,8 @@ def align(
         >>> made.position_ids
         array([0, 1, 2, 3, 0, 1, 2, 3])
     """
-    if whole(multiple_of, "multiple_of") <= 0:
-        raise ValueError(f"multiple_of must be positive, not {multiple_of}")
+    if whole(pad_to_multiple_of, "pad_to_multiple_of") <= 0:
+        raise ValueError(f"pad_to_multiple_of must be positive, not {pad_to_multiple_of}")
     fills = list(padding_value) if isinstance(padding_value, (tuple, list)) else [padding_value] * len(columns)
     if len(fills) != len(columns):
         raise ValueError(f"there are {len(columns)} columns and {len(fills)} padding values")
@@ -96,7 +97,7 @@ def align(
             raise TypeError(f"column {number} must be a NumPy array or torch tensor, not {type(column).__name__}")
         require_plain(column, f"column {number}")
     start = whole(position_ids_start, "position_ids_start")
-    how = Placement(multiple_of, total_length, start, bool(continue_positions))
+    how = Placement(pad_to_multiple_of, total_length, start, bool(continue_positions))
     if on_gpu(cu_seqlens) or any(on_gpu(column) for column in columns):
         require_offsets(cu_seqlens)
         return align_on_device(cu_seqlens, columns, how, fills)
@@ -124,6 +125,8 @@ class Placement(NamedTuple):
             total = -(-needed // self.rounding) * self.rounding
         else:
             total = whole(self.total_length, "total_length")
+        if needed >= _INT32:
+            raise OverflowError("the padded sequences are more than int32 cu_seqlens can hold")
         if total % self.multiple_of:
             raise ValueError(
                 f"total_length={total} is not a multiple of {self.multiple_of}, but each padded sequence is"
@@ -149,7 +152,8 @@ class Places(NamedTuple):
     def of(cls, lengths: NDArray[np.int64], how: Placement) -> Places:
         """Places that are multiples, the last one as long as it takes. Raises ValueError and OverflowError."""
         starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(-(-lengths // how.multiple_of) * how.multiple_of, out=starts[1:])
+        multiple = min(how.multiple_of, _INT32)  # what takes more is refused, and does not overflow meanwhile
+        np.cumsum(-(-lengths // multiple) * multiple, out=starts[1:])
         starts[-1] = how.total(int(starts[-1]), len(lengths))
         return cls(lengths, starts)
 
@@ -206,7 +210,8 @@ def described(values: Any, places: Places, framework: Framework, how: Placement)
 
 
 def _done(failure: Any) -> None:
-    assert failure is None, failure
+    if failure is not None:
+        raise ValueError(explain(failure))
 
 
 def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fills: Sequence[Any]) -> Aligned:
@@ -218,7 +223,8 @@ def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fil
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = bounds.diff()
-    padded = (lengths + how.multiple_of - 1) // how.multiple_of * how.multiple_of
+    multiple = min(how.multiple_of, _INT32)
+    padded = (lengths + multiple - 1) // multiple * multiple
     rows = len(lengths)
     longest = lengths.max() if rows else bounds[0] * 0
     before, needed, most = torch.stack([padded[:-1].sum(), padded.sum(), longest]).tolist()

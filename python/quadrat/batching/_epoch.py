@@ -1,0 +1,159 @@
+"""Epochs that worker processes see change, and positions in them from which an iteration goes on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from multiprocessing import RawValue
+from multiprocessing.context import get_spawning_popen
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.ops._philox import epoch_of
+from quadrat.support.memory import address_of
+
+_CONSTANT = (int, str, bool, type(None))
+
+
+class SharedEpoch:
+    """A number below 2**32 in shared memory; a copy, or a pickle on disk, has its own.
+
+    Running workers see changes, forked and spawned ones, with `persistent_workers` too.
+
+    Attributes:
+        array: `[1]` uint32, that memory.
+    """
+
+    def __init__(self, epoch: int = 0, cell: Any = None) -> None:
+        """cell: the memory, where there is some already."""
+        self._cell = RawValue("I", epoch) if cell is None else cell
+        self.array = np.frombuffer(self._cell, np.uint32)
+
+    def set(self, epoch: Any) -> None:
+        """Raises TypeError or ValueError unless it is a whole number below 2**32."""
+        self.array[0] = epoch_of(epoch)
+
+    def for_copy(self) -> SharedEpoch:
+        """What a copy of the collator is given, or a process that is being spawned: its own, or this one."""
+        return self if get_spawning_popen() is not None else SharedEpoch(int(self))
+
+    def __int__(self) -> int:
+        """The number."""
+        return int(self.array[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The memory itself for a process that is being spawned, which alone can be given it."""
+        return SharedEpoch, (0, self._cell) if get_spawning_popen() is not None else (int(self),)
+
+
+class WithEpoch:
+    """What differs from epoch to epoch."""
+
+    def __init__(self) -> None:
+        self._epoch = SharedEpoch()
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch; see `set_epoch`."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch from now on, also in worker processes of a DataLoader.
+
+        Raises:
+            TypeError, ValueError: unless it is a whole number below `2**32`.
+        """
+        self._epoch.set(epoch)
+
+
+class Resumable(WithEpoch):
+    """What is iterated over, and goes on where a state was taken.
+
+    A position is a dict with "epoch". It belongs to the iterator that was read last: an iterator goes on in its own
+    epoch, whatever `set_epoch` says meanwhile.
+    """
+
+    _IS: str  # what an error message calls it
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at: dict[str, Any] | None = None  # None: the start of the current epoch
+        self._resumes = False
+
+    def _start(self) -> dict[str, Any]:
+        """The position before the first item of the current epoch."""
+        raise NotImplementedError
+
+    def _settings(self) -> dict[str, Any]:
+        """What the items depend on besides the position."""
+        raise NotImplementedError
+
+    def _check(self, at: dict[str, Any]) -> None:
+        """Raises TypeError or ValueError for a position that no iterator has."""
+        raise NotImplementedError
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iteration, also in worker processes of a DataLoader.
+
+        A new epoch begins with its first item. An iterator that is being read goes on in its own epoch.
+
+        Raises:
+            TypeError, ValueError: unless it is a whole number below `2**32`.
+        """
+        before = self.epoch
+        super().set_epoch(epoch)
+        if self.epoch != before:
+            self._at, self._resumes = None, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position of the iterator that was read last, and what the items depend on: names and numbers."""
+        return {**_copy_of(self._start() if self._at is None else self._at), **self._settings()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from a state: the next iteration begins with the item after those of the state.
+
+        Raises:
+            KeyError: when an entry is missing.
+            ValueError: when the state is from an object with other rows or options, or a number is out of range.
+        """
+        differing = [
+            f"{name} is {value!r} here and {state[name]!r} in the state"
+            for name, value in self._settings().items()
+            if state[name] != value
+        ]
+        if differing:
+            raise ValueError(f"the state is from another {self._IS}: {'; '.join(differing)}")
+        at: dict[str, Any] = _copy_of({name: state[name] for name in self._start()})
+        at["epoch"] = epoch_of(at["epoch"])
+        self._check(at)
+        self.set_epoch(at["epoch"])
+        self._at, self._resumes = at, True
+
+    def _begin(self) -> dict[str, Any]:
+        """The position of a new iterator: that of the state it resumes from, or the start of the epoch."""
+        at = self._start()
+        if self._resumes and self._at is not None and self._at["epoch"] == at["epoch"]:
+            at = _copy_of(self._at)
+        self._at, self._resumes = at, False
+        return at
+
+
+def _copy_of(value: Any) -> Any:
+    """What `copy.deepcopy` makes of numbers and names in dicts and lists, without its search for shared ones."""
+    kind = type(value)
+    if kind is dict:
+        return {name: _copy_of(one) for name, one in value.items()}
+    if kind is list:
+        return [_copy_of(one) for one in value]
+    return value if kind in _CONSTANT else copy.deepcopy(value)
+
+
+def random_order(count: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
+    """The numbers below `count` in a random order; `stream` tells the orders of one seed and epoch apart."""
+    order = np.empty(count, np.int64)
+    if not _core.philox_order(seed, epoch, stream, address_of(order), count):
+        raise ValueError(f"{count} rows are too many to shuffle")
+    return order
