@@ -38,6 +38,7 @@ from transformers import (
     DataCollatorWithPadding,
     EvalPrediction,
     PreTrainedTokenizerBase,
+    PrinterCallback,
     ProgressCallback,
     Trainer,
     TrainingArguments,
@@ -183,6 +184,7 @@ def run(collator: DataCollatorWithPadding, task: Task, options: argparse.Namespa
                 logging_steps=1,
                 save_strategy="no",
                 report_to="none",
+                disable_tqdm=not sys.stderr.isatty(),
                 seed=options.seed,
                 # On a GPU two runs with the same collator can differ, because some kernels add in any order.
                 use_cpu=True,
@@ -195,7 +197,9 @@ def run(collator: DataCollatorWithPadding, task: Task, options: argparse.Namespa
             compute_metrics=accuracy,
         )
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(LossOnTheBar)
+        trainer.remove_callback(PrinterCallback)
+        if not trainer.args.disable_tqdm:
+            trainer.add_callback(LossOnTheBar)
         start = time.perf_counter()
         trainer.train()
         metrics = trainer.evaluate()

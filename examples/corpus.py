@@ -1,4 +1,4 @@
-"""Labelled texts without a download: docstrings of installed packages, or a file of your own."""
+"""Labelled texts without a download, docstrings of installed packages or a file of your own; a tokenizer of texts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import csv
 import importlib.util
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-
-from quadrat.cli.texts import train_tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 # Well documented packages; the first DEFAULT_CLASSES of them that are installed become the classes.
 DEFAULT_PACKAGES = (
@@ -41,7 +42,9 @@ _SKIPPED_FOLDERS = frozenset({"_vendor", "vendor", "vendored", "test", "tests", 
 _LARGEST_SOURCE_BYTES = 400_000
 # A package's texts come from at least this many of its files where it has them, so that no file dominates a class.
 _FEWEST_FILES = 40
-
+# More distinct characters than this (the trainer's own default) are unknown to the tokenizer, the rarest first.
+_LARGEST_ALPHABET = 1000
+_SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 __all__ = ["Corpus", "docstrings", "labelled", "train_tokenizer"]
 
@@ -179,3 +182,55 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def train_tokenizer(texts: Sequence[str], *, vocab_size: int = 8000, max_length: int = 512) -> PreTrainedTokenizerBase:
+    """A BERT-like WordPiece tokenizer trained on `texts`, the same one each time.
+
+    At most `vocab_size` entries; truncation is at `max_length` tokens, [CLS] and [SEP] included. Gives input_ids,
+    token_type_ids and attention_mask.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words = [[word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))] for text in texts]
+    alphabet = _most_common_characters(words, min(_LARGEST_ALPHABET, max(1, vocab_size // 4)))
+    words = [[word for word in text if alphabet.issuperset(word)] for text in words]
+    # The trainer numbers inner characters in the order of a randomly seeded hash map, and breaks ties between merges
+    # by these numbers. As special tokens they are numbered in the given order, before it looks at the text.
+    inner = sorted({"##" + character for text in words for word in text for character in word[1:]})
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=_SPECIAL_TOKENS + inner,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    trained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trained.train_from_iterator((" ".join(text) for text in words), trainer=trainer, length=len(words))
+
+    # A second tokenizer from the vocabulary, in which the inner characters are no special tokens.
+    tokenizer = Tokenizer(models.WordPiece(vocab=trained.get_vocab(), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(token, _SPECIAL_TOKENS.index(token)) for token in ("[CLS]", "[SEP]")],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def _most_common_characters(words: list[list[str]], count: int) -> set[str]:
+    """The `count` most common characters, ties by code point."""
+    counts = Counter(character for text in words for word in text for character in word)
+    return set(sorted(counts, key=lambda character: (-counts[character], character))[:count])

@@ -1,9 +1,9 @@
 """Train a small causal language model with FlexAttention and without padding; compare every loss with the padded run.
 
 `quadrat.DataCollatorWithFlattening` joins the rows of a batch into one row, and says where they begin.
-`quadrat.document_block_mask` makes of that the block mask of FlexAttention: which blocks of queries and keys have
-nothing to say to one another, and need not be computed. It works it out from the boundaries; `create_block_mask` of
-torch asks the mask function about every pair of tokens instead. The tensors are the same.
+`quadrat.varlen.document_block_mask` makes of that the block mask of FlexAttention: which blocks of queries and keys
+have nothing to say to one another, and need not be computed. It works it out from the boundaries; `create_block_mask`
+of torch asks the mask function about every pair of tokens instead. The tensors are the same.
 
 The script trains the same model twice, on the same batches: padded, with torch's own causal attention, and flattened.
 Both predict the same tokens from the same tokens, so their losses are equal at each step, up to the rounding of
@@ -73,7 +73,7 @@ def padded_loss(model: Model, batch: Any) -> torch.Tensor:
 
 
 def flat_loss(model: Model, batch: Any) -> torch.Tensor:
-    mask = quadrat.document_block_mask(batch["cu_seq_lens_q"], block_size=BLOCK)
+    mask = quadrat.varlen.document_block_mask(batch["cu_seq_lens_q"], block_size=BLOCK)
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         return attend(query, key, value, mask)
@@ -136,7 +136,7 @@ def main() -> int:
     print("step  loss, padded  loss, flattened")
     for step, pair in enumerate(zip(*losses, strict=True), start=1):
         print(f"{step:4}  {pair[0]:12.6f}  {pair[1]:15.6f}")
-    mask = quadrat.document_block_mask(flat[-1]["cu_seq_lens_q"], block_size=BLOCK)
+    mask = quadrat.varlen.document_block_mask(flat[-1]["cu_seq_lens_q"], block_size=BLOCK)
     print(f"Of the last batch {mask.sparsity():.0f}% of the blocks of {BLOCK} tokens are not computed.")
     tokens = [sum(batch["input_ids"].numel() for batch in batches) for batches in (padded, flat)]
     print(f"Without padding, a batch has {1 - tokens[1] / tokens[0]:.0%} fewer tokens.")

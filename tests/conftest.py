@@ -11,14 +11,20 @@ from support.guarded import Guarded
 
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
-settings.register_profile("default", max_examples=100, derandomize=True, **_common)
-settings.register_profile("half", max_examples=50, derandomize=True, **_common)
+settings.register_profile("default", max_examples=30, derandomize=True, **_common)
+settings.register_profile("thorough", max_examples=100, derandomize=True, **_common)
 settings.register_profile("nightly", max_examples=2000, **_common)
 settings.register_profile("sanitize", max_examples=30, **_common)  # each takes several times as long there
 settings.register_profile(
     "sketch", max_examples=200, phases=[Phase.explicit, Phase.generate], **_common
 )  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
 
 
 def pytest_collection_finish():

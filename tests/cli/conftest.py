@@ -10,8 +10,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from quadrat.cli.texts import train_tokenizer
 from support.command import HOSTILE, TEXTS
+from support.trained import train_tokenizer
 
 
 @pytest.fixture(scope="session")

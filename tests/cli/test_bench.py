@@ -17,8 +17,8 @@ import quadrat
 from quadrat.__main__ import main
 from quadrat.cli import measure
 from quadrat.cli.comparison import PAIRS
-from quadrat.cli.texts import train_tokenizer
 from support.command import TEXTS, here, refused, run
+from support.trained import train_tokenizer
 
 SHORT = ("--seconds", 0.01)
 
@@ -99,10 +99,11 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_text_file(folder):
-    done = run("bench", "texts.txt", "--batch-size", 8, *SHORT, folder=folder)
+    done = run("bench", "texts.txt", "--tokenizer", "tokenizer", "--batch-size", 8, *SHORT, folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "texts.txt: 12 batches of 8 rows; tokenizer: a WordPiece tokenizer with" in done.stdout
+    assert "texts.txt: 12 batches of 8 rows; tokenizer: tokenizer." in done.stdout
     assert "All batches equal those of transformers: keys, dtypes, values" in done.stdout
     for name in PAIRS:
         assert re.search(rf"^ {name} .*µs .*{measure.TIMES} .*{measure.TIMES}", done.stdout, re.MULTILINE), name
@@ -123,7 +124,7 @@ def test_a_saved_data_set(folder, capsys):
 
 
 def test_fewer_rows_than_a_batch(folder, capsys):
-    options = ("--batch-size", 500, "--collators", "padding", *SHORT)
+    options = ("--tokenizer", folder / "tokenizer", "--batch-size", 500, "--collators", "padding", *SHORT)
     said = here(capsys, "bench", folder / "texts.txt", *options)[1]
     assert "1 batch of 100 rows" in said
 
@@ -141,9 +142,9 @@ def test_a_tokenizer_without_mask_and_padding(folder, generative, capsys):
     [
         ("texts.txt", "eos", ("--collators", "clm", "mlm"), "mlm: the tokenizer has no mask token"),
         ("texts.txt", "none", (), "has neither a pad token nor an end-of-sequence token"),
-        ("rows", None, (), "the collators need the tokenizer that made the tokens: give --tokenizer"),
+        ("rows", None, (), "the collators need your tokenizer: give --tokenizer"),
         ("missing", "eos", ("--field", "ids"), "row 100: column 'ids' is null"),
-        ("number", "eos", (), "row 0: column 'attention_mask' holds int; expected a list"),
+        ("number", "eos", (), "column 'attention_mask' holds int8; expected lists of numbers"),
         ("texts.txt", "nowhere", (), "no tokenizer could be loaded from"),
     ],
 )

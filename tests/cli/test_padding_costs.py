@@ -67,7 +67,7 @@ def test_a_token_budget_is_that_of_the_sampler(lengths, max_tokens, multiple_of,
     options = {"multiple_of": multiple_of, "seed": seed, "overlong": "alone"}
     assert found == list(quadrat.TokenBudgetBatchSampler(lengths, max_tokens, **options))
     for batch in found:
-        assert quadrat.pad(tokens(lengths, batch), multiple_of=multiple_of).size <= max_tokens or len(batch) == 1
+        assert quadrat.pad(tokens(lengths, batch), pad_to_multiple_of=multiple_of).size <= max_tokens or len(batch) == 1
 
 
 @given(of=rows(), batch_size=BATCH_SIZES, multiple_of=MULTIPLES, more=st.none() | st.integers(0, 9))
@@ -76,7 +76,11 @@ def test_padding_costs_what_really_padding_makes(of, batch_size, multiple_of, mo
     to = None if more is None else int(lengths.max()) + more
     plan = waste.length_grouped(lengths, order, batch_size)
     made = [
-        quadrat.pad(tokens(lengths, batch), multiple_of=multiple_of, length=to and -(-to // multiple_of) * multiple_of)
+        quadrat.pad(
+            tokens(lengths, batch),
+            pad_to_multiple_of=multiple_of,
+            max_length=to and -(-to // multiple_of) * multiple_of,
+        )
         for batch in batches(plan)
     ]
     cost = waste.padded("name", lengths, plan, multiple_of=multiple_of, to=to)
@@ -98,7 +102,7 @@ def test_padding_costs_what_really_padding_makes(of, batch_size, multiple_of, mo
 def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_of):
     lengths, order = of
     plan = waste.shuffled(order, batch_size)
-    made = [quadrat.flatten(tokens(lengths, batch), multiple_of=multiple_of) for batch in batches(plan)]
+    made = [quadrat.flatten(tokens(lengths, batch), pad_to_multiple_of=multiple_of) for batch in batches(plan)]
     totals = [batch.values.size for batch in made]
     cost = waste.flattened("name", lengths, plan, multiple_of=multiple_of)
     assert cost == waste.Cost(
@@ -140,7 +144,7 @@ def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens,
 @given(lengths=LENGTHS, batch_size=BATCH_SIZES, multiple_of=MULTIPLES)
 def test_the_default_budget_has_room_for_every_row(lengths, batch_size, multiple_of):
     budget = waste.default_max_tokens(lengths, batch_size, multiple_of)
-    assert budget >= quadrat.pad(tokens(lengths, [int(lengths.argmax())]), multiple_of=multiple_of).size
+    assert budget >= quadrat.pad(tokens(lengths, [int(lengths.argmax())]), pad_to_multiple_of=multiple_of).size
     assert budget >= batch_size * lengths.mean() - 32
 
 

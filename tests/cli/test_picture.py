@@ -7,6 +7,8 @@ import pytest
 
 from support.command import here, refused, run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="it draws the picture")
 
 

@@ -17,6 +17,8 @@ from hypothesis import given
 from quadrat.cli.command import harmless
 from support.command import HOSTILE, SHOWN, here, refused, run
 
+pytestmark = pytest.mark.slow
+
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -56,7 +58,6 @@ def hostile(tmp_path):
         (0, ("waste", f"{HOSTILE}.csv", "--field", HOSTILE)),
         (0, ("waste", f"{HOSTILE}.parquet", "--field", HOSTILE)),
         (0, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}.png")),
-        (0, ("bench", f"{HOSTILE}.txt", "--seconds", "0.001", "--collators", "flattening")),
         (2, ("waste", f"{HOSTILE} rows")),
         (2, ("waste", f"{HOSTILE} rows", "--split", HOSTILE)),
         (2, ("waste", f"{HOSTILE} rows", "--split", "train")),
@@ -70,6 +71,7 @@ def hostile(tmp_path):
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"{HOSTILE}/a.png")),
         (2, ("waste", f"{HOSTILE}.txt", "--png", f"a.{HOSTILE}")),
         (2, ("bench", f"{HOSTILE} rows", "--split", "train", "--field", HOSTILE)),
+        (2, ("bench", f"{HOSTILE}.txt")),
     ],
 )
 def test_names_from_outside_are_shown_harmlessly(status, arguments, hostile, capsys, monkeypatch):

@@ -28,7 +28,7 @@ def test_a_text_file(folder):
     done = run("waste", "texts.txt", "--batch-size", 8, folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "texts.txt: 200 texts" in done.stdout
-    assert "entries, trained on them; give your own with --tokenizer" in " ".join(done.stdout.split())
+    assert "words, which are fewer than tokens; give your tokenizer with --tokenizer" in " ".join(done.stdout.split())
     assert "No row is truncated." in done.stdout
     for name in (waste.FIXED, waste.DYNAMIC, waste.GROUPED, waste.BUDGET, waste.FLATTENED, waste.PACKED):
         assert re.search(rf"^ *{name}.* \d+\.\d%", done.stdout, re.MULTILINE), name
@@ -54,6 +54,7 @@ def test_nothing_to_save(tmp_path, capsys):
     assert json.loads(said)["advice"][0].endswith("no token is padding, so there is nothing to save.")
 
 
+@pytest.mark.slow
 def test_a_json_file_with_the_users_own_tokenizer(folder):
     options = ("--field", "body", "--tokenizer", "tokenizer", "--batch-size", 8, "--max-tokens", 128, "--seed", 3)
     done = run("waste", "texts.jsonl", *options, "--pad-to-multiple-of", 8, "--json", folder=folder)
@@ -119,6 +120,21 @@ def test_texts_in_pieces_are_all_counted(folder, capsys, monkeypatch):
     in_pieces = here(capsys, "waste", *rows)
     monkeypatch.undo()
     assert here(capsys, "waste", *rows) == in_pieces
+
+
+def test_without_a_tokenizer_words_are_counted(tmp_path, capsys):
+    """However long they are."""
+    (tmp_path / "texts.csv").write_text('n,text\n1,"two\n words "\n2,NA\n3,\n4,' + "a" * 300_000)
+    status, said, errors = here(capsys, "waste", tmp_path / "texts.csv", "--json")
+    assert (status, errors) == (0, "")
+    assert [(one["first"], one["rows"]) for one in json.loads(said)["histogram"]] == [(0, 1), (1, 2), (2, 1)]
+
+
+def test_token_ids_of_json(tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text('{"input_ids": [1, 2], "n": 1}\n{"input_ids": [3], "n": "two"}\n')
+    status, said, errors = here(capsys, "waste", tmp_path / "rows.jsonl", "--json")
+    assert (status, errors) == (0, "")
+    assert json.loads(said)["lengths"]["tokens"] == 3
 
 
 def test_an_empty_text_is_a_row(tmp_path, folder, capsys):

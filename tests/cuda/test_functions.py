@@ -75,8 +75,8 @@ def test_each_is_the_derivative_of_the_other(left: bool) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled_models_keep_them() -> None:
     def model(values: Any, offsets: Any) -> Any:
-        padded = quadrat.pad(quadrat.Ragged(torch.sin(values), offsets), length=4, side="left")
-        return quadrat.unpad(padded.cumsum(1), lengths=offsets.diff(), side="left", total=5).values
+        padded = quadrat.pad(quadrat.Ragged(torch.sin(values), offsets), max_length=4, padding_side="left")
+        return quadrat.unpad(padded.cumsum(1), lengths=offsets.diff(), padding_side="left", total=5).values
 
     values, offsets = on_gpu(5, 2), OFFSETS.to("cuda")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -93,9 +93,9 @@ def test_graphs_capture_them() -> None:
     offsets, values = OFFSETS.to("cuda"), torch.arange(1, 6, device="cuda")
 
     def batch() -> Any:
-        padded = quadrat.pad(quadrat.Ragged(values, offsets), length=4, side="left")
-        mask = quadrat.attention_mask(quadrat.Ragged(values, offsets), length=4, side="left")
-        back = quadrat.unpad(padded, lengths=offsets.diff(), side="left", total=5).values
+        padded = quadrat.pad(quadrat.Ragged(values, offsets), max_length=4, padding_side="left")
+        mask = quadrat.attention_mask(quadrat.Ragged(values, offsets), max_length=4, padding_side="left")
+        back = quadrat.unpad(padded, lengths=offsets.diff(), padding_side="left", total=5).values
         flat = torch.ops.quadrat.flatten(values, offsets, 8, 0, 9)
         return padded, mask, back, *flat
 
@@ -125,7 +125,7 @@ def test_they_run_on_the_current_stream_and_device() -> None:
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)  # whoever does not queue behind it reads what was there before
         values.add_(1)
-        padded = quadrat.pad(rows, length=1 << 19)
+        padded = quadrat.pad(rows, max_length=1 << 19)
     stream.synchronize()
     assert torch.equal(padded.reshape(-1), torch.arange(1, (1 << 20) + 1, device="cuda"))
 
@@ -136,7 +136,7 @@ def test_more_than_2_to_the_32_elements() -> None:
         pytest.skip("needs 20 GB of free GPU memory")
     values = torch.arange(256, device="cuda").to(torch.uint8).repeat(2**25)[: 3 * width - 3]
     offsets = torch.tensor([0, width, 2 * width, 3 * width - 3], device="cuda")
-    padded = quadrat.pad(quadrat.Ragged(values, offsets), length=width, padding_value=7)
+    padded = quadrat.pad(quadrat.Ragged(values, offsets), max_length=width, padding_value=7)
     assert torch.equal(padded.reshape(-1)[: 3 * width - 3], values)
     assert padded[2, -4:].tolist() == [(3 * width - 4) % 256, 7, 7, 7]
     back = quadrat.unpad(padded, lengths=offsets.diff(), total=3 * width - 3)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from quadrat.ops._device import column_of
 from quadrat.support.gpu import pad_columns
 from support.gpu import DEVICE, NEEDS_GPU, GuardedOnDevice, Memory, _cuda, torch, where
@@ -57,7 +58,7 @@ def test_pad_columns(case: Rows, extra: int, side: str) -> None:
     _cuda.pad_columns(
         [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 0, mask.address)], shape[0], *where()
     )
-    reference.attention_mask(case.lengths, side, attended)
+    oracles.attention_mask(case.lengths, side, attended)
     assert np.array_equal(out.result(), pad_rows(case.rows, shape[1], side, 9, dtype))
     assert np.array_equal(mask.result(), attended)
 
@@ -72,12 +73,12 @@ def test_flatten_columns(case: Rows, extra: int, start: int) -> None:
     }  # fmt: skip
     starts = [int(offset) - before for offset in case.offsets[:-1]]
     for copied in (expected[COPIED], expected[SEPARATED]):
-        reference.copy_rows(case.rows, starts, copied)
+        oracles.copy_rows(case.rows, starts, copied)
     filled = [first for first, length in zip(starts, case.lengths, strict=True) if length]
-    reference.separate_rows(filled, 9, expected[SEPARATED])
-    reference.position_ids(case.lengths, start, expected[POSITIONS])
-    reference.seq_idx(case.lengths, expected[SEQUENCES])
-    reference.cu_seqlens(case.lengths, expected[BOUNDS])
+    oracles.separate_rows(filled, 9, expected[SEPARATED])
+    oracles.position_ids(case.lengths, start, expected[POSITIONS])
+    oracles.seq_idx(case.lengths, expected[SEQUENCES])
+    oracles.cu_seqlens(case.lengths, expected[BOUNDS])
     outs = {source: GuardedOnDevice(array.shape, array.dtype) for source, array in expected.items()}
     numbers = {POSITIONS: (start % 2**64, 0), SEQUENCES: (0, 2**64 - 1), BOUNDS: (0, 0)}
     columns = [
@@ -96,7 +97,7 @@ def test_unpad(case: Rows, extra: int, after: int, side: str) -> None:
     batch = (np.arange(rows * width) * 7919).astype(case.values.dtype).reshape(rows, width)
     size = int(case.offsets[-1]) + after if rows else 0
     out, expected = GuardedOnDevice(size, batch.dtype), np.empty(size, batch.dtype)
-    reference.unpad(batch, case.offsets, side, expected)
+    oracles.unpad(batch, case.offsets, side, expected)
     place = memory.address(batch), case.places, rows, width, side == "left", batch.itemsize, 1
     _cuda.unpad(*place, out.address, size, *where())
     assert np.array_equal(out.result(), expected)
@@ -107,7 +108,7 @@ def test_copy_rows(case: Rows, space: int) -> None:
     starts = np.cumsum([space, *(length + space for length in case.lengths)], dtype=np.int64)
     out, memory = GuardedOnDevice(int(starts[-1]), case.values.dtype), Memory()
     expected = out.before()
-    reference.copy_rows(case.rows, starts[:-1].tolist(), expected)
+    oracles.copy_rows(case.rows, starts[:-1].tolist(), expected)
     place = memory.address(starts), out.dtype.itemsize, out.address, out.size
     _cuda.copy_rows(*case.source, case.places, len(case.lengths), *place, *where())
     assert np.array_equal(out.result(), expected)
@@ -117,7 +118,7 @@ def test_copy_rows(case: Rows, space: int) -> None:
 def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> None:
     out, memory = GuardedOnDevice(size, dtype), Memory()
     expected = out.before()
-    reference.separate_rows([start for start in starts if 0 <= start < size], 1, expected)
+    oracles.separate_rows([start for start in starts if 0 <= start < size], 1, expected)
     place = memory.address(np.array(starts, np.int64)), len(starts), dtype.itemsize, 1
     _cuda.separate_rows(*place, out.address, size, *where())
     assert np.array_equal(out.result(), expected)
@@ -127,7 +128,7 @@ def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> No
 def test_causal_labels(count: int, seed: int, pad_id: int) -> None:
     ids, memory = np.random.default_rng(seed).integers(-2, 4, size=count), Memory()
     labels, expected = GuardedOnDevice(count, np.int64), np.empty(count, np.int64)
-    reference.causal_labels(ids, pad_id, expected)
+    oracles.causal_labels(ids, pad_id, expected)
     _cuda.causal_labels(memory.address(ids), count, pad_id, labels.address, *where())
     assert np.array_equal(labels.result(), expected)
 
@@ -137,7 +138,7 @@ def test_philox_mask(case: Case, special: set[int] | None) -> None:
     memory, members = Memory(), bit_set(special or [], 1)
     if special is not None:
         case.words = np.empty(case.count, np.uint8)
-        reference.special_tokens(case.ids, special, case.words)
+        oracles.special_tokens(case.ids, special, case.words)
         case.words += np.uint8(1)
     expected = case.expected()
     ids, labels = torch.from_numpy(case.ids).to(DEVICE), GuardedOnDevice(case.count, np.int64)
@@ -154,7 +155,7 @@ def test_philox_mask(case: Case, special: set[int] | None) -> None:
 @given(cases)
 def test_row_keys(case: Case) -> None:
     memory, out, expected = Memory(), GuardedOnDevice(case.rows, np.uint64), np.empty(case.rows, np.uint64)
-    reference.row_keys([case.ids[a : a + n] for a, n in zip(case.start, case.lengths, strict=True)], expected)
+    oracles.row_keys([case.ids[a : a + n] for a, n in zip(case.start, case.lengths, strict=True)], expected)
     layout = case.rows, case.width, case.layout == "left", case.layout == "flat"
     _cuda.row_keys(memory.address(case.ids), case.count, memory.address(case.offsets), *layout, out.address, *where())
     assert np.array_equal(out.result(), expected)
@@ -174,7 +175,7 @@ def test_hostile_offsets_change_nothing_outside(
     _cuda.pad_columns(columns, rows, *where())
     assert np.array_equal(out.result(), pad_rows(cut_rows(case.values, offsets, width), width, side, 9, dtype))
     attended = np.empty((rows, width), dtype)
-    reference.attention_mask(cut_lengths(offsets, width), side, attended)
+    oracles.attention_mask(cut_lengths(offsets, width), side, attended)
     assert np.array_equal(mask.result(), np.where(attended == 1, dtype.type(1), dtype.type(9)))
     total, untouched, memory = size if rows else 0, np.full(1, CANARY, np.uint8).repeat(item).view(dtype)[0], Memory()
     flat = GuardedOnDevice(total, dtype)

@@ -18,13 +18,6 @@ from support.varlen import CHECKS
 pytestmark = NEEDS_GPU
 
 
-@pytest.fixture(autouse=True)
-def _none_known() -> None:
-    from quadrat.varlen import layout
-
-    layout._known.clear()
-
-
 @pytest.mark.parametrize("check", CHECKS)
 @given(data=st.data())
 def test_as_the_oracles(check: Any, data: Any) -> None:
@@ -87,7 +80,7 @@ def test_waits_once_for_a_mask(holes: bool) -> None:
     assert waits(layer) == 1
     assert [waits(layer) for _ in range(3)] == [0, 0, 0]
     mask = mask.clone()
-    assert waits(lambda: quadrat.unpad_many(mask, hidden, mask, mask.float())) == 1
+    assert waits(lambda: quadrat.varlen.unpad_many(mask, hidden, mask, mask.float())) == 1
     assert waits(lambda: bert_padding.unpad_input_for_concatenated_sequences(hidden, mask)) == 1
     assert waits(lambda: flash.unpad_input(hidden, mask)) > 1
 
@@ -119,17 +112,6 @@ def test_compiles_whole() -> None:
         got, expected = compiled(hidden, mask), model(hidden, mask)
         flash.assert_same(got, expected)
         assert torch.equal(*(torch.autograd.grad(out[0].sum(), hidden)[0] for out in (got, expected)))
-
-
-def test_streams_have_layouts_of_their_own() -> None:
-    from quadrat.varlen import layout
-
-    mask = torch.ones(2, 3, device="cuda").long()
-    here = layout.layout_of(mask)
-    with torch.cuda.stream(torch.cuda.Stream()):
-        there = layout.layout_of(mask)
-    assert there.indices.data_ptr() != here.indices.data_ptr()
-    assert layout.layout_of(mask) is here
 
 
 @settings(deadline=None)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given, settings
 
 import quadrat
-from quadrat.varlen import context_parallel
 from support.gpu import NEEDS_GPU, torch
 
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
@@ -32,9 +31,9 @@ def test_block_masks(*, lengths: Any, extra: int, options: Any, here: bool) -> N
     assume(total > 0)
     given_bounds = torch.tensor(bounds, dtype=torch.int32, device="cpu" if here else "cuda")
     length = total if extra else None
-    mask = quadrat.document_block_mask(given_bounds, total_length=length, device="cuda", **options)
+    mask = quadrat.varlen.document_block_mask(given_bounds, total_length=length, device="cuda", **options)
     block_masks.assert_alike(mask, block_masks.made_by_torch(bounds, total, device="cuda", **options))
-    on_cpu = quadrat.document_block_mask(given_bounds, total_length=length, device="cpu", **options)
+    on_cpu = quadrat.varlen.document_block_mask(given_bounds, total_length=length, device="cpu", **options)
     block_masks.assert_alike(mask.to("cpu"), on_cpu)
 
 
@@ -44,8 +43,8 @@ def test_nothing_waits_where_the_total_is_known() -> None:
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        quadrat.document_block_mask(bounds, total_length=300)
-        quadrat.context_parallel_slice(bounds, values, cp_size=2, cp_rank=0)
+        quadrat.varlen.document_block_mask(bounds, total_length=300)
+        quadrat.varlen.context_parallel_slice(bounds, values, cp_size=2, cp_rank=0)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -59,7 +58,7 @@ def test_compiled_attention(options: Any) -> None:
     generator = torch.Generator("cuda").manual_seed(0)
     for bounds in ([0, 100, 400, 512], [0, 512], [0, 1, 1, 300, 512]):
         inputs = torch.randn(3, 1, 2, 512, 64, device="cuda", generator=generator).requires_grad_()
-        mask = quadrat.document_block_mask(torch.tensor(bounds, device="cuda"), **options)
+        mask = quadrat.varlen.document_block_mask(torch.tensor(bounds, device="cuda"), **options)
         made = attention(*inputs, block_mask=mask)
         tokens = torch.arange(512, device="cuda")
         seen = mask.mask_mod(0, 0, tokens[:, None], tokens[None, :])
@@ -77,9 +76,14 @@ def test_align(*, lengths: Any, multiple: int, dtype: Any, continues: bool, rest
     bounds = thd.boundaries(lengths)
     columns = [thd.a_column(int(bounds[-1]), dtype, trailing) for trailing in ((), (3,))]
     total = int(thd.padded_boundaries(bounds, multiple)[-1]) + rest * multiple if lengths and rest else None
-    options = {"multiple_of": multiple, "total_length": total, "padding_value": 1, "continue_positions": continues}
-    expected = quadrat.align(bounds, *columns, **options)
-    made = quadrat.align(bounds.cuda(), *(column.cuda() for column in columns), **options)
+    options = {
+        "pad_to_multiple_of": multiple,
+        "total_length": total,
+        "padding_value": 1,
+        "continue_positions": continues,
+    }
+    expected = quadrat.varlen.align(bounds, *columns, **options)
+    made = quadrat.varlen.align(bounds.cuda(), *(column.cuda() for column in columns), **options)
     assert all(map(same_on_gpu, made.values, expected.values))
     assert all(map(same_on_gpu, made[1:], expected[1:]))
 
@@ -90,26 +94,25 @@ def test_context_parallel(*, lengths: Any, size: int, dtype: Any, data: Any) -> 
     rank = data.draw(st.integers(0, size - 1))
     bounds = thd.boundaries(lengths)
     column = thd.a_column(int(bounds[-1]), dtype)
-    padded = context_parallel.pad_thd_sequences_for_cp(column, column, bounds, 2 * size, 1, 0)
-    on_gpu = context_parallel.pad_thd_sequences_for_cp(column.cuda(), column.cuda(), bounds.cuda(), 2 * size, 1, 0)
-    assert all(map(same_on_gpu, on_gpu, padded))
-    positions = context_parallel.generate_positional_ids_for_cp(bounds.cuda(), 2 * size)
-    assert same_on_gpu(positions, context_parallel.generate_positional_ids_for_cp(bounds, 2 * size))
+    padded = quadrat.varlen.align(bounds, column, pad_to_multiple_of=2 * size)
     group = {"cp_size": size, "cp_rank": rank}
-    expected = context_parallel.get_batch_on_this_cp_rank(padded[2], padded[0], padded[1], None, **group)
-    made = context_parallel.get_batch_on_this_cp_rank(on_gpu[2], on_gpu[0], on_gpu[1], None, **group)
-    assert all(map(same_on_gpu, made[:2], expected[:2]))
-    sliced = quadrat.context_parallel_slice(on_gpu[2], on_gpu[0], **group)
-    assert same_on_gpu(sliced, expected[0])
+    expected = quadrat.varlen.context_parallel_slice(padded.cu_seqlens_padded, padded.values[0], **group)
+    made = quadrat.varlen.context_parallel_slice(padded.cu_seqlens_padded.cuda(), padded.values[0].cuda(), **group)
+    assert same_on_gpu(made, expected)
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), names=st.sampled_from([None, "megatron", "mask"]))
 @settings(max_examples=30)
 def test_flatten(*, lengths: Any, names: Any) -> None:
     rows = quadrat.Ragged.of_lengths(torch.arange(sum(lengths)), lengths)
-    for options in ({"align_to": 4}, {"align_to": 4, "multiple_of": 16}, {"total_length": 64}, {"multiple_of": 8}):
+    for options in (
+        {"align_to": 4},
+        {"align_to": 4, "pad_to_multiple_of": 16},
+        {"total_length": 64},
+        {"pad_to_multiple_of": 8},
+    ):
         for continues in (True, False):
-            asked = {**options, "names": names, "continue_positions": continues}
+            asked = {**options, "kwargs_for": names, "continue_positions": continues}
             expected, made = (quadrat.flatten(one, **asked) for one in (rows, rows.to("cuda")))
             if names is None:
                 assert all(map(same_on_gpu, made, expected))

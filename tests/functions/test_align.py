@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import quadrat
-from quadrat.varlen import align as module
+from quadrat.varlen import aligned as module
 
 torch = pytest.importorskip("torch")
 from support.thd import (  # noqa: E402
@@ -76,19 +76,19 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
     rest = more * multiple if fixed and lengths else 0
     expected = expected_of(bounds, columns, fills, multiple=multiple, rest=rest, start=start, continues=continues)
     options = {
-        "multiple_of": multiple,
+        "pad_to_multiple_of": multiple,
         "total_length": int(padded_boundaries(bounds, multiple)[-1]) + rest if fixed else None,
         "padding_value": fills,
         "position_ids_start": start,
         "continue_positions": continues,
     }
-    made = quadrat.align(bounds, *columns, **options)
+    made = quadrat.varlen.align(bounds, *columns, **options)
     assert_alike(made, expected)
     how = module.Placement(multiple, options["total_length"], start, continues)
     assert_alike(module.align_on_device(bounds, columns, how, fills), expected)
     plain = [column for column in columns if column.dtype != torch.bfloat16]
     if len(plain) == len(columns):
-        arrays = quadrat.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
+        arrays = quadrat.varlen.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
         assert all(isinstance(one, (int, tuple, np.ndarray)) for one in arrays)
         again = [tuple(map(torch.from_numpy, arrays.values)), *arrays[1:]]
         assert_alike(
@@ -99,15 +99,17 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
 def test_gradients_go_back_to_the_tokens():
     bounds = torch.tensor([0, 3, 3, 5])
     values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
-    made = quadrat.align(bounds, values, multiple_of=4, padding_value=7.0)
+    made = quadrat.varlen.align(bounds, values, pad_to_multiple_of=4, padding_value=7.0)
     weights = torch.randn(8, 2, dtype=torch.float64)
     (made.values[0] * weights).sum().backward()
     assert torch.equal(values.grad, weights[[0, 1, 2, 4, 5]])
-    assert torch.autograd.gradcheck(lambda one: quadrat.align(bounds, one, multiple_of=4).values[0], (values,))
+    assert torch.autograd.gradcheck(
+        lambda one: quadrat.varlen.align(bounds, one, pad_to_multiple_of=4).values[0], (values,)
+    )
 
 
 def test_begins_where_the_first_sequence_does():
-    made = quadrat.align(np.array([1, 3]), np.arange(9), multiple_of=3)
+    made = quadrat.varlen.align(np.array([1, 3]), np.arange(9), pad_to_multiple_of=3)
     assert made.values[0].tolist() == [1, 2, 0]
     assert made.cu_seqlens.tolist() == [0, 2]
 
@@ -115,33 +117,33 @@ def test_begins_where_the_first_sequence_does():
 @pytest.mark.parametrize(
     ("bounds", "options", "error", "words"),
     [
-        ([0, 3], {"multiple_of": 0}, ValueError, "multiple_of must be positive, not 0"),
-        ([0, 3], {"multiple_of": 1.0}, TypeError, "multiple_of must be an int"),
-        ([0, 6], {"multiple_of": 2}, ValueError, "stay within the 5 values"),
-        ([0, 3, 2], {"multiple_of": 2}, ValueError, "row 1 runs from 3 to 2"),
-        ([0, 3], {"multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is not a multiple of 2"),
-        ([0, 3], {"multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
-        ([0], {"multiple_of": 2, "total_length": 2}, ValueError, "but there is no sequence"),
-        ([0, 3], {"multiple_of": 2, "padding_value": (1, 2)}, ValueError, "1 columns and 2 padding values"),
-        ([0, 3], {"multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
-        ([0, 3], {"multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),
-        ([0, 3], {"multiple_of": 2**31}, OverflowError, "more than int32 cu_seqlens can hold"),
+        ([0, 3], {"pad_to_multiple_of": 0}, ValueError, "pad_to_multiple_of must be positive, not 0"),
+        ([0, 3], {"pad_to_multiple_of": 1.0}, TypeError, "pad_to_multiple_of must be an int"),
+        ([0, 6], {"pad_to_multiple_of": 2}, ValueError, "stay within the 5 values"),
+        ([0, 3, 2], {"pad_to_multiple_of": 2}, ValueError, "row 1 runs from 3 to 2"),
+        ([0, 3], {"pad_to_multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is not a multiple of 2"),
+        ([0, 3], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
+        ([0], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "but there is no sequence"),
+        ([0, 3], {"pad_to_multiple_of": 2, "padding_value": (1, 2)}, ValueError, "1 columns and 2 padding values"),
+        ([0, 3], {"pad_to_multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
+        ([0, 3], {"pad_to_multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),
+        ([0, 3], {"pad_to_multiple_of": 2**31}, OverflowError, "more than int32 cu_seqlens can hold"),
     ],
 )
 def test_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
-        quadrat.align(np.array(bounds), np.arange(5), **options)
+        quadrat.varlen.align(np.array(bounds), np.arange(5), **options)
 
 
 def test_refuses_a_column_that_is_a_list():
     with pytest.raises(TypeError, match="column 1 must be a NumPy array or torch tensor, not list"):
-        quadrat.align(np.array([0, 1]), np.arange(1), [1], multiple_of=2)
+        quadrat.varlen.align(np.array([0, 1]), np.arange(1), [1], pad_to_multiple_of=2)
 
 
 @pytest.mark.parametrize("bounds", [(0, 3), range(0, 4, 3), None, memoryview(b"abc")])
 def test_refuses_boundaries_that_are_no_array(bounds):
     with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
-        quadrat.align(bounds, torch.ones(3), multiple_of=2)
+        quadrat.varlen.align(bounds, torch.ones(3), pad_to_multiple_of=2)
 
 
 def test_the_example_in_its_docstring():

@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 
+import oracles
 import quadrat
-from quadrat import _core, reference
+from quadrat import _core
 
 KINDS = _core.kinds
 LENGTHS = st.lists(st.integers(0, 20), max_size=8)
@@ -49,8 +50,8 @@ FORMS = {
 )
 def test_masks_as_the_oracle(family, *, lengths, side, extra, multiple_of, dtype, library, data):
     make, own = data.draw(st.sampled_from(FORMS[family]))
-    options = {"side": side, "multiple_of": multiple_of, "return_tensors": library}
-    options["length"] = None if extra is None else max(lengths, default=0) + extra
+    options = {"padding_side": side, "pad_to_multiple_of": multiple_of, "return_tensors": library}
+    options["max_length"] = None if extra is None else max(lengths, default=0) + extra
     out = quadrat.attention_mask(make(lengths), dtype=dtype, **options)
     if own == "first row":
         own = "pt" if lengths else "np"
@@ -58,7 +59,7 @@ def test_masks_as_the_oracle(family, *, lengths, side, extra, multiple_of, dtype
     name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else np.dtype(dtype or np.int64).name
     padded = quadrat.pad([[True] * length for length in lengths], padding_value=False, dtype="bool", **options)
     expected = np.empty(tuple(padded.shape), name)
-    reference.attention_mask(lengths, side, expected)
+    oracles.attention_mask(lengths, side, expected)
     assert np.asarray(out).dtype == name
     assert np.array_equal(np.asarray(out), expected)
     assert np.array_equal(np.asarray(padded), expected.astype(bool)), "pad with the same options has the same shape"
@@ -67,8 +68,8 @@ def test_masks_as_the_oracle(family, *, lengths, side, extra, multiple_of, dtype
 @pytest.mark.parametrize("rows", [[], (), np.zeros(0, int), [[]], [[], []], [0], np.array([0, 0])])
 def test_empty_batches_and_rows(rows):
     assert quadrat.attention_mask(rows).shape == (len(rows), 0)
-    assert quadrat.attention_mask(rows, length=3).tolist() == [[0, 0, 0]] * len(rows)
-    assert quadrat.attention_mask(rows, multiple_of=4).shape == (len(rows), 0)
+    assert quadrat.attention_mask(rows, max_length=3).tolist() == [[0, 0, 0]] * len(rows)
+    assert quadrat.attention_mask(rows, pad_to_multiple_of=4).shape == (len(rows), 0)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +85,11 @@ def test_empty_batches_and_rows(rows):
         (ValueError, [3, -1], {}, "row 1 has the negative length -1"),
         (ValueError, np.array([3, 1, -7]), {}, "row 2 has the negative length -7"),
         (ValueError, torch.tensor([-1]), {}, "row 0 has the negative length -1"),
-        (ValueError, [1, 3], {"length": 2}, "length=2 .* 3 tokens"),
-        (ValueError, [1, 3], {"length": 2}, "row 1"),
-        (ValueError, [[1], [1, 2, 3]], {"length": 2}, "length=2 .* 3 tokens"),
-        (ValueError, [1], {"side": "middle"}, "'middle'"),
-        (ValueError, [1], {"multiple_of": 0}, "multiple_of"),
+        (ValueError, [1, 3], {"max_length": 2}, "length=2 .* 3 tokens"),
+        (ValueError, [1, 3], {"max_length": 2}, "row 1"),
+        (ValueError, [[1], [1, 2, 3]], {"max_length": 2}, "length=2 .* 3 tokens"),
+        (ValueError, [1], {"padding_side": "middle"}, "'middle'"),
+        (ValueError, [1], {"pad_to_multiple_of": 0}, "multiple_of"),
         (ValueError, [1], {"return_tensors": "tf"}, "'tf'"),
         (TypeError, [1], {"dtype": "float16"}, "float16"),
         ((ValueError, MemoryError), [2**62], {}, None),

@@ -11,6 +11,7 @@ import quadrat
 from support import isolated
 
 
+@pytest.mark.slow
 def test_does_what_one_made_anew_does():
     assert isolated.run("changed.py") is True
 

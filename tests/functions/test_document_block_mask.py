@@ -25,10 +25,10 @@ def test_as_torch_makes_it(*, lengths, extra, options):
     assume(total > 0)  # torch's own fails without a token
     expected = made_by_torch(bounds, total, **options)
     for given_bounds in (bounds, np.array(bounds, np.int32), torch.tensor(bounds, dtype=torch.int32)):
-        mask = quadrat.document_block_mask(given_bounds, total_length=total, **options)
+        mask = quadrat.varlen.document_block_mask(given_bounds, total_length=total, **options)
         assert_alike(mask, expected)
     if not extra:
-        assert_alike(quadrat.document_block_mask(bounds, **options), expected)
+        assert_alike(quadrat.varlen.document_block_mask(bounds, **options), expected)
     tokens = torch.arange(total)
     pairs = (0, 0, tokens[:, None], tokens[None, :])
     assert torch.equal(mask.mask_mod(*pairs), expected.mask_mod(*pairs))
@@ -44,7 +44,7 @@ def test_the_way_of_a_gpu_makes_the_same(*, lengths, extra, options):
     before = total if window is None else min(window - 1, total)
     reach = (before, 0 if options["causal"] else before)
     documents, rows, columns = block_mask._on_device(bounds, total, reach, size, torch.device("cpu"))
-    expected = quadrat.document_block_mask(bounds, total_length=total, **options)
+    expected = quadrat.varlen.document_block_mask(bounds, total_length=total, **options)
     assert_alike(block_mask._block_mask(rows, columns, total, size, expected.mask_mod), expected)
     tokens = torch.arange(total)
     pairs = (0, 0, tokens[:, None], tokens[None, :])
@@ -56,21 +56,21 @@ def test_long_documents_and_edge_blocks():
     bounds = [0, 3, 3, 700, 1500, 1501, 1999]
     for options in ({}, {"causal": False}, {"window": 200}, {"window": 1, "causal": False}):
         asked = {"causal": True, "window": None, "block_size": 128, **options}
-        assert_alike(quadrat.document_block_mask(bounds, **options), made_by_torch(bounds, 1999, **asked))
+        assert_alike(quadrat.varlen.document_block_mask(bounds, **options), made_by_torch(bounds, 1999, **asked))
 
 
 def test_without_a_token():
-    mask = quadrat.document_block_mask([0, 0])
+    mask = quadrat.varlen.document_block_mask([0, 0])
     assert mask.shape == (1, 1, 0, 0)
     assert mask.kv_indices.shape == (1, 1, 0, 0)
-    assert_alike(quadrat.document_block_mask(torch.tensor([0])), mask)
+    assert_alike(quadrat.varlen.document_block_mask(torch.tensor([0])), mask)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_attention_stays_within_documents():
     bounds = [0, 10, 10, 45, 100]
     query, key, value = torch.randn(3, 1, 2, 100, 16, generator=torch.Generator().manual_seed(0))
-    mask = quadrat.document_block_mask(bounds, block_size=16)
+    mask = quadrat.varlen.document_block_mask(bounds, block_size=16)
     made = flex.flex_attention(query, key, value, block_mask=mask)
     for begin, end in itertools.pairwise(bounds):
         alone = [one[:, :, begin:end] for one in (query, key, value)]
@@ -87,7 +87,7 @@ def test_the_next_batch_recompiles_nothing(options):
     attention = torch.compile(flex.flex_attention, backend=counter, fullgraph=True)
     query = torch.randn(1, 2, 64, 16)
     for bounds in ([0, 10, 64], [0, 64], [0, 3, 3, 9, 64], [0, 1, 2, 40, 41, 64], [0, 50]):
-        mask = quadrat.document_block_mask(bounds, block_size=16, total_length=64, **options)
+        mask = quadrat.varlen.document_block_mask(bounds, block_size=16, total_length=64, **options)
         attention(query, query, query, block_mask=mask)
     assert counter.frame_count == 1
 
@@ -112,7 +112,7 @@ def test_the_next_batch_recompiles_nothing(options):
 )
 def test_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
-        quadrat.document_block_mask(bounds, **options)
+        quadrat.varlen.document_block_mask(bounds, **options)
 
 
 def test_the_example_in_its_docstring():

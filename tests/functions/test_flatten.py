@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 
+import oracles
 import quadrat
-from quadrat import _core, reference
+from quadrat import _core
 
 KINDS = _core.kinds
 TYPES = {"np": np.ndarray, "pt": torch.Tensor}
@@ -49,7 +50,7 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dty
     out = quadrat.flatten(
         rows,
         position_ids_start=start,
-        multiple_of=multiple_of,
+        pad_to_multiple_of=multiple_of,
         padding_value=fill,
         dtype=dtype,
         return_tensors=library,
@@ -64,10 +65,10 @@ def test_flattens_as_the_oracle(*, batch, start, multiple_of, fill, library, dty
         "seq_idx": np.empty(total, np.int32),
         "cu_seqlens": np.empty(len(lengths) + 1, np.int32),
     }
-    reference.copy_rows(arrays, np.cumsum([0, *lengths])[:-1].tolist(), expected["values"])
-    reference.position_ids(lengths, start, expected["position_ids"])
-    reference.seq_idx(lengths, expected["seq_idx"])
-    reference.cu_seqlens(lengths, expected["cu_seqlens"])
+    oracles.copy_rows(arrays, np.cumsum([0, *lengths])[:-1].tolist(), expected["values"])
+    oracles.position_ids(lengths, start, expected["position_ids"])
+    oracles.seq_idx(lengths, expected["seq_idx"])
+    oracles.cu_seqlens(lengths, expected["cu_seqlens"])
     assert out._fields == (*expected, "max_length")
     for name, array in expected.items():
         got = getattr(out, name)
@@ -91,7 +92,7 @@ def test_keeps_trailing_dimensions(*, lengths, trailing, kind, tensors, multiple
     values = (np.arange(np.prod(shape)) % 2 + 1).reshape(shape).astype(kind)
     convert = torch.from_numpy if tensors else np.asarray
     ragged = quadrat.Ragged(convert(values), convert(np.cumsum([0, *lengths])))
-    out = quadrat.flatten(ragged, multiple_of=multiple_of)
+    out = quadrat.flatten(ragged, pad_to_multiple_of=multiple_of)
     got = np.asarray(out.values)
     assert got.dtype == kind
     assert got.shape[1:] == tuple(trailing)
@@ -110,7 +111,7 @@ def test_a_slice_begins_where_it_begins():
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any), st.integers(1, 17))
 def test_padding_is_no_row(lengths, multiple_of):
-    out = quadrat.flatten([[1] * length for length in lengths], multiple_of=multiple_of)
+    out = quadrat.flatten([[1] * length for length in lengths], pad_to_multiple_of=multiple_of)
     assert np.flatnonzero(out.position_ids == 0).tolist() == [
         int(first) for first, length in zip(out.cu_seqlens[:-1], lengths, strict=True) if length
     ]
@@ -126,11 +127,11 @@ def test_padding_is_no_row(lengths, multiple_of):
         (TypeError, [[1], [1.5]], {"dtype": "int64"}, "row 1"),
         (TypeError, [[1]], {"padding_value": "x"}, "'x'"),
         (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
-        (OverflowError, [[1]], {"padding_value": 0.5, "multiple_of": 2}, "0.5"),
-        (OverflowError, [[1]], {"padding_value": 256, "dtype": "uint8", "multiple_of": 2}, "256"),
+        (OverflowError, [[1]], {"padding_value": 0.5, "pad_to_multiple_of": 2}, "0.5"),
+        (OverflowError, [[1]], {"padding_value": 256, "dtype": "uint8", "pad_to_multiple_of": 2}, "256"),
         (OverflowError, [[1, 2]], {"position_ids_start": 2**63 - 1}, str(2**63 - 1)),
         (OverflowError, [[1, 2]], {"position_ids_start": 2**63}, str(2**63)),
-        (ValueError, [[1]], {"multiple_of": 0}, "multiple_of"),
+        (ValueError, [[1]], {"pad_to_multiple_of": 0}, "multiple_of"),
         (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
     ],
 )

@@ -99,14 +99,14 @@ def test_gather_waits_once(index):
 def test_lists_of_tensors():
     rows = [torch.arange(n) for n in (2, 0, 3)]
     with gpu():
-        assert quadrat.pad(rows, side="left").tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 2]]
+        assert quadrat.pad(rows, padding_side="left").tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 2]]
         assert quadrat.attention_mask(rows).tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 1]]
         assert quadrat.attention_mask(torch.tensor([1, 0, 2], dtype=torch.int32)).tolist() == [[1, 0], [0, 0], [1, 1]]
         assert quadrat.flatten(rows).cu_seqlens.tolist() == [0, 2, 2, 5]
         with pytest.raises(TypeError, match="row 1 is not a tensor like row 0"):
             quadrat.pad([torch.arange(2), torch.zeros(2)])
         with pytest.raises(ValueError, match="length=2 is below the longest row: row 2 has 3 tokens"):
-            quadrat.pad(rows, length=2)
+            quadrat.pad(rows, max_length=2)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_lists_of_tensors():
         (ValueError, lambda rows: quadrat.pad(rows, return_tensors="np"), "return_tensors must be 'pt'"),
         (ValueError, lambda rows: quadrat.attention_mask(rows, return_tensors="np"), "not NumPy arrays"),
         (OverflowError, lambda rows: quadrat.pad(rows, padding_value=0.5), "padding_value=0.5 does not fit"),
-        (ValueError, lambda rows: quadrat.pad(rows, side="top"), "side must be"),
+        (ValueError, lambda rows: quadrat.pad(rows, padding_side="top"), "padding_side must be"),
         (OverflowError, lambda rows: quadrat.flatten(rows, position_ids_start=2**63 - 2), "beyond int64"),
         (TypeError, lambda _: quadrat.attention_mask(torch.ones(2)), "lengths must be integers"),
         (ValueError, lambda _: quadrat.unpad(torch.ones(2, 3), lengths=[1, 4]), "row 1 is longer"),
@@ -133,7 +133,7 @@ def test_offsets_are_not_looked_at():
     """Rows that leave the values, or are longer than asked for, are cut: to look would mean to wait."""
     with gpu():
         rows = quadrat.Ragged(torch.arange(1, 6), torch.tensor([0, 2, 9, 4]))
-        assert quadrat.pad(rows, length=2).tolist() == [[1, 2], [3, 4], [0, 0]]
+        assert quadrat.pad(rows, max_length=2).tolist() == [[1, 2], [3, 4], [0, 0]]
         assert rows._facts is None
         back = quadrat.unpad(torch.ones(2, 3), lengths=torch.tensor([2, 5]), total=7)
         assert back.values.tolist() == [1, 1, 1, 1, 1, 0, 0]

@@ -43,18 +43,20 @@ def test_gives_what_the_functions_give(left):
     values = torch.arange(10).reshape(5, 2)
     rows = quadrat.Ragged(values, OFFSETS)
     padded = ops.pad(values, OFFSETS, 6, 9, left)
-    assert torch.equal(padded, quadrat.pad(rows, length=6, padding_value=9, side=side))
+    assert torch.equal(padded, quadrat.pad(rows, max_length=6, padding_value=9, padding_side=side))
     assert torch.equal(ops.unpad(padded, OFFSETS, 5, left), values)
     assert torch.equal(ops.unpad(padded, OFFSETS + 1, 8, left)[1:6], values)
     assert ops.unpad(padded, OFFSETS + 1, 8, left)[[0, 6, 7]].tolist() == [[0, 0]] * 3
     for got, expected in zip(ops.flatten(values, OFFSETS, 8, 1, 9), quadrat.flatten(
-        rows, multiple_of=8, position_ids_start=1, padding_value=9
+        rows, pad_to_multiple_of=8, position_ids_start=1, padding_value=9
     ), strict=False):  # fmt: skip
         assert torch.equal(got, expected)
     ids = torch.arange(60).reshape(4, 15)
     arguments = {"mask_token_id": 3, "vocab_size": 99, "mlm_probability": 0.5, "seed": 2**64 - 5, "epoch": 2}
     lengths = torch.tensor([15, 0, 7, 1])
-    expected = quadrat.mask_tokens(ids, rng="philox", lengths=lengths, side=side, special_ids=[7, 8], **arguments)
+    expected = quadrat.mask_tokens(
+        ids, rng="philox", lengths=lengths, padding_side=side, special_ids=[7, 8], **arguments
+    )
     got = ops.mask_tokens(ids, 3, 99, 0.5, 0.8, 0.1, -5, 2, [7, 8], None, None, lengths, left)
     assert torch.equal(got[0], expected.input_ids)
     assert torch.equal(got[1], expected.labels)
@@ -75,14 +77,14 @@ def test_each_is_the_derivative_of_the_other(left):
 def test_the_functions_have_a_gradient(left):
     side = "left" if left else "right"
     values = floats(5, 2)
-    padded = quadrat.pad(quadrat.Ragged(values, OFFSETS), side=side, multiple_of=4, padding_value=3)
+    padded = quadrat.pad(quadrat.Ragged(values, OFFSETS), padding_side=side, pad_to_multiple_of=4, padding_value=3)
     weights = torch.arange(24.0, dtype=torch.float64).reshape(3, 4, 2)
     (padded * weights).sum().backward()
-    assert torch.equal(values.grad, quadrat.unpad(weights, lengths=[2, 0, 3], side=side).values)
+    assert torch.equal(values.grad, quadrat.unpad(weights, lengths=[2, 0, 3], padding_side=side).values)
     padded = floats(3, 4, 2)
-    kept = quadrat.unpad(padded, lengths=torch.tensor([2, 0, 3]), side=side)
+    kept = quadrat.unpad(padded, lengths=torch.tensor([2, 0, 3]), padding_side=side)
     (kept.values * weights.reshape(-1, 2)[:5]).sum().backward()
-    back = quadrat.pad(quadrat.Ragged(weights.reshape(-1, 2)[:5], OFFSETS), length=4, side=side)
+    back = quadrat.pad(quadrat.Ragged(weights.reshape(-1, 2)[:5], OFFSETS), max_length=4, padding_side=side)
     assert torch.equal(padded.grad, back)
     with torch.no_grad():
         assert not quadrat.pad(quadrat.Ragged(values, OFFSETS)).requires_grad
@@ -112,7 +114,7 @@ def test_compiled_models_keep_them(dynamic):
 
 def test_the_functions_compile_whole():
     def model(values, offsets, lengths):
-        padded = quadrat.pad(quadrat.Ragged(values, offsets), length=4, padding_value=1)
+        padded = quadrat.pad(quadrat.Ragged(values, offsets), max_length=4, padding_value=1)
         return quadrat.unpad(padded * 2, lengths=lengths, total=5).values
 
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

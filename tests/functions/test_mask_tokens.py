@@ -194,7 +194,9 @@ def test_by_counter_a_row_is_masked_as_if_alone(where, keys, device):
         for width in (130, 135):
             batch = padded(side, width, framework)
             sizes = torch.tensor(lengths) if framework == "pt" else lengths
-            got = quadrat.mask_tokens(batch, lengths=sizes, side=side, row_keys=keys, special_ids=special, **BY_COUNTER)
+            got = quadrat.mask_tokens(
+                batch, lengths=sizes, padding_side=side, row_keys=keys, special_ids=special, **BY_COUNTER
+            )
             ids, labels = got.input_ids.tolist(), got.labels.tolist()
             for row, length in enumerate(lengths):
                 inside = slice(width - length, None) if side == "left" else slice(0, length)
@@ -244,7 +246,7 @@ def test_the_collator_and_the_function_mask_alike():
         ({"row_keys": [1]}, ValueError, "one row key for each of 2 rows"),
         ({"row_keys": [1, 0.5]}, TypeError, "row 1 has the key 0.5"),
         ({"lengths": [1, 4]}, ValueError, "row 1"),
-        ({"side": "top"}, ValueError, "side"),
+        ({"padding_side": "top"}, ValueError, "side"),
         ({"mlm_probability": 1.5}, ValueError, "mlm_probability must be between 0 and 1"),
         ({"special_tokens_mask": np.zeros((2, 2), np.int64)}, ValueError, "special_tokens_mask"),
         ({"offset_mapping": np.zeros((2, 3), np.int64)}, ValueError, "offset_mapping"),

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import oracles
 import quadrat
-from quadrat import reference
 from quadrat.batching import histogram
 from quadrat.batching.histogram import packs_needed
 
 
 @given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=80), limit=st.integers(60, 150))
 def test_as_many_as_best_fit_decreasing_makes(lengths, limit):
-    expected = len(reference.pack_rows(lengths, limit, "best"))
+    expected = len(oracles.pack_rows(lengths, limit, "best"))
     assert packs_needed(np.bincount(lengths), limit) == expected
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 
+import oracles
 import quadrat
-from quadrat import _core, reference
+from quadrat import _core
 
 KINDS = _core.kinds
 NUMBERS = {int: st.integers(0, 100), float: st.floats(width=32), bool: st.booleans()}
@@ -66,16 +67,21 @@ def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     longest = max(map(len, arrays), default=0)
     length = None if extra is None else longest + extra
     width = -(-(length or longest) // (multiple_of or 1)) * (multiple_of or 1)
-    options = {"padding_value": value, "length": length, "multiple_of": multiple_of, "return_tensors": library}
+    options = {
+        "padding_value": value,
+        "max_length": length,
+        "pad_to_multiple_of": multiple_of,
+        "return_tensors": library,
+    }
     as_torch = dtype is not None and data.draw(st.booleans())
     options["dtype"] = getattr(torch, dtype) if as_torch else dtype
     if side is not None:
-        options["side"] = side
+        options["padding_side"] = side
     out = quadrat.pad(rows, **options)
     expected = np.empty((len(arrays), width), dtype or kind)
     starts = [i * width + (width - len(row) if side == "left" else 0) for i, row in enumerate(arrays)]
-    reference.copy_rows(arrays, starts, expected.reshape(-1))
-    reference.fill_gaps([len(row) for row in arrays], side or "right", value, expected)
+    oracles.copy_rows(arrays, starts, expected.reshape(-1))
+    oracles.fill_gaps([len(row) for row in arrays], side or "right", value, expected)
     assert type(out) is TYPES[library or own]
     out = np.asarray(out)
     assert out.dtype == expected.dtype
@@ -88,8 +94,8 @@ def test_pads_as_the_oracle(*, batch, side, extra, multiple_of, library, data):
     trailing=st.lists(st.integers(1, 3), max_size=3),
     kind=st.sampled_from(KINDS),
     tensors=st.booleans(),
-    options=st.fixed_dictionaries({"side": st.sampled_from(["right", "left"])}, optional={
-        "multiple_of": st.integers(1, 5), "length": st.integers(9, 12),
+    options=st.fixed_dictionaries({"padding_side": st.sampled_from(["right", "left"])}, optional={
+        "pad_to_multiple_of": st.integers(1, 5), "max_length": st.integers(9, 12),
     }),
     strided=st.booleans(),
 )  # fmt: skip
@@ -113,7 +119,7 @@ def test_keeps_trailing_dimensions(*, lengths, trailing, kind, tensors, options,
 def test_keeps_trailing_dimensions_without_elements():
     ragged = quadrat.Ragged(np.zeros((3, 0, 2)), np.array([0, 2, 3]))
     assert quadrat.pad(ragged).shape == (2, 2, 0, 2)
-    assert quadrat.pad(ragged, length=4).shape == (2, 4, 0, 2)
+    assert quadrat.pad(ragged, max_length=4).shape == (2, 4, 0, 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,7 +148,7 @@ def test_dtype_decides_for_rows_of_different_kinds():
 @pytest.mark.parametrize("value", [2**63, 2**64 - 1])
 def test_uint64_holds_what_uint64_holds(value):
     assert quadrat.pad([[value]], dtype="uint64").tolist() == [[value]]
-    assert quadrat.pad([np.ones(1, np.uint64)], length=2, padding_value=value).tolist() == [[1, value]]
+    assert quadrat.pad([np.ones(1, np.uint64)], max_length=2, padding_value=value).tolist() == [[1, value]]
 
 
 class Half(float):
@@ -151,7 +157,7 @@ class Half(float):
 
 @pytest.mark.parametrize("value", [np.float64(0.5), Half(0.5)])
 def test_padding_value_may_be_any_float(value):
-    assert quadrat.pad([[1.0]], length=2, padding_value=value).tolist() == [[1.0, 0.5]]
+    assert quadrat.pad([[1.0]], max_length=2, padding_value=value).tolist() == [[1.0, 0.5]]
 
 
 def test_reads_what_a_tensor_means():
@@ -179,15 +185,15 @@ def test_reads_what_a_tensor_means():
         (OverflowError, [[1], [1, 128]], {"dtype": "int8"}, "row 1"),
         (OverflowError, [[1], [1, 2]], {"padding_value": 0.5}, None),
         (OverflowError, [[1], [1, 2]], {"padding_value": 256, "dtype": "uint8"}, None),
-        (ValueError, [[1], [1, 2]], {"length": 1}, "row 1"),
-        (ValueError, [[1], [1, 2]], {"length": 1}, "length=1 .* 2 tokens"),
-        (ValueError, [[1]], {"length": -1}, "length=-1"),
-        (ValueError, [[1]], {"multiple_of": 0}, "multiple_of"),
-        (ValueError, [[1]], {"multiple_of": -8}, "multiple_of"),
-        (ValueError, [[1]], {"side": "middle"}, "'middle'"),
+        (ValueError, [[1], [1, 2]], {"max_length": 1}, "row 1"),
+        (ValueError, [[1], [1, 2]], {"max_length": 1}, "length=1 .* 2 tokens"),
+        (ValueError, [[1]], {"max_length": -1}, "length=-1"),
+        (ValueError, [[1]], {"pad_to_multiple_of": 0}, "multiple_of"),
+        (ValueError, [[1]], {"pad_to_multiple_of": -8}, "multiple_of"),
+        (ValueError, [[1]], {"padding_side": "middle"}, "'middle'"),
         (ValueError, [[1]], {"return_tensors": "tf"}, "'tf'"),
-        (ValueError, [[1]], {"length": 2**62}, None),
-        (ValueError, [[1]], {"length": 2**62, "return_tensors": "pt"}, None),
+        (ValueError, [[1]], {"max_length": 2**62}, None),
+        (ValueError, [[1]], {"max_length": 2**62, "return_tensors": "pt"}, None),
     ],
 )
 def test_refuses(error, rows, options, message):

@@ -13,9 +13,9 @@ from support.strategies import make_tokenizer
 
 PADDING = st.fixed_dictionaries(
     {
-        "side": st.sampled_from(["right", "left"]),
-        "length": st.sampled_from([None, 12]),
-        "multiple_of": st.sampled_from([None, 8]),
+        "padding_side": st.sampled_from(["right", "left"]),
+        "max_length": st.sampled_from([None, 12]),
+        "pad_to_multiple_of": st.sampled_from([None, 8]),
         "padding_value": st.integers(0, 3),
     }
 )
@@ -26,10 +26,10 @@ def test_to_padded(rows, library, options):
     made, _ = ragged(rows, library)
     got = made.to_padded(**options)
     assert type(got) is TYPES[library]
-    width = options["length"] or max(map(len, rows), default=0)
-    width = -(-width // (options["multiple_of"] or 1)) * (options["multiple_of"] or 1)
+    width = options["max_length"] or max(map(len, rows), default=0)
+    width = -(-width // (options["pad_to_multiple_of"] or 1)) * (options["pad_to_multiple_of"] or 1)
     gaps = [[options["padding_value"]] * (width - len(row)) for row in rows]
-    left = options["side"] == "left"
+    left = options["padding_side"] == "left"
     assert got.tolist() == [gap + row if left else row + gap for row, gap in zip(rows, gaps, strict=True)]
 
 
@@ -37,7 +37,7 @@ def test_to_padded_takes_the_options_of_pad():
     made, _ = ragged([[1], [2, 3]])
     assert made.to_padded(dtype="float32", return_tensors="pt").dtype == torch.float32
     with pytest.raises(ValueError, match="row 1 has 2 tokens"):
-        made.to_padded(length=1)
+        made.to_padded(max_length=1)
     with pytest.raises(TypeError, match="width"):
         made.to_padded(width=1)
 

@@ -23,6 +23,7 @@ def outcomes():
     return isolated.run("memoryless.py")
 
 
+@pytest.mark.slow
 @forks
 @pytest.mark.parametrize("call", memoryless.CALLS)
 def test_functions_refuse_them(outcomes, call):

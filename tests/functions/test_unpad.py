@@ -32,9 +32,11 @@ def test_takes_out_what_pad_puts_in(  # noqa: PLR0917
 ):
     rows = ragged(lengths, kind, trailing, library)
     width = max(lengths, default=0) + extra
-    padded = quadrat.pad(rows, side=side, length=width, padding_value=1)
-    mask = quadrat.attention_mask(rows, side=side, length=width)
-    back = quadrat.unpad(padded, mask=mask) if by_mask else quadrat.unpad(padded, lengths=rows.lengths, side=side)
+    padded = quadrat.pad(rows, padding_side=side, max_length=width, padding_value=1)
+    mask = quadrat.attention_mask(rows, padding_side=side, max_length=width)
+    back = (
+        quadrat.unpad(padded, mask=mask) if by_mask else quadrat.unpad(padded, lengths=rows.lengths, padding_side=side)
+    )
     assert type(back.values) is type(rows.values)
     assert back.values.dtype == rows.values.dtype
     assert np.array_equal(np.asarray(back.values), np.asarray(rows.values))
@@ -56,13 +58,13 @@ def test_a_mask_picks_tokens_anywhere(rows, width, trailing, library, data):
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_dtypes_that_are_only_moved(dtype, side):
     rows = quadrat.Ragged(torch.arange(10).reshape(5, 2).to(dtype), torch.tensor([0, 2, 5]))
-    padded = quadrat.pad(rows, side=side, length=4, padding_value=-1.5)
+    padded = quadrat.pad(rows, padding_side=side, max_length=4, padding_value=-1.5)
     assert padded.dtype == dtype
     assert int((padded == -1.5).sum()) == 6
-    back = quadrat.unpad(padded, lengths=[2, 3], side=side)
+    back = quadrat.unpad(padded, lengths=[2, 3], padding_side=side)
     assert back.values.dtype == dtype
     assert torch.equal(back.values, rows.values)
-    flat = quadrat.flatten(rows, multiple_of=4, padding_value=2)
+    flat = quadrat.flatten(rows, pad_to_multiple_of=4, padding_value=2)
     assert flat.values.dtype == dtype
     assert torch.equal(flat.values[:5], rows.values)
     assert (flat.values[5:] == 2).all()
@@ -89,11 +91,13 @@ def test_views_and_strides(transposed, side):
     padded = np.arange(24).reshape(4, 6).T if transposed else np.arange(48).reshape(6, 8)[:, ::2]
     lengths = [0, 1, 2, 3, 4, 4]
     expected = [row[:n] if side == "right" else row[len(row) - n :] for row, n in zip(padded, lengths, strict=True)]
-    back = quadrat.unpad(padded, lengths=lengths, side=side)
+    back = quadrat.unpad(padded, lengths=lengths, padding_side=side)
     assert back.to_lists() == [row.tolist() for row in expected]
     shown = torch.from_numpy(padded.copy())
     negated = torch._neg_view(shown)
-    assert quadrat.unpad(negated, lengths=lengths, side=side).to_lists() == [(-row).tolist() for row in expected]
+    assert quadrat.unpad(negated, lengths=lengths, padding_side=side).to_lists() == [
+        (-row).tolist() for row in expected
+    ]
 
 
 @pytest.mark.parametrize("options", [{"lengths": [1, 2]}, {"mask": torch.tensor([[1, 0, 0], [1, 1, 0]])}])
@@ -114,7 +118,7 @@ PADDED = np.zeros((2, 3))
         (ValueError, {"padded": PADDED, "lengths": [1, 4]}, "row 1 is longer than the padded length: it has 4 tokens"),
         (ValueError, {"padded": PADDED, "lengths": [1, -1]}, "row 1 has the negative length -1"),
         (TypeError, {"padded": PADDED, "lengths": [1.5, 1.0]}, "lengths must be integers"),
-        (ValueError, {"padded": PADDED, "lengths": [1, 1], "side": "top"}, "side must be"),
+        (ValueError, {"padded": PADDED, "lengths": [1, 1], "padding_side": "top"}, "padding_side must be"),
         (ValueError, {"padded": PADDED, "mask": PADDED[:1]}, "the mask must be"),
         (TypeError, {"padded": PADDED, "mask": [[1, 1, 1]] * 2}, "the mask must be"),
         (TypeError, {"padded": PADDED, "mask": torch.ones(2, 3)}, "the mask must be"),

@@ -12,6 +12,8 @@ import pytest
 from fuzz import drawn, inputs, targets
 from support.isolated import python
 
+pytestmark = pytest.mark.slow
+
 DRIVER = Path(__file__).with_name("driver.py")
 
 

@@ -19,7 +19,7 @@ _MASKING: dict[str, Any] = {"mask_token_id": 3, "vocab_size": 99}
 _PADDED = [[5, 6, 0], [7, 0, 0]]
 CALLS = {
     "pad": quadrat.pad,
-    "pad left": lambda rows: quadrat.pad(rows, side="left", multiple_of=4, return_tensors="pt"),
+    "pad left": lambda rows: quadrat.pad(rows, padding_side="left", pad_to_multiple_of=4, return_tensors="pt"),
     "pad to floats": lambda rows: quadrat.pad(rows, dtype="float32"),
     "flatten": quadrat.flatten,
     "flatten aligned": lambda rows: quadrat.flatten(rows, align_to=4),
@@ -32,7 +32,7 @@ CALLS = {
     "mask_tokens": lambda rows: quadrat.mask_tokens(rows[0], **_MASKING),
     "special ids": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), special_ids=rows[0], **_MASKING),
     "row keys": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), row_keys=rows[0], rng="philox", **_MASKING),
-    "align": lambda rows: quadrat.align(rows[0], quadrat.pad(_PADDED).reshape(-1), multiple_of=4),
+    "align": lambda rows: quadrat.varlen.align(rows[0], quadrat.pad(_PADDED).reshape(-1), pad_to_multiple_of=4),
     "pack": lambda rows: quadrat.pack(rows[0], 16),
     "token budget": lambda rows: list(quadrat.TokenBudgetBatchSampler(rows[0], 64)),
     "lengths": lambda rows: quadrat.lengths({"input_ids": rows}),

@@ -57,10 +57,10 @@ def test_pad_values_pads_like_quadrat_pad(words, side, multiple, framework, own_
     assert [name for name in batch if name in features[0]] == list(features[0])
     assert_same_value("input_ids", expected["input_ids"], batch["input_ids"])
     width = batch["input_ids"].shape[1]
-    options = {"side": side, "return_tensors": framework}
+    options = {"padding_side": side, "pad_to_multiple_of": multiple, "return_tensors": framework}
     for name, value, length in (("words", -100, None), ("aligned", 3, width)):
-        padded = quadrat.pad([feature[name] for feature in features], padding_value=value, length=length,
-                             multiple_of=multiple, **options)  # fmt: skip
+        column = [feature[name] for feature in features]
+        padded = quadrat.pad(column, padding_value=value, max_length=length, **options)
         assert_same_value(name, padded, batch[name])
 
 

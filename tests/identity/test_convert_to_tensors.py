@@ -16,11 +16,11 @@ from transformers import BatchEncoding, PreTrainedTokenizer, PreTrainedTokenizer
 from transformers.utils import TensorType
 
 import quadrat
-from quadrat.cli.texts import train_tokenizer
 from quadrat.installed import originals
 from quadrat.planning import conversion
 from support.compare import assert_same_outcome, both, default_dtype, frozen, outcome
 from support.strategies import features, make_tokenizer
+from support.trained import train_tokenizer
 
 NUMBERS = st.sampled_from([0, 1, 7, -5, 2**30, 2**63 - 1, -(2**63), 0.5, 1e300, float("nan"), True, False])
 ODD = st.sampled_from([None, "text", 2**63, 2**70, np.int64(3), np.float32(0.5), np.bool_(True), torch.tensor(2), 1j])

@@ -43,7 +43,7 @@ def splits() -> Any:
     return datasets.DatasetDict(test=dataset())
 
 
-WHOLE = r"as (collator\(.*?\)), or collate"
+WHOLE = r"for example (collator\(.*?\)), or collate"
 LOADER = r"DataLoader: (DataLoader\(.*collate_fn=collator\))"
 LIST = "give a list with one mapping"
 
@@ -104,10 +104,10 @@ MISTAKES = {
         [*TOKENS, *STACKED],
         lambda: [rows(4, 4)],
         ["row 0 is a list", "holds 2"],
-        runs(r"inner list, as (collator\(.*\))"),
+        runs(r"inner list, for example (collator\(.*\))"),
     ),
     "batches in a batch of choices": Mistake(
-        CHOICE, lambda: [samples.batch(*CHOICE)], ["row 0 is a list", "holds 3"], runs(r"as (collator\(.*\))")
+        CHOICE, lambda: [samples.batch(*CHOICE)], ["row 0 is a list", "holds 3"], runs(r"for example (collator\(.*\))")
     ),
     "one example of choices": Mistake(
         CHOICE, lambda: samples.batch(*CHOICE)[0], ["features is one dict"], runs(r"give (collator\(\[example\]\))")
@@ -115,13 +115,13 @@ MISTAKES = {
     "pairs": Mistake(
         [*PLAIN, *TAGS, *SEQ2SEQ, *FLAT],
         lambda: [([5, 6], 1), ([7, 8], 0)],
-        ["row 0 is a tuple", "name its parts, as {'input_ids'"],
+        ["row 0 is a tuple", "name its parts, for example {'input_ids'"],
         gives(lambda features: [{"input_ids": row, "labels": [label] * 2} for row, label in features]),
     ),
     "bare pairs": Mistake(
         BARE,
         lambda: [([5, 6], 1), ([7, 8], 0)],
-        ["row 0 is a tuple", "name its parts, as {'input_ids'"],
+        ["row 0 is a tuple", "name its parts, for example {'input_ids'"],
         gives(lambda features: [{"input_ids": row} for row, _ in features]),
     ),
     "bare rows": Mistake(

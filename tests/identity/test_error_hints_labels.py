@@ -80,7 +80,7 @@ MISTAKES = {
     "names": Mistake(
         [*PLAIN, *STACKED],
         lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), ("pos", "neg"), strict=True)],
-        ["'label', row 0 is the string 'pos'", "map labels to numbers, as {'neg': 0, 'pos': 1}[label]"],
+        ["'label', row 0 is the string 'pos'", "map labels to numbers, for example {'neg': 0, 'pos': 1}[label]"],
         maps("label"),
     ),
     "names of tags": Mistake(

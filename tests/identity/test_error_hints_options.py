@@ -107,9 +107,9 @@ class Auto:
 
 # What is given as tokenizer, and what the message says.
 NO_TOKENIZERS = {
-    "None": (None, ["tokenizer is None"], r"as (AutoTokenizer.*)"),
+    "None": (None, ["tokenizer is None"], r"for example (AutoTokenizer.*)"),
     "a name": ("bert-base-uncased", ["tokenizer is the string 'bert-base-uncased'"], r"give (AutoTokenizer.*)"),
-    "a class": (transformers.BertTokenizer, ["tokenizer is the class BertTokenizer"], r"as (BertTokenizer.*)"),
+    "a class": (transformers.BertTokenizer, ["tokenizer is the class BertTokenizer"], r"for example (BertTokenizer.*)"),
     "a Tokenizer": (samples.tokenizer()._tokenizer, ["tokenizer is a Tokenizer of the package"], r"give (.*)"),
     "a processor": (Processor(), ["tokenizer is a Processor"], r"give its tokenizer: (.*)"),
     "a dict": ({}, ["tokenizer is a dict", "give a tokenizer of transformers"], None),
@@ -156,7 +156,7 @@ def test_no_pad_token(collator, eos):
     made = samples.make(quadrat, collator)
     made.tokenizer = tokenizer
     line = check_error(reference, outcome(made, features), ["has no pad token"])
-    exec(code(line, r"set one, as (.*?\)|.*?eos_token)$"), {"tokenizer": tokenizer})
+    exec(code(line, r"set one, for example (.*?\)|.*?eos_token)$"), {"tokenizer": tokenizer})
     kind, batch = outcome(made, features)
     assert kind == "returned", batch
 
@@ -204,5 +204,5 @@ def test_no_mask_token_for_permutations():
     features = rows(4, 2)
     made = quadrat.DataCollatorForPermutationLanguageModeling(tokenizer)
     line = check_error(check_reference(*PERMUTED, tokenizer, features), outcome(made, features), ["has no mask token"])
-    exec(code(line, r"set one, as (.*)$"), {"tokenizer": tokenizer})
+    exec(code(line, r"set one, for example (.*)$"), {"tokenizer": tokenizer})
     assert made(features)["input_ids"].shape == (2, 4)

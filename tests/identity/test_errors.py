@@ -167,6 +167,7 @@ def growth(collator: Any, features: Any, calls: int) -> int:
     return sys.getallocatedblocks() - base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(PADDING_CASES))
 def test_no_leak(case):
     features, options, _ = PADDING_CASES[case]
@@ -219,6 +220,7 @@ for features in places.values():
 """
 
 
+@pytest.mark.slow
 def test_int_subclasses_are_diagnosed_at_once():
     """`value in range(...)` compares one by one with every number of the range where `value` is not exactly an int."""
     python("-c", IN_NO_TIME, seconds=120)

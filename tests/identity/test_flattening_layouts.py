@@ -24,7 +24,7 @@ LENGTHS = st.lists(st.integers(1, 9) | st.just(33), min_size=1, max_size=5)
 @st.composite
 def layouts(draw: Any) -> dict[str, Any]:
     align_to = draw(st.sampled_from([None, 1, 4, 8]))
-    options = {"align_to": align_to, "names": draw(st.sampled_from(CONSUMERS))}
+    options = {"align_to": align_to, "kwargs_for": draw(st.sampled_from(CONSUMERS))}
     how = draw(st.sampled_from(["", "pad_to_multiple_of", "total_length"]))
     if how:
         options[how] = (align_to or 3) * draw(st.sampled_from([1, 2, 3])) * (200 if how == "total_length" else 1)
@@ -49,9 +49,9 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
     weights = np.array([i for row in rows for i in row["weights"]], np.float32 if framework == "pt" else np.float64)
     aligned, multiple = layout["align_to"] is not None, layout.get("pad_to_multiple_of") or 1
     places = [-(-length // (layout["align_to"] or 1)) * (layout["align_to"] or 1) for length in lengths]
-    made = quadrat.align(
+    made = quadrat.varlen.align(
         bounds, ids, labels, weights,
-        multiple_of=layout["align_to"] or 1,
+        pad_to_multiple_of=layout["align_to"] or 1,
         total_length=layout.get("total_length") or -(-sum(places) // multiple) * multiple,
         padding_value=(0, -100, 0.5),
         position_ids_start=layout["position_ids_start"],
@@ -84,7 +84,7 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
             "total_tokens": len(made.position_ids),
         },
         "mask": {"attention_mask": (made.seq_idx[None] + 1).astype(np.int64)},
-    }[layout["names"]]
+    }[layout["kwargs_for"]]
     if aligned:
         batch["padding_mask"] = made.padding_mask[None]
     batch["weights"] = made.values[2][None]
@@ -121,12 +121,12 @@ def test_arrow(*, lengths, layout):
 def test_the_function(*, lengths, layout, as_tensor):
     rows = rows_of(lengths, labels=False)
     options = dict(layout)
-    options["multiple_of"] = options.pop("pad_to_multiple_of", None)
+    options["pad_to_multiple_of"] = options.pop("pad_to_multiple_of", None)
     framework = "pt" if as_tensor else "np"
     made = quadrat.flatten([row["input_ids"] for row in rows], return_tensors=framework, **options)
     expected = expected_of(rows, layout, framework)
     batch = {name: one for name, one in expected.items() if name not in ("labels", "weights", "padding_mask")}
-    if layout["names"] is None:
+    if layout["kwargs_for"] is None:
         made = {"input_ids": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
     else:
         made["input_ids"] = made.pop("values")
@@ -170,7 +170,11 @@ ROWS = [{"input_ids": [1, 2, 3]}, {"input_ids": [4]}]
 @pytest.mark.parametrize(
     ("options", "rows", "words"),
     [
-        ({"names": "te"}, ROWS, "names must be one of 'transformers', 'varlen_attn', 'megatron', 'mask', or None"),
+        (
+            {"kwargs_for": "te"},
+            ROWS,
+            "kwargs_for must be one of 'transformers', 'varlen_attn', 'megatron', 'mask', or None",
+        ),
         ({"align_to": 0}, ROWS, "align_to must be a positive int"),
         ({"align_to": 2.0}, ROWS, "align_to must be a positive int"),
         ({"total_length": 0}, ROWS, "total_length must be a positive int"),
@@ -207,10 +211,10 @@ def test_masking_does_not_go_with_places():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"names": "te"}, "names must be one of"),
+        ({"kwargs_for": "te"}, "kwargs_for must be one of"),
         ({"align_to": 0}, "align_to must be positive, not 0"),
-        ({"align_to": 2, "multiple_of": 3}, "multiple_of must be a multiple of align_to=2, not 3"),
-        ({"total_length": 8, "multiple_of": 8}, "give one of them"),
+        ({"align_to": 2, "pad_to_multiple_of": 3}, "pad_to_multiple_of must be a multiple of align_to=2, not 3"),
+        ({"total_length": 8, "pad_to_multiple_of": 8}, "give one of them"),
         ({"total_length": 3}, "total=3 is below the 4 tokens"),
     ],
 )

@@ -251,7 +251,7 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
         assert got[name].dtype == as_framework(framework, expected).dtype
         assert got[name].tolist() == expected.tolist(), name
     rows = [feature["input_ids"] for feature in batch]
-    flat = quadrat.flatten(rows, position_ids_start=2, multiple_of=multiple, return_tensors=framework)
+    flat = quadrat.flatten(rows, position_ids_start=2, pad_to_multiple_of=multiple, return_tensors=framework)
     assert got["position_ids"].tolist() == [flat.position_ids.tolist()]
     assert got["seq_idx"].tolist() == [flat.seq_idx.tolist()]
     for one in "qk":

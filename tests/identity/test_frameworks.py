@@ -235,6 +235,7 @@ for wide in (False, True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed (the dev group has it)")
 def test_jax_itself():
     # In a process of its own: JAX starts threads, and other tests fork.

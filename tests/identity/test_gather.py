@@ -36,7 +36,7 @@ def outcome(call, *arguments):
             return "raised", type(error)
 
 
-def batches_of(data, *, library=LIBRARIES, rows=None, most=6):
+def batches_of(data, *, library=LIBRARIES, rows=None, most=9):
     structure = data.draw(structures(leaves(data.draw(library))))
     return [data.draw(filled(structure, rows)) for _ in range(data.draw(st.integers(1, most)))]
 
@@ -277,3 +277,34 @@ def test_what_cannot_be_converted_changes_nothing(looked_at):
     with pytest.raises(ValueError, match="invalid literal"):
         container.add((np.ones((1, 2)), np.array([["a", "b", "c"]])))
     assert [array.tolist() for array in container.tensors] == [[[1, 1]] * 2] * 2
+
+
+@pytest.mark.parametrize("width", [2, 9000])
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_batches_that_are_overwritten_after_they_were_added(width, every):
+    """Small batches are joined late, and large ones grow: no batch is read again after `add`."""
+    containers = trainer_pt_utils.EvalLoopContainer(), quadrat.EvalLoopContainer()
+    for step in range(40):
+        for container in containers:
+            batch = torch.full((2, width + (step == 30)), float(step)), torch.full((2,), step)
+            container.add(batch)
+            if step % every == 0:
+                container.to_cpu_and_numpy()
+            if step:
+                for tensor in batch:
+                    tensor.zero_()
+    expected, found = (container.get_arrays() for container in containers)
+    assert picture(found) == picture(expected)
+
+
+@pytest.mark.parametrize("batch", [torch.ones(2, 3), (torch.ones(2), [torch.ones(1, 2)]), torch.ones(2).bfloat16()])
+def test_one_batch_comes_out_as_it_went_in(batch):
+    """As the memory that went in, where NumPy has its dtype."""
+    results = []
+    for make in (trainer_pt_utils.EvalLoopContainer, quadrat.EvalLoopContainer):
+        container = make()
+        container.add(batch)
+        results.append(container.get_arrays())
+    assert picture(results[1]) == picture(results[0])
+    first, found = (result[0] if isinstance(result, tuple) else result for result in results)
+    assert np.shares_memory(first, found) == (getattr(batch, "dtype", torch.float32) == torch.float32)

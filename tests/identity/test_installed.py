@@ -45,11 +45,13 @@ ORDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_name_loads(order):
     assert words(f"{LOADED}\n{ORDERS[order]}") == CLASSES
 
 
+@pytest.mark.slow
 def test_the_class_that_only_shares_its_name_is_left_alone():
     """Before 5.20 transformers 5 has a DataCollatorForWholeWordMask that masks by offsets; 4.57's is another class."""
     said = words("""
@@ -66,6 +68,7 @@ print("done")
     assert said == ["done"]
 
 
+@pytest.mark.slow
 def test_versions_that_are_too_old_are_refused_with_what_to_do():
     """Before 4.57 there is no `whole_word_mask`; what needs no collator goes on working."""
     said = words("""

@@ -156,6 +156,7 @@ def test_mask_tokens_methods(framework, data):
     assert states == expected_states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["pt", "np"])
 def test_a_special_token_far_outside_the_vocabulary(framework, capfd):
     vocabulary = {"[PAD]": 0, "[UNK]": 1, "[MASK]": 2, "w3": 3, "[FAR]": 2**28 + 3}

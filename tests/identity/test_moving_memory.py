@@ -173,6 +173,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "framework", "form", "way"), CASES)
 def test_rows_that_move(name, framework, form, way):
     count = 70  # more than are walked at once
@@ -185,6 +186,7 @@ def test_rows_that_move(name, framework, form, way):
         assert act.calls > 0 or way not in CALLED, known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("form", ["array", "tensor"])
 @pytest.mark.parametrize("name", sorted(COLLATORS))

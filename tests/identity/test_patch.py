@@ -121,6 +121,7 @@ def test_what_others_put_there_stays():
         transformers.DataCollatorWithPadding = original
 
 
+@pytest.mark.slow
 def test_modules_that_are_loaded_later_or_twice():
     said = words("""
 import gc, sys, quadrat, transformers
@@ -241,6 +242,7 @@ def test_pickles_of_functions():
             one.undo()
 
 
+@pytest.mark.slow
 def test_pickles_cross_to_a_process_without_the_patch(tmp_path):
     collators = [transformers.DataCollatorWithPadding(None, max_length=7), transformers.default_data_collator]
     with quadrat.patch_transformers():

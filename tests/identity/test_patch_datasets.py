@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 import transformers
+from datasets import formatting
 from datasets.fingerprint import Hasher
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,6 +266,10 @@ def test_errors_are_those_of_datasets():
     calls = (
         lambda: dataset.__getitems__([0, 99]),
         lambda: dataset.__getitems__([-99]),
+        lambda: dataset.__getitems__([2**63]),
+        lambda: dataset.__getitems__([0, -(2**70)]),
+        lambda: dataset[2**63],
+        lambda: dataset[2**70],
         lambda: dataset.__getitems__(["a"]),
         lambda: dataset.__getitems__([None]),
         lambda: dataset.__getitems__([]),
@@ -281,6 +286,80 @@ def test_errors_are_those_of_datasets():
     assert [(one[0], type(one[1]), str(one[1])) for one in got] == [
         (one[0], type(one[1]), str(one[1])) for one in expected
     ]
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+@pytest.mark.parametrize("wrap", [lambda one: one, quadrat.ArrowDataset])
+@pytest.mark.parametrize("name", ["_getitem", "__getitem__"])
+def test_hooks_of_an_instance_are_called(name, wrap, chosen):
+    dataset = wrap(tokens().with_format(chosen))
+    asked = []
+
+    def hook(key):
+        asked.append(key)
+        return {"n": [7]} if isinstance(key, list) else {"n": 7}
+
+    setattr(dataset, name, hook)
+    with quadrat.patch_datasets():
+        assert dataset.__getitems__([3]) == [{"n": 7}]
+        assert asked == [[3]]
+        if name == "_getitem":
+            assert dataset[3] == {"n": 7}
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_code_in_place_of_that_of_datasets_is_called(monkeypatch, chosen):
+    """Formatters, and functions that they are called by."""
+    dataset = tokens().with_format(chosen)
+
+    class Formatter(formatting._FORMAT_TYPES[dataset._format_type]):
+        def format_batch(self, table):
+            return {"n": [table.num_rows]}
+
+        def format_row(self, table):
+            return {"n": -1}
+
+    with quadrat.patch_datasets():
+        dataset.__getitems__([0])
+        with monkeypatch.context() as patch:
+            patch.setitem(formatting._FORMAT_TYPES, dataset._format_type, Formatter)
+            assert (dataset.__getitems__([3]), dataset[3]) == ([{"n": 1}], {"n": -1})
+        with monkeypatch.context() as patch:
+            patch.setattr(formatting._FORMAT_TYPES[dataset._format_type], "format_batch", Formatter.format_batch)
+            assert dataset.__getitems__([3]) == [{"n": 1}]
+        with monkeypatch.context() as patch:
+            patch.setattr(datasets.arrow_dataset, "format_table", lambda *_, **__: {"n": [5]})
+            assert (dataset.__getitems__([3]), dataset[3]) == ([{"n": 5}], {"n": [5]})
+        assert len(dataset.__getitems__([3])[0]) == 2
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_rows_that_others_read_again_and_again(chosen):
+    """`datasets` reads most of these batches at once, and the first ones stay in Arrow again after those."""
+    dataset = tokens().with_format(chosen)
+    expected = dataset.__getitems__([0, 4])
+    with quadrat.patch_datasets():
+        for _ in range(80):
+            assert_same_rows(dataset.__getitems__([0, 4]), expected)
+        assert any(type(dataset.__getitems__([0])) is Rows for _ in range(80))
+
+
+def test_lazy_rows():
+    dataset = tokens().with_format(None, lazy=True)
+    expected = type(dataset[1])
+    with quadrat.patch_datasets():
+        assert_same_rows(dataset.__getitems__([1]), tokens().__getitems__([1]))
+        assert type(dataset[1]) is expected
+
+
+@pytest.mark.parametrize("chosen", FORMATS)
+def test_rows_one_by_one(chosen):
+    """So many that the table is opened, and before."""
+    dataset = datasets.concatenate_datasets([tokens(), tokens()]).with_format(chosen).shuffle(seed=0)
+    expected = [dataset[row] for row in range(24)]
+    with quadrat.patch_datasets():
+        for _ in range(8):
+            assert_same_rows([dataset[row] for row in range(24)], expected)
 
 
 class Wordy(datasets.Dataset):

@@ -185,3 +185,19 @@ def test_known_fallback_takes_lists_and_tuples_only():
     run = _core.Recipe((), memory.interop(), False, always=True).runner()
     assert run(None, []) is run(None, ()) is NotImplemented
     assert run(None, {}) is run(None, None) is None
+
+
+def test_other_kinds_are_fast_again_after_batches_that_fell_back():
+    """Many in a row fall back without a look, and never where an option has changed."""
+    matrices, numbers = DEFAULT["matrices"], [{"row": [1, 2], "label": 1} for _ in range(2)]
+    collator = quadrat.DefaultDataCollator()
+    for batch in (numbers, *[matrices] * 40):
+        collator(batch)
+    assert known(collator, matrices) is NotImplemented
+    for _ in range(16):
+        assert torch.equal(collator(numbers)["row"], torch.tensor([[1, 2]] * 2))
+    assert known(collator, numbers) is not NotImplemented
+    for _ in range(40):
+        collator(matrices)
+    collator.deferred = True
+    assert isinstance(collator(numbers), quadrat.DeferredBatch)

@@ -69,6 +69,7 @@ def assert_alike(name, framework, made):
             one(samples.batch(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("row", [list, tuple, np.array, torch.tensor], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("rows", [ROWS, RAGGED], ids=["equal", "ragged"])

@@ -54,8 +54,8 @@ def test_subclasses_have_their_own_signature():
 def test_own_options_are_shown_where_they_are_used():
     collator = quadrat.DataCollatorWithFlattening(separator_id=3)
     assert repr(collator) == "DataCollatorWithFlattening(return_tensors='pt')"  # as the reference's
-    collator = quadrat.DataCollatorWithFlattening("np", separator_id=3, names="mask")
-    shown = "DataCollatorWithFlattening(return_tensors='np', separator_id=3, names='mask')"
+    collator = quadrat.DataCollatorWithFlattening("np", separator_id=3, kwargs_for="mask")
+    shown = "DataCollatorWithFlattening(return_tensors='np', separator_id=3, kwargs_for='mask')"
     for one in (collator, copy.deepcopy(collator), pickle.loads(pickle.dumps(collator))):
         assert repr(one) == shown
     words = quadrat.DataCollatorForWholeWordMask(tokenizer())

@@ -20,6 +20,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 from transformers.utils import PaddingStrategy, TensorType
 
 import quadrat
+from quadrat.integration import patch_tokenizers as patching
 from quadrat.planning import tokenizer_pad as module
 from support.compare import assert_same_outcome, default_dtype, frozen, outcome
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer, tokenizers
@@ -201,6 +202,32 @@ def test_known_batches_do_not_ask_the_reference(monkeypatch):
     assert not calls
     for batch in (again, columns, arrays):
         assert_same_outcome(("returned", first), ("returned", batch))
+
+
+@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [{"input_ids": [5, 6]}, {"input_ids": [7]}],
+        {"input_ids": [[5, 6], [7]]},
+        BatchEncoding({"input_ids": [[5, 6], [7]]}),
+        [BatchEncoding({"input_ids": [5]})],
+        {"input_ids": [5, 6]},
+    ],
+)
+def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs, patched):
+    """There is nothing to gain: what is looked at before costs more than a small batch."""
+    tokenizer = advised()
+    expected = tokenizer.pad(copy.deepcopy(inputs), padding="max_length", max_length=4, padding_side="left")
+    monkeypatch.setattr(module, "pad_or_fall_back", None)
+    monkeypatch.setattr(patching, "pad_or_fall_back", None)
+    given = copy.deepcopy(inputs)
+    if patched:
+        with quadrat.patch_tokenizers():
+            batch = tokenizer.pad(given, padding="max_length", max_length=4, padding_side="left")
+    else:
+        batch = quadrat.tokenizer_pad(tokenizer, given, padding="max_length", max_length=4, padding_side="left")
+    assert (type(batch), batch.data) == (type(expected), expected.data)
 
 
 def test_what_changes_about_a_tokenizer_is_seen():

@@ -144,7 +144,7 @@ def test_the_container_of_an_evaluation(anew):
     anew.setitem(imitated.CODE, "nested_concat", test_the_container_of_an_evaluation)
     with pytest.warns(UserWarning, match="does not know `nested_concat`"):
         container = quadrat.EvalLoopContainer(True, -1)
-    assert type(container) is quadrat.EvalLoopContainer.__base__
+    assert type(container) is trainer_pt_utils.EvalLoopContainer
     assert container.padding_index == -1
     for ragged in (own := quadrat.EvalLoopContainer(ragged=True), pickle.loads(pickle.dumps(own)), copy.copy(own)):
         assert type(ragged) is quadrat.EvalLoopContainer

@@ -201,6 +201,7 @@ def test_copies_have_epochs_of_their_own():
         assert made.epoch == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_that_live_on_see_each_epoch(context):
     made = quadrat.BatchedDataset(as_dataset(ROWS), budget())
@@ -331,6 +332,7 @@ def test_too_large_a_batch_size_is_an_error(tmp_path: Any) -> None:
         train(tmp_path, per_device_train_batch_size=8)
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     """Each row once an epoch over both, as many batches on each, and in every epoch others."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

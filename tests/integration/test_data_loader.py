@@ -167,6 +167,7 @@ def test_tensors_of_a_batch_are_apart():
             assert len(file.getvalue()) < tensor.nbytes + 2000, "others were saved along with it"
 
 
+@pytest.mark.slow
 def test_no_descriptor_or_segment_is_left():
     name = "DataCollatorForLanguageModeling"
     left = set(os.listdir("/dev/shm"))

@@ -48,6 +48,7 @@ def test_large_ones_lie_in_shared_memory():
         assert_same_batch(collator(features[first : first + 2]), batch.to("cpu"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers(method):
     features = rows()
@@ -166,6 +167,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_are_dispatched_to(tmp_path):
     """An IterableDataset is read by one process, which sends each of the others its rows."""
     script = tmp_path / "script.py"

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
+import marshal
 import pickle
 import weakref
 
 import datasets
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pytest
 import transformers
+import yaml
 from accelerate.utils import send_to_device
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils import _pytree
 
 import quadrat
 from quadrat.input.rows import Rows, rows_of
@@ -316,6 +321,25 @@ def test_it_is_a_list_to_python():
     rows.clear()
     assert not rows
     assert str(rows) == "Rows([])"
+
+
+@pytest.mark.parametrize("write", [json.dumps, marshal.dumps, yaml.safe_dump, pandas.io.json.ujson_dumps])
+def test_c_code_raises(write):
+    """It reads the memory of lists, so it takes the list that the rows make."""
+    features = [{"input_ids": [5, 6], "label": 1}, {"input_ids": [7], "label": 0}]
+    rows = rows_with(features)
+    for wrapped in (rows, [rows], {"rows": rows}):
+        with pytest.raises((TypeError, ValueError, yaml.YAMLError)):
+            write(wrapped)
+    assert list(rows) == features
+    assert write(list(rows))
+
+
+def test_trees_of_torch():
+    features = [{"input_ids": [5, 6], "label": 1}, {"input_ids": [7], "label": 0}]
+    assert _pytree.tree_map(lambda leaf: leaf + 1, [rows_with(features)]) == [
+        [{"input_ids": [6, 7], "label": 2}, {"input_ids": [8], "label": 1}]
+    ]
 
 
 def test_it_has_all_that_a_list_has():

@@ -32,7 +32,7 @@ def rows(count):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from quadrat.cli.texts import train_tokenizer
+    from support.trained import train_tokenizer
 
     return train_tokenizer(["a few words to have a vocabulary"], vocab_size=60, max_length=64)
 

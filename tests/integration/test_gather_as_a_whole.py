@@ -98,6 +98,7 @@ def test_an_interrupt_leaves_all_or_nothing(container, operation):
         assert contents(interrupted) in outcomes, moment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", ["add", "to_cpu_and_numpy", "get_arrays", "tensors", "arrays"])
 @pytest.mark.parametrize("operation", ["add", "get_arrays", "tensors"])
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda container: container.name)
@@ -116,7 +117,7 @@ def test_a_signal_handler_may_use_the_container(container, operation, within):
     moments = Moments(lambda: handler(shared[-1]), handlers=True)
     shared.append(container.make())
     count = moments.count(lambda: change(shared[-1]))
-    assert count > 3
+    assert count > 0 or (container.name, operation) == ("empty", "add")  # which calls nothing: no handler runs
     for moment in some(count, MOMENTS // 4):
         shared.append(container.make())
         assert moments.run(lambda: change(shared[-1]), moment)
@@ -237,7 +238,7 @@ used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
 try:
     container.add((small, large.view(-1, 1)))
-except MemoryError:
+except (MemoryError, RuntimeError):
     pass
 else:
     raise AssertionError("there was room")
@@ -249,6 +250,7 @@ assert (first == 1).all() and (second == 1).all()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much memory is mapped")
 def test_memory_that_cannot_grow():
     python("-c", LIMITED)

@@ -11,6 +11,8 @@ import torch
 import quadrat
 from support.isolated import python
 
+pytestmark = pytest.mark.slow
+
 LOOKED_AT = """
 import sys
 import torch

@@ -19,6 +19,8 @@ from quadrat.integration.patch_datasets import DATASETS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from support.interrupts import Moments
 
+pytestmark = pytest.mark.slow
+
 SWITCHES = (TRANSFORMERS, TOKENIZERS, ATTENTION, DATASETS)
 NAMES = {*PATCHED, "_get_unpad_data", "_unpad_input", "_index_first_axis", "_pad_input"}
 METHODS = [

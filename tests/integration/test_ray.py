@@ -36,6 +36,8 @@ from ray.data.collate_fn import NumpyBatchCollateFn  # noqa: E402
 
 from quadrat.data.ray import CollateFn, PackBlocks, without_tensor_types  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it warns of settings that it makes itself
     ray.data.DataContext.get_current().enable_progress_bars = False

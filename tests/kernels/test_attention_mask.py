@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from support.ingest import columns_of
 
 KINDS = _core.kinds
@@ -18,7 +19,7 @@ LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]),
 def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
     width = max(lengths, default=0) + extra
     out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
-    reference.attention_mask(lengths, side, expected)
+    oracles.attention_mask(lengths, side, expected)
     columns = columns_of([[0] * length for length in lengths], interops["exchange"])
     assert columns.attention_mask(0, out.address, KINDS.index(kind), width, side == "left") is None
     assert out.bytes.tobytes() == expected.tobytes()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 BUDGETS = st.tuples(st.integers(30, 90), st.just(50), st.integers(1, 8), st.booleans())
 
@@ -28,7 +29,7 @@ def run(guarded, lengths, batches, budget, ranks, steps, step_order):  # noqa: P
     ends = np.cumsum([len(batch) for batch in batches])
     room = guarded("int64", (max(len(batches), steps * ranks), 3))
     for i, batch in enumerate(batches):
-        cost = reference.batches._cost([lengths[row] for row in batch], *budget[2:])
+        cost = oracles.batches._cost([lengths[row] for row in batch], *budget[2:])
         room.array[i] = ends[i] - len(batch), ends[i], cost
     out = guarded("int64", (steps * ranks, 3))
     sizes, places = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
@@ -55,11 +56,11 @@ def test_as_the_oracle(guarded, case, ranks, more, ordered, random):  # noqa: PL
     steps = max(1, len(batches) // ranks + more)
     step_order = random.sample(range(steps), steps) if ordered else None
     order, out = run(guarded, *case, ranks, steps, step_order)
-    expected = reference.balance_batches(lengths, batches, budget, ranks, steps=steps, step_order=step_order)
+    expected = oracles.balance_batches(lengths, batches, budget, ranks, steps=steps, step_order=step_order)
     found = out.array.tolist()
     assert [order[begin:end].tolist() for begin, end, _ in found] == [batch for step in expected for batch in step]
     for begin, end, cost in found:
-        assert cost == reference.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
+        assert cost == oracles.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
 
 
 @given(planned(), st.integers(1, 9), st.integers(0, 9))

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD
 from quadrat.support import generators
 
@@ -71,7 +72,7 @@ def test_chooses_as_the_oracle(interops, source, *, rows, refers, probability, s
     width = max(map(len, rows)) + extra
     options = {"joined": joined if refers else None, "probability": probability, "side": side}
     batch = masked(interops["exchange"], rows, shuffle, origin, width=width, **options)
-    chosen = reference.choose_words([[TOKENS[i] for i in row] for row in rows], joined, probability, permutation)
+    chosen = oracles.choose_words([[TOKENS[i] for i in row] for row in rows], joined, probability, permutation)
     expected = np.full((len(rows), width), -100)
     for row, positions, labels in zip(rows, chosen, expected, strict=True):
         start = width - len(row) if side == "left" else 0

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 DTYPES = st.sampled_from([*_core.kinds, "complex128", "S3", "V24"])
 BLOCKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40) | st.sampled_from([63, 64, 65])), max_size=6)
@@ -37,7 +38,7 @@ def test_as_the_oracle(guarded, *, dtype, shapes, extra, inner, in_place):
     rows = sum(count for count, _ in shapes)
     out = guarded(dtype, (rows, width, *inner))
     expected = np.zeros(out.array.shape, dtype)
-    reference.concat_padded(blocks, value[0], expected)
+    oracles.concat_padded(blocks, value[0], expected)
     addresses = [block.ctypes.data for block in blocks]
     if in_place:
         flat = b"".join(block.tobytes() for block in blocks)

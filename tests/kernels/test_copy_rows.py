@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from support.ingest import columns_of
 
 KINDS = _core.kinds
@@ -106,7 +107,7 @@ def batches(draw, target):
 
 def oracle(shown, start, out):
     with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite in both
-        reference.copy_rows(shown, start, out)
+        oracles.copy_rows(shown, start, out)
 
 
 @pytest.mark.parametrize("target", KINDS)
@@ -134,7 +135,7 @@ def test_pads_as_the_oracle(interops, guarded, target, *, data, left, extra):
     expected = np.empty((len(rows), width), target)
     start = [i * width + (width - length if left else 0) for i, length in enumerate(lengths)]
     oracle(shown, start, expected.reshape(-1))
-    reference.fill_gaps(lengths, "left" if left else "right", value, expected)
+    oracles.fill_gaps(lengths, "left" if left else "right", value, expected)
     out = guarded(target, (len(rows), width))
     assert columns_of(rows, interop).pad(0, out.address, KINDS.index(target), width, left, value) is None
     assert out.bytes.tobytes() == expected.tobytes()
@@ -248,7 +249,7 @@ def test_rows_of_flat_values_by_their_numbers(guarded, lengths, kind, shift, dat
     rows = [values[bounds[row] : bounds[row + 1]] for row in chosen]
     start = np.append(0, np.cumsum([len(row) for row in rows])).astype(np.int64)
     expected = np.zeros(start[-1], kind)
-    reference.copy_rows(rows, start[:-1].tolist(), expected)
+    oracles.copy_rows(rows, start[:-1].tolist(), expected)
     out = guarded(kind, len(expected))
     failure = _core.copy_rows(*flat(values, bounds, chosen), out.address, len(expected))
     assert failure is None

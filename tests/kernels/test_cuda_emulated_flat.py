@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
-from support.emulated import BLOCKS, address, emulated, shifted, sparse_bytes
+import oracles
+from quadrat import _core
+from support.compiled import emulated
+from support.emulated import BLOCKS, address, shifted, sparse_bytes
 from support.hostile import BITS, HOSTILE, INT64, KINDS, LENGTHS, cut_rows
 
 COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
@@ -36,18 +38,18 @@ def test_flatten_columns(guarded, kind, lengths, before, extra, first, blocks, d
     rows = [values[a:b].reshape(-1) for a, b in itertools.pairwise(offsets)]
     starts = [int(offset - before) * inner for offset in offsets[:-1]]
     copied = np.full(size * inner, fill, unsigned)
-    reference.copy_rows(rows, starts, copied)
+    oracles.copy_rows(rows, starts, copied)
     separated = copied.reshape(size, inner).copy()
-    reference.separate_rows(
+    oracles.separate_rows(
         [start // inner for start, row in zip(starts, rows, strict=True) if len(row)], fill, separated
     )
     expected = {
         COPIED: copied, SEPARATED: separated.reshape(-1), POSITIONS: np.empty(size, np.int64),
         SEQUENCES: np.empty(size, np.int32), BOUNDS: np.empty(len(lengths) + 1, np.int64),
     }  # fmt: skip
-    reference.position_ids(lengths, first, expected[POSITIONS])
-    reference.seq_idx(lengths, expected[SEQUENCES])
-    reference.cu_seqlens(lengths, expected[BOUNDS])
+    oracles.position_ids(lengths, first, expected[POSITIONS])
+    oracles.seq_idx(lengths, expected[SEQUENCES])
+    oracles.cu_seqlens(lengths, expected[BOUNDS])
     outs, columns = {}, []
     for source, array in expected.items():
         outs[source] = guarded(array.dtype, array.size)
@@ -71,11 +73,11 @@ def test_flatten_columns_tells_rows_apart(guarded, kind, lengths, origin, extra,
     outs = {source: guarded(kinds[source], rows + 1 if source == BOUNDS else size) for source in kinds}
     expected = {source: np.empty_like(out.array) for source, out in outs.items()}
     if any(lengths):
-        reference.position_ids(lengths, first, expected[POSITIONS])
+        oracles.position_ids(lengths, first, expected[POSITIONS])
     else:
         expected[POSITIONS] = outs[POSITIONS].array.copy()  # nothing to count on from
-    reference.seq_idx(lengths, expected[SEQUENCES])
-    reference.cu_seqlens(lengths, expected[BOUNDS])
+    oracles.seq_idx(lengths, expected[SEQUENCES])
+    oracles.cu_seqlens(lengths, expected[BOUNDS])
     columns = [
         (source, 0, 0, 1, out.array.itemsize, first % 2**64, 2**64 - 1, out.address) for source, out in outs.items()
     ]
@@ -146,7 +148,7 @@ def test_copy_rows(guarded, kind, lengths, before, space, random, blocks):  # no
         position += lengths[row]
     out = guarded(unsigned, position + space)
     expected = out.array.copy()
-    reference.copy_rows([values[a:b] for a, b in itertools.pairwise(offsets)], starts.tolist(), expected)
+    oracles.copy_rows([values[a:b] for a, b in itertools.pairwise(offsets)], starts.tolist(), expected)
     emulated.copy_rows(
         address(values), len(values), address(offsets), len(lengths), address(starts), values.itemsize, out.address,
         out.array.size, blocks,
@@ -197,7 +199,7 @@ def test_separate_rows(guarded, item, *, starts, size, blocks, value):
     out = guarded(f"u{item}", (size,))
     expected = out.array.copy()
     value %= 2 ** (8 * item)
-    reference.separate_rows([one for one in starts if 0 <= one < size], value, expected)
+    oracles.separate_rows([one for one in starts if 0 <= one < size], value, expected)
     emulated.separate_rows(address(start), len(starts), item, value, out.address, size, blocks)
     assert np.array_equal(out.array, expected)
     assert out.intact()

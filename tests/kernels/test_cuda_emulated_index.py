@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.emulated import MOST_BLOCKS, emulated
+from support.compiled import emulated
+from support.emulated import MOST_BLOCKS
 from support.hostile import HOSTILE, INT64
 
 anywhere = st.integers(INT64.min, INT64.max)

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from quadrat.ops._philox import PhiloxOptions
-from support.emulated import BLOCKS, address, emulated
+from support.compiled import emulated, host
+from support.emulated import BLOCKS, address
 from support.hostile import FAR, HOSTILE, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
 from support.philox import Case, cases
 
@@ -33,7 +35,7 @@ def hostile_ids(seed: int, low: int, high: int, shape: Any) -> np.ndarray:
 def words_of(ids: np.ndarray, special: Any) -> np.ndarray:
     """special_tokens, as words: one of its own for each token, or none."""
     flags = np.empty(len(ids), np.uint8)
-    reference.special_tokens(ids, special, flags)
+    oracles.special_tokens(ids, special, flags)
     return flags + np.uint8(1)
 
 
@@ -41,7 +43,7 @@ def words_of(ids: np.ndarray, special: Any) -> np.ndarray:
 def test_causal_labels(guarded: Any, count: int, seed: int, pad_id: int, blocks: int) -> None:
     ids, labels, expected = guarded("int64", count), guarded("int64", count), np.empty(count, np.int64)
     ids.array[:] = hostile_ids(seed, -2, 4, count)
-    reference.causal_labels(ids.array, pad_id, expected)
+    oracles.causal_labels(ids.array, pad_id, expected)
     emulated.causal_labels(ids.address, count, pad_id, labels.address, blocks)
     assert np.array_equal(labels.array, expected)
     assert labels.intact()
@@ -117,7 +119,7 @@ def test_pad_masked(guarded, case, before, special, fill, with_mask, blocks):  #
     padded.ids = pad_rows(rows, width, side, fill, np.int64).reshape(-1)
     padded.words, padded.keys = words_of(padded.ids, special), case.keys
     attended = np.empty(padded.count, np.int64)
-    reference.attention_mask(case.lengths, side, attended.reshape(case.rows, width))
+    oracles.attention_mask(case.lengths, side, attended.reshape(case.rows, width))
     expected = [array.reshape(case.rows, width) for array in (*padded.expected(), attended)]
     outs, members = [guarded("int64", (case.rows, width)) for _ in range(3)], bit_set(special, case.numbers % 3)
     emulated.pad_masked(
@@ -146,7 +148,7 @@ def test_pad_masked_with_hostile_offsets(guarded, offsets, size, width, side, bl
     ids, labels, kept = (out.array for out in outs)
     cut = cut_rows(values, offsets, width)
     expected, attended = pad_rows(cut, width, side, 7, np.int64), np.empty((rows, width), np.int64)
-    reference.attention_mask([len(row) for row in cut], side, attended)
+    oracles.attention_mask([len(row) for row in cut], side, attended)
     assert np.array_equal(kept, attended)
     masked = labels != -100
     assert np.array_equal(ids, np.where(masked, 5, expected))
@@ -165,7 +167,7 @@ def test_row_keys(guarded: Any, rows: list[list[int]], blocks: int, before: int)
     offsets = guarded("int64", len(rows) + 1)
     offsets.array[:] = np.cumsum([before, *map(len, rows)])
     expected = np.empty(len(rows), np.uint64)
-    reference.row_keys([np.array(tokens, np.int64) for tokens in rows], expected)
+    oracles.row_keys([np.array(tokens, np.int64) for tokens in rows], expected)
     emulated.row_keys(values.address, len(flat), offsets.address, len(rows), 0, False, True, out.address, blocks)
     assert np.array_equal(out.array, expected)
     assert out.intact()
@@ -177,7 +179,7 @@ def test_row_keys_of_a_padded_batch(guarded: Any, case: Case, blocks: int) -> No
     values.array[:], offsets.array[:] = case.ids, case.offsets
     out, expected = guarded("uint64", case.rows), np.empty(case.rows, np.uint64)
     rows = [case.ids[first : first + n] for first, n in zip(case.start, case.lengths, strict=True)]
-    reference.row_keys(rows, expected)
+    oracles.row_keys(rows, expected)
     left, flat = case.layout == "left", case.layout == "flat"
     emulated.row_keys(
         values.address, case.count, offsets.address, case.rows, case.width, left, flat, out.address, blocks
@@ -197,7 +199,7 @@ def test_row_keys_with_hostile_offsets(guarded: Any, offsets: list[int], blocks:
     ends = zip(range(3, count + 1, 3), cut_lengths(offsets, 3), strict=False)
     tokens = cut_rows(values.array, offsets, count) if flat else [values.array[end - n : end] for end, n in ends]
     expected = np.empty(rows, np.uint64)
-    reference.row_keys(tokens, expected)
+    oracles.row_keys(tokens, expected)
     assert np.array_equal(out.array, expected)
     assert out.intact()
 
@@ -261,7 +263,7 @@ def test_arguments_no_kernel_can_take(kernel: str, good: dict[str, Any], change:
 
 HOST = {"row_keys": 0, "start": 0, "lengths": 0, "rows": 0, "words": 0, "ids": 0, "labels": 0, "count": 0}
 TAKE_OPTIONS = {
-    "the host's kernel": lambda options: _core.philox_mask(options, **HOST),
+    "the host's kernel": lambda options: host.philox_mask(options, **HOST),
     "the collators": lambda options: _core.PhiloxLabels(options, []),
     "philox_mask": lambda options: emulated.philox_mask(**MASK | {"options": options, "rows": 0, "out_size": 0}),
     "pad_masked": lambda options: emulated.pad_masked(**PAD | {"options": options, "rows": 0}),

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import reference
-from support.emulated import BLOCKS, MOST_BLOCKS, address, emulated, shifted, sparse_bytes
+import oracles
+from support.compiled import emulated
+from support.emulated import BLOCKS, MOST_BLOCKS, address, shifted, sparse_bytes
 from support.hostile import BITS, HOSTILE, KINDS, LENGTHS, SIDES, cut_lengths, cut_rows, pad_rows
 
 INNER = st.sampled_from([1, 1, 1, 2, 3, 5, 8, 33])
@@ -27,7 +28,7 @@ def moved(guard: Any, by: int) -> tuple[np.ndarray, int]:
 def marked(lengths: list[int], width: int, side: str, value: int, fill: int, dtype: Any) -> np.ndarray:  # noqa: PLR0917
     """attention_mask, with other numbers than 1 and 0."""
     out = np.empty((len(lengths), width), np.uint8)
-    reference.attention_mask(lengths, side, out)
+    oracles.attention_mask(lengths, side, out)
     return np.where(out == 1, np.array(value, dtype), np.array(fill, dtype))
 
 
@@ -98,7 +99,7 @@ def test_pad_columns(guarded: Any, data: Any, rows: int, blocks: int) -> None:
 def test_pad_columns_makes_attention_masks(guarded, kind, lengths, extra, side, blocks):  # noqa: PLR0917
     offsets, width = np.cumsum([7, *lengths], dtype=np.int64), max(lengths, default=0) + extra
     out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
-    reference.attention_mask(lengths, side, expected)
+    oracles.attention_mask(lengths, side, expected)
     one = int(np.array([1], kind).view(f"u{expected.itemsize}")[0])
     column = (0, 0, address(offsets), width, side == "left", expected.itemsize, 1, one, 0, out.address)
     emulated.pad_columns([column], len(lengths), blocks)
@@ -151,7 +152,7 @@ def test_unpad(guarded, kind, lengths, before, after, extra, inner, side, blocks
     rows, by = shifted(rows, data.draw(st.integers(0, 15))), data.draw(st.integers(0, 15))
     size = int(offsets[-1]) + after if lengths else 0
     out, expected = guarded(unsigned, size * inner + by), np.empty((size, inner), unsigned)
-    reference.unpad(rows, offsets, side, expected)
+    oracles.unpad(rows, offsets, side, expected)
     result, place = moved(out, by)
     emulated.unpad(
         address(rows), address(offsets), len(lengths), width, side == "left", rows.itemsize, inner, place, size, blocks

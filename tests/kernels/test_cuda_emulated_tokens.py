@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
-from support.emulated import address, emulated, shifted
+import oracles
+from quadrat import _core
+from support.compiled import emulated
+from support.emulated import address, shifted
 from support.masks import indices_within, masks
 
 NOT_PLAIN, NOT_IN_FRONT, NOT_AT_END = _core.MASK_NOT_PLAIN, _core.MASK_NOT_IN_FRONT, _core.MASK_NOT_AT_END
@@ -27,7 +29,7 @@ def seen_in(mask: Any) -> int:
 
 def check(guarded: Any, mask: Any) -> None:
     rows, width = mask.shape
-    indices, bounds, longest = reference.mask_layout(mask)
+    indices, bounds, longest = oracles.mask_layout(mask)
     state = guarded("int64", 4 + rows * -(-width // _core.MASK_SEGMENT))
     places, offsets = guarded("int64", mask.size), guarded("int64", rows + 1)
     cu_seqlens, lengths = guarded("int32", rows + 1), guarded("int32", rows)
@@ -64,7 +66,7 @@ def test_take_tokens(guarded: Any, case: Any, token: int, others: list[int], by:
     indices = np.concatenate([indices, np.array(others, np.int64)])
     values = shifted(np.random.default_rng(size).integers(0, 256, (size, token), np.uint8), by)
     expected = np.empty((len(indices), token), np.uint8)
-    reference.take_tokens(values, indices, expected)
+    oracles.take_tokens(values, indices, expected)
     out = guarded("uint8", by + expected.size)
     emulated.take_tokens(address(values), size, token, address(indices), len(indices), out.address + by)
     assert np.array_equal(out.array[by:], expected.reshape(-1))

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 LENGTHS = st.lists(st.integers(0, 12) | st.sampled_from([16, 17, 33]), max_size=6)
 REACH = st.sampled_from([0, 1, 2, 7, 100, 2**63 - 1])
@@ -27,7 +28,7 @@ def test_as_the_oracle(guarded, *, lengths, extra, reach, size):
     rows, columns = (-(-total // one) for one in size)
     outs = [guarded("int32", shape) for shape in ((rows,), (rows, columns)) * 2]
     expected = [np.empty_like(out.array) for out in outs]
-    reference.document_blocks(offsets, total, reach, size, expected)
+    oracles.document_blocks(offsets, total, reach, size, expected)
     assert write(offsets, total, reach, size, outs) is None
     for out, right in zip(outs, expected, strict=True):
         assert np.array_equal(out.array, right)

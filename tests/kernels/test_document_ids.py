@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
+from support.compiled import host
 
 ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_from([63, 64, 65])), max_size=8)
 BAD_START, TOO_LONG, BAD_ARGUMENT = _core.CODE_BAD_START, _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_ARGUMENT
@@ -13,7 +15,7 @@ BAD_START, TOO_LONG, BAD_ARGUMENT = _core.CODE_BAD_START, _core.CODE_ROW_TOO_LON
 
 def write(start, lengths, out, size):
     start, lengths = np.array(start, np.int64), np.array(lengths, np.int64)
-    return _core.document_ids(start.ctypes.data, lengths.ctypes.data, len(lengths), out.address, size)
+    return host.document_ids(start.ctypes.data, lengths.ctypes.data, len(lengths), out.address, size)
 
 
 @given(rows=ROWS, rest=st.integers(0, 9))
@@ -22,7 +24,7 @@ def test_as_the_oracle(guarded, *, rows, rest):
     start = [sum(length + gap for length, gap in rows[:row]) for row in range(len(rows))]
     total = sum(length + gap for length, gap in rows) + rest
     out, expected = guarded("int64", (total,)), np.empty(total, np.int64)
-    reference.document_ids(start, lengths, expected)
+    oracles.document_ids(start, lengths, expected)
     assert write(start, lengths, out, total) is None
     assert np.array_equal(out.array, expected)
     assert out.intact()

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 KINDS = _core.kinds
 ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_from([63, 64, 65])), max_size=8)
@@ -25,7 +26,7 @@ def test_as_the_oracle(guarded, kind, *, rows, first, rest):
     start = [first + sum(length + gap for length, gap in rows[:row]) for row in range(len(rows) + 1)]
     out = guarded(kind, (start[-1] + rest,))
     expected = out.array.copy()
-    reference.fill_ends(start, lengths, 1, expected)
+    oracles.fill_ends(start, lengths, 1, expected)
     assert write(start, lengths, kind, True if kind == "bool" else 1, out) is None
     assert np.array_equal(out.bytes, expected.view(np.uint8))
     assert out.intact()

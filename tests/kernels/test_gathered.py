@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 # Rows and width; up to and past the size from which memory is mapped: csrc/memory/growing.cpp.
 SHAPES = st.tuples(st.integers(0, 4), st.integers(0, 9)) | st.tuples(
@@ -42,6 +43,7 @@ def assert_holds(memory, parts):
     assert not parts or (blocks[:, 0] - blocks[0, 0]).tolist() == ends.tolist()
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from([(), (3,), (0,)]))
 def test_is_a_list_of_pieces(data, inner):
     """Any order of operations, as on a list of arrays. Arrays that were handed out stay as they are."""
@@ -62,7 +64,7 @@ def test_is_a_list_of_pieces(data, inner):
             memory.pad(len(parts), b"\x07")
             for number, part in enumerate(parts):
                 out = np.empty((len(part), widest, *inner), np.uint8)
-                reference.concat_padded([part], 7, out)
+                oracles.concat_padded([part], 7, out)
                 parts[number] = out
         elif operation == "back":  # what comes after these has not been committed
             parts = parts[: data.draw(st.integers(0, len(parts)))]

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 BAD_START, BAD = _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
 # Few different lengths, so that many are equal, and such as take any number of bytes.
@@ -23,7 +24,7 @@ def group(lengths, megabatch, rows):
 def test_as_the_oracle(guarded, lengths, megabatch, random, data):
     rows = random.sample(range(len(lengths)), data.draw(st.integers(0, len(lengths))))
     expected = np.array(rows, np.int64)
-    reference.group_by_length(lengths, megabatch, expected)
+    oracles.group_by_length(lengths, megabatch, expected)
     got = guarded(np.int64, len(rows))
     got.array[:] = rows
     assert group(lengths, megabatch, got.array) is None

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from quadrat.support.generators import NUMPY, NUMPY_LEGACY, TORCH
 
 MASK_ID = -5
@@ -47,11 +48,11 @@ class Case:
         """What masking is told of each token, by the oracles of the kernels before it."""
         special, words = self.special.copy(), np.empty(self.shape, np.uint8)
         if not self.has_special:
-            reference.special_tokens(self.ids.reshape(-1), self.special_ids, special.reshape(-1))
+            oracles.special_tokens(self.ids.reshape(-1), self.special_ids, special.reshape(-1))
         if not self.has_offsets:
             return np.where(special != 0, 2, 1).astype(np.uint8)
         for row in range(self.shape[0]):
-            reference.word_starts(self.offsets[row], special[row], words[row])
+            oracles.word_starts(self.offsets[row], special[row], words[row])
         return words
 
     def write(self, guarded: Any, source: int, generator: Any, every_word: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +102,7 @@ class Case:
 
     def masked(self, words: np.ndarray, drawn: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         ids, labels = self.ids.copy(), np.empty(self.shape, np.int64)
-        reference.mask_tokens(ids, words, tuple(drawn), MASK_ID, labels)
+        oracles.mask_tokens(ids, words, tuple(drawn), MASK_ID, labels)
         return ids, labels
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 
 import quadrat
 from quadrat import _core
+from support.compiled import host
 
 CSRC = Path(__file__).parents[2] / "csrc"
 INT64 = _core.kinds.index("int64")
@@ -28,13 +29,13 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: _core.special_tokens(0, 0, 0, 0, 0),
-        lambda: _core.word_starts(0, 0, 0, 0),
-        lambda: _core.word_starts_of_ids(0, 0, 0, 0),
+        lambda: host.special_tokens(0, 0, 0, 0, 0),
+        lambda: host.word_starts(0, 0, 0, 0),
+        lambda: host.word_starts_of_ids(0, 0, 0, 0),
         lambda: _core.CausalLabels(0).write(0, 0, 0),
         lambda: _core.position_ids(*EMPTY, 0, 0, 0),
         lambda: _core.seq_idx(*EMPTY, 0, 0),
-        lambda: _core.separate_rows(0, 0, INT64, 1, 0, 0),
+        lambda: host.separate_rows(0, 0, INT64, 0, 0, 0),
         lambda: _core.fill_tail(0, INT64, 0, 0, 1),
         lambda: _core.unpad(0, 0, False, *EMPTY, 8, 0, 0),
         lambda: _core.unpad(0, 5, True, *EMPTY, 0, 0, 0),
@@ -44,8 +45,8 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
         lambda: _core.concat_padded(0, 0, 5, 8, bytes(8), 0, 0),
         lambda: _core.concat_padded(_core.address(BLOCKS), 1, 0, 8, bytes(8), 0, 3),
         lambda: _core.concat_padded(_core.address(BLOCKS) + 24, 1, 5, 0, bytes(8), 0, 3),
-        lambda: _core.row_keys(0, 0, 0, 0, 0, 0),
-        lambda: _core.philox_mask((0, 0, 0.5, 0.8, 0.1, 1, 9), 0, 0, 0, 0, 0, 0, 0, 0),
+        lambda: host.row_keys(0, 0, 0, 0, 0, 0),
+        lambda: host.philox_mask((0, 0, 0.5, 0.8, 0.1, 1, 9), 0, 0, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 4, 0, 0, 0, 0, 0, 0),
         lambda: _core.permutation_mask(torch.Generator(), None, [5], [1], 3, 0, 4, 0, 0, 0, 0, 0),
@@ -85,7 +86,7 @@ def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
         quadrat.unpad(made(padded, library), mask=made(np.ones((rows, width), np.int64), library)),
     ):
         assert np.array_equal(np.asarray(found.values), whole)
-        assert np.array_equal(np.asarray(found.to_padded(length=width)), padded)
+        assert np.array_equal(np.asarray(found.to_padded(max_length=width)), padded)
     flat = quadrat.flatten([made(row, library) for row in padded]) if rows and not inner else None
     assert flat is None or np.array_equal(np.asarray(flat.values), whole)
     joined = quadrat.concat_padded([made(padded, library)] * 3)

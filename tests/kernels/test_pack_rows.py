@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 FITS = {"best": _core.FIT_BEST, "first": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
 ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
@@ -42,7 +43,7 @@ def rows_to_pack(draw):
 @pytest.mark.parametrize("fit", FITS)
 @given(case=rows_to_pack())
 def test_as_the_oracle(guarded, fit, case):
-    assert packs_of(guarded, *case, fit) == reference.pack_rows(*case, fit)
+    assert packs_of(guarded, *case, fit) == oracles.pack_rows(*case, fit)
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -50,7 +51,7 @@ def test_as_the_oracle(guarded, fit, case):
 def test_many_rows(guarded, fit, rows, longest):
     """More rows than are sorted by comparing, keys of more bits than one pass sorts by, packs in more than one node."""
     lengths = np.random.default_rng(rows).integers(0, longest + 1, rows).tolist()
-    assert packs_of(guarded, lengths, longest, fit) == reference.pack_rows(lengths, longest, fit)
+    assert packs_of(guarded, lengths, longest, fit) == oracles.pack_rows(lengths, longest, fit)
 
 
 @pytest.mark.parametrize("fit", FITS)

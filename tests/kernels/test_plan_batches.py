@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 OUT_OF_RANGE, BAD_ARGUMENT = _core.CODE_OUT_OF_RANGE, _core.CODE_BAD_ARGUMENT
 LENGTHS = st.lists(st.integers(0, 40) | st.integers(0, 5), max_size=70)
@@ -30,10 +31,10 @@ def check(guarded, lengths, order, budget, window):
     assert failure is None
     assert rows.intact()
     assert batches.intact()
-    expected = reference.plan_batches(lengths, order, budget, window)
+    expected = oracles.plan_batches(lengths, order, budget, window)
     found = batches.array[:count].tolist()
     assert [rows.array[begin:end].tolist() for begin, end, _ in found] == expected
-    costs = [reference.batches._cost([lengths[row] for row in batch], *budget[2:]) for batch in expected]
+    costs = [oracles.batches._cost([lengths[row] for row in batch], *budget[2:]) for batch in expected]
     assert [cost for *_, cost in found] == costs
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
 MOST = 2**63 - 1
@@ -21,7 +22,7 @@ def write(lengths, start, out):
 def test_as_the_oracle(guarded, *, lengths, extra, start):
     total = sum(lengths) + (extra if any(lengths) else 0)
     out, expected = guarded("int64", (total,)), np.empty(total, np.int64)
-    reference.position_ids(lengths, start, expected)
+    oracles.position_ids(lengths, start, expected)
     assert write(lengths, start, out) is None
     assert np.array_equal(out.array, expected)
     assert out.intact()

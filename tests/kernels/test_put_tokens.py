@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from support.masks import indices_within
 
 BAD, OUTSIDE = _core.CODE_BAD_ARGUMENT, _core.CODE_OUT_OF_RANGE
@@ -20,7 +21,7 @@ def test_as_the_oracle(guarded, case, token):
     size, indices = case
     values, out = values_of(len(indices), token), guarded("uint8", (size, token))
     expected = np.empty((size, token), np.uint8)
-    reference.put_tokens(values, indices, expected)
+    oracles.put_tokens(values, indices, expected)
     failure = _core.put_tokens(values.ctypes.data, token, indices.ctypes.data, len(indices), out.address, size)
     assert failure is None
     assert np.array_equal(out.array, expected)
@@ -34,7 +35,7 @@ def test_reports_a_place_that_is_none(guarded, indices, data, outside):
     values, out = values_of(len(indices), 3), guarded("uint8", (50, 3))
     failure = _core.put_tokens(values.ctypes.data, 3, indices.ctypes.data, len(indices), out.address, 50)
     assert failure == (OUTSIDE, place, -1)
-    assert out.untouched()
+    assert out.intact()
 
 
 def test_arguments_no_batch_has():

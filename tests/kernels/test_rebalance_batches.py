@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 BAD = _core.CODE_BAD_ARGUMENT
 # Few different lengths, so that costs are equal, and some that cost more than all others together.
@@ -28,7 +29,7 @@ def test_as_the_oracle(guarded, lengths, ranks, data):
     coefficient = data.draw(st.sampled_from([0.001, 0.001, 0.0, 0.1, 3.0]))
     moves = data.draw(st.sampled_from([30 * batches, 30 * batches, 0, 1, 7]))
     expected = np.zeros((2, batches), np.int64)
-    reference.rebalance_batches(lengths, ranks, coefficient, moves, counts=expected[0], ranking=expected[1])
+    oracles.rebalance_batches(lengths, ranks, coefficient, moves, counts=expected[0], ranking=expected[1])
     counts, ranking = guarded(np.int64, batches), guarded(np.int64, batches)
     assert balance(lengths, ranks, coefficient, moves, counts=counts.array, ranking=ranking.array) is None
     assert counts.intact()

@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from support.compiled import host
 from support.hostile import bit_set
 
 SPECIAL = st.sets(st.integers(0, 200) | st.sampled_from([0, 63, 64, 127, 128]), max_size=20)
@@ -23,7 +24,7 @@ def test_tells_special_tokens_as_the_oracle(guarded, ids, special, spare, data):
     members.array[:] = bits
     source.array[:] = ids
     expected = np.empty(len(ids), np.uint8)
-    reference.special_tokens(source.array, special, expected)
-    _core.special_tokens(source.address, len(ids), members.address, len(bits), out.address)
+    oracles.special_tokens(source.array, special, expected)
+    host.special_tokens(source.address, len(ids), members.address, len(bits), out.address)
     assert np.array_equal(out.array, expected)
     assert out.intact()

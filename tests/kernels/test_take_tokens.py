@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 from support.masks import indices_within
 
 BAD, OUTSIDE = _core.CODE_BAD_ARGUMENT, _core.CODE_OUT_OF_RANGE
@@ -20,7 +21,7 @@ def test_as_the_oracle(guarded, case, token):
     size, indices = case
     values, out = values_of(size, token), guarded("uint8", (len(indices), token))
     expected = np.empty((len(indices), token), np.uint8)
-    reference.take_tokens(values, indices, expected)
+    oracles.take_tokens(values, indices, expected)
     place = values.ctypes.data, size, token, indices.ctypes.data, len(indices)
     assert _core.take_tokens(*place, out.address) is None
     assert np.array_equal(out.array, expected)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 KINDS = st.sampled_from(_core.kinds)
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
@@ -31,7 +32,7 @@ def test_as_the_oracle(guarded, *, kind, lengths, extra, inner, side, before, af
     padded = np.random.default_rng(width).integers(0, 2, (len(lengths), width, *inner)).astype(kind)
     out = guarded(kind, (int(offsets[-1]) + after, *inner))
     expected = np.ones(out.array.shape, kind)
-    reference.unpad(padded, offsets.tolist(), side, expected)
+    oracles.unpad(padded, offsets.tolist(), side, expected)
     assert write(padded, offsets, side, out) is None
     assert out.bytes.tobytes() == expected.tobytes()
     assert out.intact()

@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from quadrat import _core
 
 KINDS = st.sampled_from(_core.kinds)
 CHANGED, BAD = _core.CODE_CHANGED, _core.CODE_BAD_ARGUMENT
@@ -36,7 +37,7 @@ def test_as_the_oracle(guarded, *, kind, mask, inner):
     padded = np.random.default_rng(mask.size).integers(0, 2, (*mask.shape, *inner)).astype(kind)
     kept = np.count_nonzero(mask)
     expected, bounds = np.empty((kept, *inner), kind), np.zeros(len(mask) + 1, np.int64)
-    reference.unpad_masked(padded, mask, bounds, expected)
+    oracles.unpad_masked(padded, mask, bounds, expected)
     offsets = counted(mask)
     assert np.array_equal(offsets, bounds)
     out = guarded(kind, (kept, *inner))

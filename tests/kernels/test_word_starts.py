@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from quadrat import _core, reference
+import oracles
+from support.compiled import host
 
 ANY = st.integers(-(2**63), 2**63 - 1)
 
@@ -35,7 +36,7 @@ def check(guarded, kernel, row, shape):
     places.array[:] = np.array(row[0], np.int64).reshape(shape)
     special.array[:] = row[1]
     expected = np.empty(len(row[1]), np.uint8)
-    reference.word_starts(places.array, special.array, expected)
+    oracles.word_starts(places.array, special.array, expected)
     kernel(places.address, special.address, len(row[1]), words.address)
     assert np.array_equal(words.array, expected)
     assert words.intact()
@@ -43,9 +44,9 @@ def check(guarded, kernel, row, shape):
 
 @given(offset_rows())
 def test_from_offsets_as_the_oracle(guarded, row):
-    check(guarded, _core.word_starts, row, (len(row[0]), 2))
+    check(guarded, host.word_starts, row, (len(row[0]), 2))
 
 
 @given(id_rows())
 def test_from_word_ids_as_the_oracle(guarded, row):
-    check(guarded, _core.word_starts_of_ids, row, (len(row[0]),))
+    check(guarded, host.word_starts_of_ids, row, (len(row[0]),))

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 import quadrat
-from quadrat import reference
 from support.compare import frozen, generator_states
 from support.masked_rows import ROWS, TOKENIZER, make, masked_row, split, unpadded
 from support.masking import OwnSpecialTokens, make_masking_tokenizer
@@ -94,7 +94,7 @@ def test_whole_words(source: str, layout: str, rows: list[list[int]], seed: int)
         features.append({"input_ids": row, source: offsets if source == "offset_mapping" else word_of})
         special = np.array([token in tokenizer.all_special_ids for token in row], np.uint8)
         words = np.empty(len(row), np.uint8)
-        reference.word_starts(np.array(features[-1][source]), special, words)
+        oracles.word_starts(np.array(features[-1][source]), special, words)
         expected.append(masked_row(row, words, seed=seed, collator=collator))
     lengths = [len(row) for row in rows]
     batch = collator(features)

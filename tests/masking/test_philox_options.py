@@ -46,6 +46,7 @@ def test_epochs() -> None:
     assert plain.epoch == 2, "harmless where nothing depends on it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_see_the_epoch(method: str) -> None:
     """The same masks in any number of processes, and workers that live on mask anew."""

@@ -13,11 +13,11 @@ PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
 RNG = KERNELS / "rng"  # what kernels draw from
 SOURCES = sorted(path for path in KERNELS.rglob("*") if path.is_file())
-ORACLES = sorted((PACKAGE / "reference").glob("*.py"))
 BINDINGS = ROOT / "csrc" / "bindings"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 CUDA = ROOT / "csrc" / "cuda"
 TESTS = ROOT / "tests"
+ORACLES = sorted((TESTS / "oracles").glob("*.py"))
 
 # CUDA kernels that do in one launch what several oracles do one after the other.
 AT_ONCE = {
@@ -54,7 +54,7 @@ def compares(path, kernel):
         for test in tests
         if test.name.startswith("test_") and any("given(" in ast.unparse(one) for one in test.decorator_list)
     ]
-    return bool(given) and kernel in set(attributes_of(path, "reference"))
+    return bool(given) and kernel in set(attributes_of(path, "oracles"))
 
 
 @pytest.mark.parametrize("kernel", public_kernels())
@@ -81,7 +81,7 @@ void pad(int* out);
     assert function_in(code_of(path), "pad", ";")
     assert not function_in(code_of(path), "pad", "{")
     path = tmp_path / "test_pad.py"
-    path.write_text("from quadrat import reference\n# reference.pad\ndef helper(): 'reference.pad'\n")
+    path.write_text("import oracles\n# oracles.pad\ndef helper(): 'oracles.pad'\n")
     assert not compares(path, "pad")
 
 
@@ -123,7 +123,7 @@ def test_a_cuda_kernel_has_a_property_test_against_oracles(kernel):
     assert kernel in set(attributes_of(path, "emulated"))
     oracles = AT_ONCE.get(kernel, {kernel})
     assert oracles <= set(public_kernels())
-    assert oracles <= set(attributes_of(path, "reference"))
+    assert oracles <= set(attributes_of(path, "oracles"))
 
 
 def test_no_kernel_header_lacks_its_source_or_its_guard():

@@ -35,9 +35,9 @@ def loaded_after(code):
     "import quadrat; quadrat.show_config()",
     "import quadrat; quadrat.pad([[1], [2, 3]]); quadrat.attention_mask([1, 2])",
     "import quadrat; quadrat.Ragged.from_rows([[1], [2, 3]]).to_lists()",
-    "import quadrat.reference, quadrat.input.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
+    "import quadrat.input.columns, quadrat.support.memory, quadrat.ops.pad, quadrat.ops.mask",
     "import quadrat.__main__",
-    "import quadrat.cli.waste, quadrat.cli.advice",
+    "import quadrat.cli.waste, quadrat.cli.advice, quadrat.cli.source",
 ])  # fmt: skip
 def test_loads_nothing_heavy(code):
     assert loaded_after(code) == []
@@ -88,6 +88,7 @@ NEEDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", NEEDS)
 def test_says_what_is_missing_and_how_to_install_it(package):
     words(f"""
@@ -106,6 +107,7 @@ for code, said in {NEEDS[package]!r}.items():
 """)
 
 
+@pytest.mark.slow
 def test_every_name_says_what_it_needs():
     failed = words(f"""
 blocked = {{"torch"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -63,8 +64,7 @@ def test_has_an_error(broken): pass
 
 def test_versions_between_the_oldest_and_the_newest():
     """Each has an environment of its own; these are what large fine-tuning stacks pin, and where collators changed."""
-    versions = re.search(r"^VERSIONS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest"} <= set(versions[1].split())
+    assert {"4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest"} <= set(environments("VERSIONS"))
 
 
 def test_a_report_that_names_no_version_is_a_failure(tmp_path, capsys):
@@ -80,16 +80,18 @@ def test_what_is_written_from_the_record():
     """`make matrix ARGS=--record` writes all of it."""
     page = (ROOT / matrix.PAGE).read_text()
     assert page.partition(matrix.BEGIN)[2].partition(matrix.END)[0] == matrix.table(RECORD)
-    assert (ROOT / matrix.MODULE).read_text() == matrix.module(RECORD)
+    assert (ROOT / matrix.TESTED).read_text() == matrix.tested(RECORD)
 
 
-def test_the_record_is_of_the_environments_of_the_makefile():
-    text = (ROOT / "Makefile").read_text()
-    names = [
-        re.search(rf"^{variable} := (.*)$", text, re.MULTILINE)[1].split() for variable in ("VERSIONS", "EXTREMES")
-    ]
-    assert set(RECORD["environments"]) <= {*names[0], *names[1]}
-    assert set(names[1]) <= set(RECORD["environments"])
+def environments(variable):
+    """Names of environments in noxfile.py."""
+    return ast.literal_eval(re.search(rf"^{variable} = (.*)$", (ROOT / "noxfile.py").read_text(), re.MULTILINE)[1])
+
+
+def test_the_record_is_of_the_environments_of_the_noxfile():
+    versions, extremes = environments("VERSIONS"), environments("EXTREMES")
+    assert set(RECORD["environments"]) <= {*versions, *extremes}
+    assert set(extremes) <= set(RECORD["environments"])
 
 
 def test_the_package_asks_for_tested_versions():
@@ -119,7 +121,7 @@ def test_a_record_is_of_what_ran(tmp_path):
     assert again["environments"] == first["environments"]
     other = matrix.recorded(first, {"b": report("5.11.0", "33")}, names)
     assert other["code"] == {"pad": {"11": ["5.0.0"], "33": ["5.11.0"]}}
-    for part in (matrix.PAGE, matrix.MODULE, matrix.RECORD):
+    for part in (matrix.PAGE, matrix.TESTED, matrix.RECORD):
         (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / matrix.PAGE).write_text(f"before\n{matrix.BEGIN}old\n{matrix.END}after\n")
     matrix.write(first, tmp_path)

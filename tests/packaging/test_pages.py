@@ -96,9 +96,9 @@ def test_code_names_its_language(page: str) -> None:
 
 
 def test_the_table_of_names() -> None:
-    """docs/padding-free.md: what `names=` gives."""
+    """docs/padding-free.md: what `kwargs_for=` gives."""
     text = PAGES["docs/padding-free.md"].read_text(encoding="utf-8")
     for name in ("transformers", "varlen_attn", "megatron", "mask"):
         row = next(line for line in text.splitlines() if line.startswith(f'| `"{name}"` '))
-        given = set(quadrat.flatten([[1, 2], [3]], names=name)) - {"values", "position_ids", "seq_idx"}
+        given = set(quadrat.flatten([[1, 2], [3]], kwargs_for=name)) - {"values", "position_ids", "seq_idx"}
         assert given == set(re.findall(r"`(\w+)`", row.rpartition("|")[0].rpartition("|")[2]))

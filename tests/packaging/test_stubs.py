@@ -99,7 +99,7 @@ def test_a_stub_is_that_of_its_module(name: str) -> None:
 
 def test_the_stub_of_cuda_is_that_of_the_emulated_kernels() -> None:
     """They take blocks where `_cuda` takes a device and a stream."""
-    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+    emulated = pytest.importorskip("quadrat._testing", reason="needs a build with QUADRAT_EMULATE=ON")
     kernels = {path.stem for path in CUDA.glob("*.cuh") if "__global__" in path.read_text()}
     queued = [("", "device", ""), ("", "stream", "")]
     expected: Described = {"description": [[]], "device_count": [[]]}

@@ -45,7 +45,7 @@ TYPES = {
     "quadrat.DataCollatorForLanguageModeling(tokenizer).torch_call([])": BATCH,
     "quadrat.DataCollatorForWholeWordMask(tokenizer, mlm_probability=0.2, deferred=True)([])": BATCH,
     "quadrat.DataCollatorForPermutationLanguageModeling(tokenizer, max_span_length=3)([])": BATCH,
-    "quadrat.DataCollatorWithFlattening('np', separator_id=0, names='mask')([])": BATCH,
+    "quadrat.DataCollatorWithFlattening('np', separator_id=0, kwargs_for='mask')([])": BATCH,
     "quadrat.default_data_collator([])": BATCH,
     "quadrat.from_transformers(theirs.DataCollatorForSeq2Seq(tokenizer))": "DataCollatorForSeq2Seq",
     "quadrat.pad(lists)": ARRAY,
@@ -56,7 +56,7 @@ TYPES = {
     "quadrat.attention_mask([1, 2])": ARRAY,
     "quadrat.attention_mask([1, 2], return_tensors='pt')": TENSOR,
     "quadrat.unpad(tensors[0], lengths=[1])": "Ragged[Tensor]",
-    "quadrat.flatten(lists, names='mask')": BATCH,
+    "quadrat.flatten(lists, kwargs_for='mask')": BATCH,
     "quadrat.flatten(lists).max_length": "int",
     "quadrat.flatten(lists, align_to=8).padding_mask": "Any",
     "quadrat.concat_padded(arrays)": "ndarray[tuple[Any, ...], dtype[signedinteger[_64Bit]]]",
@@ -73,7 +73,7 @@ WRONG = {
     "quadrat.DataCollatorForWholeWordMask(tokenizer, mlm_prob=0.2)": 'Unexpected keyword argument "mlm_prob"',
     "quadrat.DataCollatorForPermutationLanguageModeling(tokenizer, span=3)": 'Unexpected keyword argument "span"',
     "quadrat.DataCollatorForLanguageModeling(tokenizer, mlm='no')": 'Argument "mlm" to',
-    "quadrat.DataCollatorWithFlattening(names='nobody')": 'Argument "names" to',
+    "quadrat.DataCollatorWithFlattening(kwargs_for='nobody')": 'Argument "kwargs_for" to',
     "quadrat.pad(lists, sides='left')": 'Unexpected keyword argument "sides"',
     "quadrat.Ragged.from_rows(lists).paded()": f'"Ragged[{ARRAY}]" has no attribute "paded"',
     "quadrat.padd": 'Module has no attribute "padd"',
@@ -102,6 +102,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return lines[HEAD.count("\n") :]
 
 
+@pytest.mark.slow
 def test_results_have_types(said: list[str]) -> None:
     for expression, line in zip(TYPES, said, strict=False):
         kind = re.search(r'Revealed type is "(.*)"', line)

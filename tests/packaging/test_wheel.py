@@ -24,7 +24,7 @@ def wheel() -> Path:
 
 def test_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for expected in ("py.typed", "_core.pyi", "reference/rows.py", "collators/padding.py"):
+    for expected in ("py.typed", "_core.pyi", "installed/tested.json", "collators/padding.py"):
         assert f"quadrat/{expected}" in names
     assert any(name.startswith("quadrat/_core.") and name.endswith(".so") for name in names)
     assert not [

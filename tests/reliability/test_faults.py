@@ -9,7 +9,10 @@ import pytest
 from support import allocations
 from support.isolated import python
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="shared memory and allocations are Linux's here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="shared memory and allocations are Linux's here"),
+]
 
 
 def inject(*groups: str) -> list[str]:

@@ -6,6 +6,7 @@ import gc
 import sys
 import types
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from support import failures, works
 from support.faults.checked import rows_of
 from support.isolated import python
+from support.owners import owners
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_nothing_grows():
     """The exit status is not 0 where something does."""
@@ -29,6 +32,14 @@ def calls():
         made = {work.name: work.call for work in works.everything()}
         failing = {f"{name}, {number}": call for name, of in failures.everything() for number, call in enumerate(of)}
     return made | failing
+
+
+@pytest.mark.parametrize("name", owners())
+def test_owners_go(name):
+    """Datasets, tables and collators that were read, with all that they own."""
+    watched = [weakref.ref(one) for one in owners()[name]()]
+    gc.collect()
+    assert not [one() for one in watched if one() is not None]
 
 
 def of_quadrat(value: Any) -> bool:

@@ -30,7 +30,7 @@ def _seeded(rows: Ragged) -> Any:
 
 CALLS: dict[str, Callable[[Ragged], Any]] = {
     "pad": quadrat.pad,
-    "to_padded": lambda rows: rows.to_padded(side="left"),
+    "to_padded": lambda rows: rows.to_padded(padding_side="left"),
     "flatten": quadrat.flatten,
     "attention_mask": quadrat.attention_mask,
     "mask_tokens": _seeded,

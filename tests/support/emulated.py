@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
-
 MOST_BLOCKS = 65535
 # Few blocks: threads take several rows and elements each, and rows several pieces, as they would of huge inputs.
 BLOCKS = st.sampled_from([1, 2, 3, 7, MOST_BLOCKS])

@@ -146,7 +146,7 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
         "functions: numbers that do not go",
         calls_that_raise(
             [
-                lambda: quadrat.pad([[1, 2]], length=1),
+                lambda: quadrat.pad([[1, 2]], max_length=1),
                 lambda: quadrat.unpad(padded, lengths=[5, 1]),
                 lambda: quadrat.Ragged(np.arange(3), np.array([0, 9])),
                 lambda: quadrat.pack([5, 7], 6),

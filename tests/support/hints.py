@@ -155,7 +155,7 @@ def maps(column: str) -> Callable[[Scene], Any]:
     """Do: map labels to numbers, by the dict in the message."""
 
     def follow(scene: Scene) -> Any:
-        numbers = run(code(scene.line, r"map labels to numbers, as ({.*})\[label\]"))
+        numbers = run(code(scene.line, r"map labels to numbers, for example ({.*})\[label\]"))
 
         def mapped(label: Any) -> Any:
             return list(map(mapped, label)) if isinstance(label, list) else numbers[label]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from quadrat import reference
+import oracles
 
 INT64 = np.iinfo(np.int64)
 
@@ -49,6 +49,6 @@ def pad_rows(rows: Sequence[np.ndarray], width: int, side: str, fill: int, dtype
     out = np.empty((len(rows), width), dtype)
     lengths = [len(row) for row in rows]
     starts = [i * width + (width - length if side == "left" else 0) for i, length in enumerate(lengths)]
-    reference.copy_rows(rows, starts, out.reshape(-1))
-    reference.fill_gaps(lengths, side, fill, out)
+    oracles.copy_rows(rows, starts, out.reshape(-1))
+    oracles.fill_gaps(lengths, side, fill, out)
     return out

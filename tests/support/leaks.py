@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from support import failures, works
+from support import failures, owners, works
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -153,6 +153,7 @@ def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[C
     made = [*works.collators(), *works.further_collators()]
     found = [(work.name, [work.call], batches) for work in made]
     found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
+    found += [(f"owner: {name}", [call], max(batches // 100, 40)) for name, call in owners.owners().items()]
     found += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
     gc.collect()
     gc.freeze()

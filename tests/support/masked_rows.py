@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quadrat import reference
+import oracles
 from support.masking import MASK_VOCABULARY, make_masking_tokenizer, make_pair
 
 NAME = "DataCollatorForLanguageModeling"
@@ -20,7 +20,7 @@ def make(tokenizer: Any = TOKENIZER, **options: Any) -> Any:
 
 def key_of(row: list[int]) -> int:
     out = np.empty(1, np.uint64)
-    reference.row_keys([np.array(row, np.int64)], out)
+    oracles.row_keys([np.array(row, np.int64)], out)
     return int(out[0])
 
 
@@ -29,7 +29,7 @@ def masked_row(
 ) -> tuple[list[int], list[int]]:
     """(ids, labels) of one row by the kernel's oracle."""
     ids, labels = np.array(row, np.int64), np.empty(len(row), np.int64)
-    reference.philox_mask(
+    oracles.philox_mask(
         ids,
         np.array(words, np.uint8),
         labels,

@@ -4,7 +4,7 @@
 
 Exits with 1 where a test failed, and where an environment has no report or ran no test. With `--record`, and if none
 failed, what ran is recorded: docs/compatibility.json, and what is written from it, the table in docs/compatibility.md
-and python/quadrat/installed/tested.py.
+and python/quadrat/installed/tested.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[2]
 RECORD = Path("docs", "compatibility.json")
 PAGE = Path("docs", "compatibility.md")
-MODULE = Path("python", "quadrat", "installed", "tested.py")
+TESTED = Path("python", "quadrat", "installed", "tested.json")
 BEGIN, END = "<!-- from compatibility.json -->\n", "<!-- end -->\n"
 
 PACKAGES = ("transformers", "torch", "numpy", "datasets", "pyarrow", "tokenizers")
@@ -125,34 +125,14 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Platform: {', '.join(platforms)}. The tested ranges are", "", *tested, ""])
 
 
-def module(record: dict[str, Any]) -> str:
-    """The source of `quadrat.installed.tested`."""
-    tested = [f'    "{name}": ("{oldest}", "{newest}"),' for name, (oldest, newest) in ranges(record).items()]
-    code = []
-    for name, hashes in record["code"].items():
-        lines = [f'"{one}",' for one in hashes]
-        if len(lines) == 1:
-            code.append(f'    "{name}": ({lines[0]}),')
-        else:
-            code += [f'    "{name}": (', *(f"        {line}" for line in lines), "    ),"]
-    return "\n".join(
-        [
-            '"""What quadrat was tested with. `make matrix ARGS=--record` writes this; see docs/compatibility.md."""',
-            "",
-            "from __future__ import annotations",
-            "",
-            "# Package -> oldest and newest version.",
-            "RANGES: dict[str, tuple[str, str]] = {",
-            *tested,
-            "}",
-            "",
-            "# Code of transformers -> its fingerprints in the tested versions, see quadrat.installed.source.",
-            "FINGERPRINTS: dict[str, tuple[str, ...]] = {",
-            *code,
-            "}",
-            "",
-        ]
-    )
+def tested(record: dict[str, Any]) -> str:
+    """The data of `quadrat.installed.tested`, one name a line."""
+    parts = {"ranges": ranges(record), "fingerprints": {name: list(found) for name, found in record["code"].items()}}
+    lines = [
+        f'"{part}": {{\n' + ",\n".join(f'"{name}": {json.dumps(found)}' for name, found in values.items()) + "\n}"
+        for part, values in parts.items()
+    ]
+    return "{" + ",\n".join(lines) + "}\n"
 
 
 def write(record: dict[str, Any], root: Path = ROOT) -> None:
@@ -161,7 +141,7 @@ def write(record: dict[str, Any], root: Path = ROOT) -> None:
     page = (root / PAGE).read_text()
     before, _, rest = page.partition(BEGIN)
     (root / PAGE).write_text(before + BEGIN + table(record) + END + rest.partition(END)[2])
-    (root / MODULE).write_text(module(record))
+    (root / TESTED).write_text(tested(record))
 
 
 def main(directory: str, *arguments: str) -> int:

@@ -23,7 +23,7 @@ LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257, 700]),
 @contextlib.contextmanager
 def emulated_launches() -> Iterator[list[str]]:
     """The names of the kernels that are launched meanwhile: their emulation, on tensors of the CPU."""
-    emulated = pytest.importorskip("quadrat._emulated", reason="needs a build with QUADRAT_EMULATE=ON")
+    emulated = pytest.importorskip("quadrat._testing", reason="needs a build with QUADRAT_EMULATE=ON")
     names: list[str] = []
 
     class Kernels:
@@ -52,9 +52,9 @@ def ragged_rows(draw):
 def options(draw, rows):
     longest = rows.facts.longest[1]
     return {
-        "side": draw(st.sampled_from(["right", "left"])),
-        "length": draw(st.none() | st.just(longest + 3)),
-        "multiple_of": draw(st.sampled_from([None, 1, 8])),
+        "padding_side": draw(st.sampled_from(["right", "left"])),
+        "max_length": draw(st.none() | st.just(longest + 3)),
+        "pad_to_multiple_of": draw(st.sampled_from([None, 1, 8])),
     }
 
 
@@ -82,7 +82,7 @@ def check_mask(rows, data, device):
 
 def check_flatten(rows, data, device):
     how = {
-        "multiple_of": data.draw(st.sampled_from([None, 1, 8, 100])) if sum(rows.lengths.tolist()) else None,
+        "pad_to_multiple_of": data.draw(st.sampled_from([None, 1, 8, 100])) if sum(rows.lengths.tolist()) else None,
         "position_ids_start": data.draw(st.integers(-3, 3)),
         "padding_value": data.draw(st.sampled_from([0, 1])),
     }
@@ -120,8 +120,8 @@ def check_unpad(rows, data, device):
     side, extra = data.draw(st.sampled_from(["right", "left"])), data.draw(st.integers(0, 5))
     how = data.draw(st.sampled_from(["lengths", "list", "mask"]))
     width = rows.facts.longest[1] + extra
-    padded = quadrat.pad(rows, side=side, length=width, padding_value=1)
-    mask = quadrat.attention_mask(rows, side=side, length=width)
+    padded = quadrat.pad(rows, padding_side=side, max_length=width, padding_value=1)
+    mask = quadrat.attention_mask(rows, padding_side=side, max_length=width)
     lengths = rows.lengths
     with device as to_gpu:
         moved = to_gpu(quadrat.Ragged(padded, torch.tensor([0]))).values
@@ -129,7 +129,7 @@ def check_unpad(rows, data, device):
             back = quadrat.unpad(moved, mask=mask.to(moved.device))
         else:
             given = lengths.tolist() if how == "list" else lengths.to(moved.device)
-            back = quadrat.unpad(moved, lengths=given, side=side)
+            back = quadrat.unpad(moved, lengths=given, padding_side=side)
         facts = back.facts
     first, last, longest = rows.facts
     assert torch.equal(back.values.cpu(), rows.values[first:last])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from quadrat import reference
+import oracles
 from quadrat.ops._philox import PhiloxOptions
 
 MASK_ID = -5
@@ -58,7 +58,7 @@ class Case:
         ids, labels = self.ids.copy(), np.full(self.count, -100)
         for first, length, key in zip(self.start, self.lengths, self.keys, strict=True):
             row = slice(first, first + length)
-            reference.philox_mask(
+            oracles.philox_mask(
                 ids[row],
                 self.words[row],
                 labels[row],

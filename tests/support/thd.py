@@ -1,4 +1,4 @@
-"""TransformerEngine's functions in plain PyTorch, one sequence after the other, and what to give them."""
+"""Padded sequences and their slices in plain PyTorch, one sequence after the other, and what to give them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,6 @@ def pad_sequences(values: Any, bounds: torch.Tensor, multiple: int, fill: Any) -
 def padded_boundaries(bounds: torch.Tensor, multiple: int) -> torch.Tensor:
     lengths = [rounded(length, multiple) for length in bounds.diff().tolist()]
     return torch.tensor([sum(lengths[:row]) for row in range(len(lengths) + 1)], dtype=torch.int64)
-
-
-def positions(bounds: torch.Tensor, multiple: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    lengths = padded_boundaries(bounds, multiple).diff().tolist()
-    return torch.cat([torch.arange(0, dtype=dtype), *(torch.arange(length, dtype=dtype) for length in lengths)])
 
 
 def rank_slice(values: torch.Tensor, bounds: torch.Tensor, size: int, rank: int, dim: int = 0) -> torch.Tensor:

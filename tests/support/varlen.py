@@ -87,10 +87,10 @@ def check_many(data: Any, device: str) -> None:
         _hidden(mask, data.draw(TRAILING), data.draw(DTYPES), data.draw(st.booleans()), device)
         for _ in range(data.draw(st.integers(0, 4)))
     ]
-    unpadded = quadrat.unpad_many(mask, *tensors)
+    unpadded = quadrat.varlen.unpad_many(mask, *tensors)
     for mine, tensor in zip(unpadded.tensors, tensors, strict=True):
         flash.assert_same((mine, *unpadded[1:]), flash.unpad_input(tensor, mask)[:4])
-    for back, tensor in zip(quadrat.pad_many(mask, *unpadded.tensors), tensors, strict=True):
+    for back, tensor in zip(quadrat.varlen.pad_many(mask, *unpadded.tensors), tensors, strict=True):
         kept = (mask != 0).reshape(*mask.shape, *[1] * (tensor.dim() - 2))
         assert torch.equal(back, torch.where(kept, tensor, torch.zeros_like(tensor)))
 

@@ -8,7 +8,7 @@ import quadrat
 
 assert "torch" not in sys.modules
 rows = quadrat.Ragged.from_rows([[5, 6, 7], [8]])
-assert quadrat.pad(rows, side="left").tolist() == [[5, 6, 7], [0, 0, 8]]
+assert quadrat.pad(rows, padding_side="left").tolist() == [[5, 6, 7], [0, 0, 8]]
 assert quadrat.attention_mask(rows).tolist() == [[1, 1, 1], [1, 0, 0]]
 assert quadrat.flatten(rows).cu_seqlens.tolist() == [0, 3, 4]
 assert sorted(len(row) for row in quadrat.pack([3, 1, 2], max_length=4).to_lists()) == [1, 2]

@@ -1,0 +1,160 @@
+"""What quadrat itself makes of rows, given to each collator: the result is that of plain rows, and no batch falls back.
+
+A result that fell back is identical, so that other tests do not notice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pytest
+from torch.utils.data import DataLoader
+from transformers import set_seed
+
+import quadrat
+from support import samples
+from support.compare import assert_same_batch
+from support.falling_back import FellBackError, nothing_falls_back
+
+TRL = {
+    "sft": [{"input_ids": [5] * n, "labels": [6] * n} for n in (5, 3, 6, 4)],
+    "dpo": [{name: [5] * n for name in ("prompt_ids", "chosen_ids", "rejected_ids")} for n in (5, 3, 6, 4)],
+    "reward": [{name: [5] * n for name in ("chosen_ids", "rejected_ids")} for n in (5, 3, 6, 4)],
+}
+NAMES = [*samples.CLASSES, *TRL]
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """From long to short, as a stream sorts them."""
+    rows = [dict(row) for row in TRL[name]] if name in TRL else samples.batch(name)
+    return sorted(rows, key=lambda row: -len(next(iter(row.values()))))
+
+
+def collator_of(name: str, **options: Any) -> Any:
+    """A new one, that has not said yet that it falls back."""
+    if name not in TRL:
+        return samples.make(quadrat, name, **options)
+    pytest.importorskip("trl", reason="TRL, whose collators are replaced, is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import quadrat.trl as ours
+    module = getattr(ours, name)
+    cls = module.DataCollatorForLanguageModeling if name == "sft" else module.DataCollatorForPreference
+    return cls(pad_token_id=0)
+
+
+def twice(name: str, rows: Callable[[], Any], **options: Any) -> list[Any]:
+    """A batch of a kind that is new to the collator, and one of a kind that it knows."""
+    collator = collator_of(name, **options)
+    set_seed(0)
+    return [collator(rows()) for _ in range(2)]
+
+
+def stored(rows: Any) -> datasets.Dataset:
+    return datasets.Dataset.from_list(rows)
+
+
+def stream(rows: Any, **options: Any) -> quadrat.BatchedStream:
+    column = next(iter(rows[0]))
+    return quadrat.BatchedStream(rows, 10_000, column=column, shuffle=False, **options)
+
+
+def patched(rows: Any) -> Any:
+    dataset = stored(rows)
+    with quadrat.patch_datasets():
+        return dataset.__getitems__(range(len(rows)))
+
+
+def read(rows: Any) -> Any:
+    """Rows whose dicts somebody has looked at."""
+    found = quadrat.ArrowDataset(stored(rows)).__getitems__(range(len(rows)))
+    assert found[0]
+    return found
+
+
+def batches(rows: Any) -> list[list[int]]:
+    return [list(range(len(rows)))]
+
+
+# What quadrat makes of rows, as a collator gets it.
+MADE = {
+    "plain rows": list,
+    "a batch of a stream": lambda rows: next(iter(stream(rows))),
+    "a list of a batch of a stream": lambda rows: list(stream(rows)),
+    "a batch of a stream of datasets": lambda rows: next(iter(stream(list(stored(rows).to_iterable_dataset())))),
+    "a batch of a stream, with columns": lambda rows: next(iter(stream(rows, columns=list(rows[0])))),
+    "a batch of a list": lambda rows: quadrat.BatchedDataset(rows, batches(rows))[0],
+    "a list of a batch of a list": lambda rows: [quadrat.BatchedDataset(rows, batches(rows))[0]],
+    "a batch of a Dataset": lambda rows: quadrat.BatchedDataset(stored(rows), batches(rows))[0],
+    "a list of a batch of a Dataset": lambda rows: [quadrat.BatchedDataset(stored(rows), batches(rows))[0]],
+    "rows of an ArrowDataset": lambda rows: quadrat.ArrowDataset(stored(rows)).__getitems__(range(len(rows))),
+    "a slice of such rows": lambda rows: quadrat.ArrowDataset(stored([*rows, *rows])).__getitems__(
+        range(2 * len(rows))
+    )[: len(rows)],
+    "such rows, once read": read,
+    "rows of a patched Dataset": patched,
+    "a Dataset's columns": lambda rows: stored(rows)[:],
+    "a table": pa.Table.from_pylist,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*BertTokenizer")
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("name", NAMES)
+def test_rows(name, made):
+    expected = twice(name, lambda: rows_of(name))
+    with nothing_falls_back():
+        got = twice(name, lambda: MADE[made](rows_of(name)))
+    for one, other in zip(expected, got, strict=True):
+        assert_same_batch(one, other)
+
+
+def packs(kind: str, rows: Any) -> Any:
+    """Packs of these rows: a list of them, as a DataLoader gives it."""
+    if kind == "stream":
+        return list(quadrat.PackedStream(rows, 8, shuffle=False))
+    dataset = quadrat.PackedDataset(stored(rows) if kind == "Dataset" else rows, 8, shuffle=False)
+    return dataset.__getitems__(range(len(dataset)))
+
+
+# They join rows, or pad `seq_lengths` like other columns.
+TAKES_PACKS = {"DataCollatorWithFlattening": {}} | {
+    name: {"pad_values": {"seq_lengths": 0}}
+    for name in ("DataCollatorForLanguageModeling", "DataCollatorForTokenClassification", "DataCollatorWithPadding")
+}
+
+
+@pytest.mark.parametrize("kind", ["list", "Dataset", "stream"])
+@pytest.mark.parametrize("name", TAKES_PACKS)
+def test_packs(name, kind):
+    rows = [{key: value for key, value in row.items() if type(value) is list} for row in samples.batch(name)]
+    with nothing_falls_back():
+        for batch in twice(name, lambda: packs(kind, rows), **TAKES_PACKS[name]):
+            assert len(batch)
+
+
+def test_ragged():
+    ragged = quadrat.Ragged.from_rows([[5, 6, 7], [8]])
+    with nothing_falls_back():
+        for name in ("DataCollatorForLanguageModeling", "DataCollatorWithFlattening", "DataCollatorWithPadding"):
+            twice(name, lambda: ragged)
+
+
+def test_a_loader_of_batches():
+    with nothing_falls_back():
+        collator = collator_of("DataCollatorWithPadding")
+        for batch in DataLoader(stream(rows_of("DataCollatorWithPadding")), batch_size=None, collate_fn=collator):
+            assert_same_batch(collator(rows_of("DataCollatorWithPadding")), batch)
+
+
+def test_falling_back_is_noticed():
+    with pytest.raises(FellBackError, match="fell back"), nothing_falls_back():
+        collator_of("DataCollatorWithPadding")(Other(rows_of("DataCollatorWithPadding")))
+
+
+class Other(list):  # type: ignore[type-arg]
+    """A list that may give its rows in a way of its own."""

@@ -1,0 +1,81 @@
+"""The position in an epoch, of samplers and streams: it belongs to the iterator that is read, and has a range."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import quadrat
+from support.streams import LENGTHS, LIMIT, rows_of
+
+ROWS = rows_of(LENGTHS)
+MAKES = {
+    "sampler": lambda: quadrat.TokenBudgetBatchSampler(LENGTHS, 64, seed=3),
+    "batches": lambda: quadrat.BatchedStream(ROWS, 64, window=20, seed=3),
+    "packs": lambda: quadrat.PackedStream(ROWS, LIMIT, window=20, seed=3),
+}
+COUNT = {"sampler": "batch", "batches": "given", "packs": "given"}
+every_kind = pytest.mark.parametrize("kind", MAKES)
+
+
+def said(item):
+    """An item as what can be compared."""
+    if isinstance(item, list):
+        return item
+    return {name: item[name].tolist() for name in item}
+
+
+def rest_of(kind, state):
+    """What comes after a state."""
+    again = MAKES[kind]()
+    again.load_state_dict(pickle.loads(pickle.dumps(state)))
+    return [said(item) for item in again]
+
+
+@every_kind
+def test_an_iterator_goes_on_in_its_own_epoch(kind):
+    made = MAKES[kind]()
+    items = [said(item) for item in made]
+    iterator = iter(made)
+    next(iterator)
+    made.set_epoch(1)
+    for taken in (2, 3):
+        assert said(next(iterator)) == items[taken - 1]
+        state = made.state_dict()
+        assert state["epoch"] == 0
+        assert rest_of(kind, state) == items[taken:]
+    assert made.epoch == 1
+    assert [said(item) for item in made] != items, "the next iteration is of the new epoch"
+
+
+@every_kind
+def test_a_new_epoch_begins_with_its_first_item(kind):
+    made = MAKES[kind]()
+    next(iter(made))
+    made.set_epoch(1)
+    state = made.state_dict()
+    assert (state["epoch"], state[COUNT[kind]]) == (1, 0)
+    assert rest_of(kind, state) == [said(item) for item in made]
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("changed", "error"), [(-1, ValueError), (10**6, ValueError), (1.5, TypeError), ("1", TypeError)]
+)
+def test_what_no_iterator_has_taken_is_refused(kind, changed, error):
+    made = MAKES[kind]()
+    next(iter(made))
+    state = {**made.state_dict(), COUNT[kind]: changed}
+    with pytest.raises(error, match=str(changed)):
+        rest_of(kind, state)
+
+
+@pytest.mark.parametrize("changed", [{"kept": [99]}, {"kept": [-1]}, {"rows": -1}, {"rows": 10**6}, {"lengths": None}])
+def test_positions_that_no_stream_has_are_refused(changed):
+    stream = MAKES["batches"]()
+    iterator = iter(stream)
+    while not stream.state_dict()["kept"]:
+        next(iterator)
+    with pytest.raises(ValueError, match=r"keeps row 99|kept must be|rows must be|other lengths|of a window"):
+        rest_of("batches", {**stream.state_dict(), **changed})

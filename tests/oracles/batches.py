@@ -1,0 +1,184 @@
+"""Oracles of kernels that say which rows go together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def group_by_length(lengths: Sequence[int], megabatch: int, rows: Array) -> None:
+    """Sort each `megabatch` of the numbers in `rows` by descending length; then swap the longest row to the front."""
+    firsts = range(0, len(rows), megabatch)
+    for first in firsts:
+        part = slice(first, first + megabatch)
+        rows[part] = sorted(rows[part], key=lambda row: lengths[row], reverse=True)
+    if firsts:
+        longest = max(firsts, key=lambda first: lengths[int(rows[first])])
+        rows[0], rows[longest] = rows[longest], rows[0]
+
+
+def rebalance_batches(
+    lengths: Sequence[int], ranks: int, coefficient: float, moves: int, *, counts: Array, ranking: Array
+) -> None:
+    """Share rows, from long to short, out to `len(counts)` batches of about the same cost; rank these by their cost.
+
+    Rows move one by one from the costliest batch to the cheapest; the shares with the smallest spread win. A slot of
+    `ranks` batches whose costliest has one row is frozen, after its other batches have been filled up.
+    """
+    size = len(counts)
+    shares = [len(lengths) // size + (batch < len(lengths) % size) for batch in range(size)]
+    best, best_spread = list(shares), float("inf")
+    frozen: set[int] = set()
+    seen: set[tuple[int, ...]] = set()
+    for _ in range(moves):
+        active = [batch for batch in range(size) if batch not in frozen]
+        if tuple(shares) in seen or len(active) <= 1:
+            break
+        seen.add(tuple(shares))
+        costs = _estimates(lengths, shares, coefficient)
+        high, low = max(active, key=lambda batch: costs[batch]), min(active, key=lambda batch: costs[batch])
+        if costs[high] - costs[low] < best_spread:
+            best, best_spread = list(shares), costs[high] - costs[low]
+        if costs[high] == costs[low]:
+            break
+        if shares[high] > 1:
+            shares[high] -= 1
+            shares[low] += 1
+            continue
+        ranked = sorted(range(size), key=lambda batch: costs[batch], reverse=True)
+        first = ranked.index(high) // ranks * ranks
+        members = set(ranked[first : first + ranks])
+        for member in members:
+            if member not in frozen and member != high:
+                _fill_up(lengths, shares, member, costs[high], coefficient, kept=frozen | members)
+        frozen |= members
+    costs = _estimates(lengths, best, coefficient)
+    counts[:] = best
+    ranking[:] = sorted(range(size), key=lambda batch: costs[batch], reverse=True)
+
+
+def _estimate(rows: int, longest: int, coefficient: float) -> float:
+    return rows * longest + coefficient * rows * longest * longest
+
+
+def _estimates(lengths: Sequence[int], shares: Sequence[int], coefficient: float) -> list[float]:
+    return [_estimate(share, lengths[sum(shares[:batch])], coefficient) for batch, share in enumerate(shares)]
+
+
+def _fill_up(
+    lengths: Sequence[int], shares: list[int], batch: int, cap: float, coefficient: float, *, kept: Collection[int]
+) -> None:
+    """Move rows from the cheapest batches to this one, unless they are kept as they are, up to a cost of `cap`."""
+    while _estimate(shares[batch] + 1, lengths[sum(shares[:batch])], coefficient) <= cap:
+        costs = _estimates(lengths, shares, coefficient)
+        donors = [donor for donor in range(len(shares)) if donor not in kept and shares[donor] > 1]
+        if not donors:
+            break
+        shares[batch] += 1
+        shares[min(donors, key=lambda donor: costs[donor])] -= 1
+
+
+def pack_rows(lengths: Sequence[int], max_length: int, fit: str) -> list[list[int]]:
+    """The rows of each pack: "best" fit decreasing, "first" fit decreasing, or "in_order".
+
+    Of the packs with the least room for a row, best fit takes the one that has had this room for the longest time.
+    """
+    packs: list[list[int]] = []
+    room: list[int] = []
+    since: list[int] = []  # the step at which the pack got the room it has
+    order = range(len(lengths)) if fit == "in_order" else sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    for step, row in enumerate(order):
+        fitting = [pack for pack in range(len(packs)) if room[pack] >= lengths[row]]
+        if fit == "in_order":
+            fitting = fitting[-1:] if fitting[-1:] == [len(packs) - 1] else []
+        if not fitting:
+            packs.append([])
+            room.append(max_length)
+            since.append(step)
+            fitting = [len(packs) - 1]
+        pack = min(fitting, key=lambda pack: (room[pack], since[pack])) if fit == "best" else fitting[0]
+        packs[pack].append(row)
+        room[pack] -= lengths[row]
+        if lengths[row]:
+            since[pack] = step
+    return packs
+
+
+def _cost(lengths: Sequence[int], multiple_of: int, padded: bool) -> int:
+    """The tokens of a batch of rows of these lengths, padded or one after the other."""
+    rows, tokens = (len(lengths), max(lengths)) if padded else (1, sum(lengths))
+    return rows * (-(-tokens // multiple_of) * multiple_of)
+
+
+def plan_batches(
+    lengths: Sequence[int], order: Sequence[int], budget: tuple[int, int, int, bool], window: int
+) -> list[list[int]]:
+    """The rows of each batch: from windows of the order, sorted from the longest to the shortest row and back.
+
+    budget: the tokens and the rows that a batch may have, the multiple it is padded to, and whether rows are padded.
+    """
+    tokens, most_rows, multiple_of, padded = budget
+    batches: list[list[int]] = []
+    for number, first in enumerate(range(0, len(order), window)):
+        rows = sorted(order[first : first + window], key=lambda row: -lengths[row])
+        for row in rows if number % 2 == 0 else reversed(rows):
+            more = [*batches[-1], row] if batches else []
+            if 0 < len(more) <= most_rows and _cost([lengths[i] for i in more], multiple_of, padded) <= tokens:
+                batches[-1] = more
+            else:
+                batches.append([row])
+    return batches
+
+
+def balance_batches(
+    lengths: Sequence[int],
+    batches: Sequence[list[int]],
+    budget: tuple[int, int, int, bool],
+    ranks: int,
+    *,
+    steps: int,
+    step_order: Sequence[int] | None,
+) -> list[list[list[int]]]:
+    """The batches of each step, one per rank: of like costs.
+
+    Where there are too few, some are split; where there are too many, the cheapest are dropped. Without a `step_order`,
+    steps come in the order of their first rows.
+    """
+
+    def cost(batch: list[int]) -> int:
+        return _cost([lengths[row] for row in batch], budget[2], budget[3])
+
+    def costliest_first() -> list[int]:
+        return sorted(range(len(made)), key=lambda number: -cost(made[number]))
+
+    made = list(batches)
+    numbers = costliest_first()
+    missing = steps * ranks - len(made)
+    if missing <= 0:
+        numbers = numbers[: steps * ranks]
+    else:
+        pool = numbers[::-1][: len(made) % ranks + missing // ranks * ranks]
+        for _ in range(missing):
+            splitting = [number for number in pool if len(made[number]) > 1]
+            if not splitting:
+                splitting = [number for number in numbers if number not in pool and len(made[number]) > 1][-1:]
+                pool += splitting
+            if splitting:
+                number = max(splitting, key=lambda number: (cost(made[number]), -number))
+                middle = (len(made[number]) + 1) // 2
+                pool.append(len(made))
+                made.append(made[number][middle:])
+                made[number] = made[number][:middle]
+        numbers = costliest_first()
+        numbers += [numbers[-1 - i % len(numbers)] for i in range(steps * ranks - len(numbers))]
+    place = {row: i for i, row in enumerate(row for batch in batches for row in batch)}
+    made_steps = [numbers[first : first + ranks] for first in range(0, len(numbers), ranks)]
+    if step_order is None:
+        made_steps.sort(key=lambda step: min(place[made[number][0]] for number in step))
+    else:
+        made_steps = [made_steps[step] for step in step_order]
+    return [[made[step[(rank - t) % ranks]] for rank in range(ranks)] for t, step in enumerate(made_steps)]

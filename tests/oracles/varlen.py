@@ -1,0 +1,52 @@
+"""Oracles of the kernels for attention that is told where rows begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def document_blocks(
+    offsets: Sequence[int], total: int, reach: tuple[int, int], size: tuple[int, int], outs: Sequence[Array]
+) -> None:
+    """Write which blocks of a document mask are partial and which are full.
+
+    `outs`: the partial ones' counts, `[rows]`, and columns, `[rows, columns]`, those that are not partial last; then
+    the same of the full ones. A token sees `reach[0]` tokens of its document before itself and `reach[1]` after.
+    """
+    bounds = [*offsets, total]
+    document = np.zeros(total, np.int64)
+    for number in range(len(bounds) - 1):
+        document[bounds[number] : bounds[number + 1]] = number
+    rows, columns = (-(-total // one) for one in size)
+    mask = np.zeros((rows * size[0], columns * size[1]), bool)
+    for token in range(total):
+        for other in range(total):
+            near = -reach[0] <= other - token <= reach[1]
+            mask[token, other] = near and document[token] == document[other]
+    cells = [[mask[i * size[0] :, j * size[1] :][: size[0], : size[1]] for j in range(columns)] for i in range(rows)]
+    full = [[bool(cell.all()) for cell in row] for row in cells]
+    partial = [[bool(cell.any() and not cell.all()) for cell in row] for row in cells]
+    for (counts, listed), chosen in zip((outs[:2], outs[2:]), (partial, full), strict=True):
+        for row, flags in enumerate(chosen):
+            counts[row] = sum(flags)
+            listed[row] = [i for i in range(columns) if flags[i]] + [i for i in range(columns) if not flags[i]]
+
+
+def fill_ends(start: Sequence[int], lengths: Sequence[int], value: Any, out: Array) -> None:
+    """Write `value` to flat `out` behind each row: row i begins at `start[i]`, its place ends at `start[i + 1]`."""
+    for row, length in enumerate(lengths):
+        for place in range(start[row] + length, start[row + 1]):
+            out[place] = value
+
+
+def document_ids(start: Sequence[int], lengths: Sequence[int], out: Array) -> None:
+    """Write to flat `out` the number of each token's row, from 1 on, and 0 where there is no token."""
+    out[:] = 0
+    for row, length in enumerate(lengths):
+        out[start[row] : start[row] + length] = row + 1

@@ -1,0 +1,77 @@
+"""`python -O` changes nothing: asserts have no effects, and none guards what users give."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "python" / "quadrat"
+PURE = {"isinstance", "len", "type", "callable", "all", "any"}
+
+CODE = """
+import numpy, torch
+import quadrat
+from quadrat.varlen import align
+
+assert False, "asserts are on"
+padded = torch.tensor([[5, 6, 0], [0, 7, 0]])
+print(quadrat.unpad(padded, mask=padded != 0).to_lists())
+print(quadrat.unpad(padded.numpy(), lengths=[2, 2]).to_lists())
+print(quadrat.flatten([[1, 2, 3], [7]], align_to=2).values.tolist())
+print(quadrat.pad([[1, 2], [3]]).tolist())
+print(align(numpy.array([0, 1, 3]), numpy.array([1, 2, 3]), pad_to_multiple_of=2).values[0].tolist())
+print(quadrat.Ragged.from_rows([[1], [2, 3]])[[1, 0]].to_lists())
+print(quadrat.concat_padded([padded, padded[:, :2]]).shape[1])
+for wrong in (
+    lambda: align(numpy.array([0, 1, 2**61]), pad_to_multiple_of=2),
+    lambda: align(numpy.array([0, 1, 3]), numpy.array([1, 2, 3]), pad_to_multiple_of=2**62),
+    lambda: align(numpy.array([0, 3]), numpy.arange(3), pad_to_multiple_of=2, position_ids_start=2**63 - 2),
+    lambda: quadrat.flatten([[1, 2], [3]], align_to=2**62),
+    lambda: quadrat.flatten([[1, 2], [3]], align_to=2**63),
+    lambda: quadrat.flatten([[1, 2], [3]], align_to=4, position_ids_start=2**63 - 2),
+):
+    try:
+        print(wrong())
+    except OverflowError:
+        print("OverflowError")
+"""
+EXPECTED = """\
+[[5, 6], [7]]
+[[5, 6], [0, 7]]
+[1, 2, 3, 0, 7, 0]
+[[1, 2], [3, 0]]
+[1, 0, 2, 3]
+[[2, 3], [1]]
+3
+OverflowError
+OverflowError
+OverflowError
+OverflowError
+OverflowError
+OverflowError
+"""
+
+
+@pytest.mark.parametrize("options", [["-O"], []], ids=["with -O", "without"])
+def test_the_same_without_asserts(options: list[str]) -> None:
+    code = CODE if options else CODE.replace('assert False, "asserts are on"\n', "")
+    done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (EXPECTED, 0), done.stderr
+
+
+def test_asserts_have_no_effects() -> None:
+    found = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assert):
+                for inner in ast.walk(node):
+                    name = inner.func.id if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) else None
+                    if isinstance(inner, (ast.NamedExpr, ast.Await)) or (
+                        isinstance(inner, ast.Call) and name not in PURE
+                    ):
+                        found.append(f"{path.relative_to(SOURCES)}:{node.lineno}")
+    assert not found
