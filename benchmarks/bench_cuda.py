@@ -106,7 +106,7 @@ class Batch:
         total = int(lengths.sum())
         values = torch.randint(0, 100, (total, *self.trailing), device="cuda", dtype=torch.uint8).to(self.dtype)
         self.ragged = quadrat.Ragged.of_lengths(values, lengths.numpy())
-        self.padded = quadrat.pad(self.ragged, length=self.width, side=self.side)
+        self.padded = quadrat.pad(self.ragged, max_length=self.width, padding_side=self.side)
 
     @property
     def left(self) -> bool:
@@ -300,7 +300,7 @@ def compare() -> list[dict[str, Any]]:
     ):
         rows, lengths, total = batch.ragged, batch.ragged.lengths, len(batch.ragged.values)
         own = {
-            "pad": lambda rows=rows, batch=batch: quadrat.pad(rows, length=batch.width),
+            "pad": lambda rows=rows, batch=batch: quadrat.pad(rows, max_length=batch.width),
             "unpad": lambda batch=batch, lengths=lengths, total=total: (
                 quadrat.unpad(batch.padded, lengths=lengths, total=total).values
             ),

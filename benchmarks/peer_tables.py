@@ -78,7 +78,7 @@ def behind() -> None:
         *((job["job"], job["reference"], job["ratio"]) for job in load("batching")["times"] if job["ratio"]),
         *((f"GPU: {case['case']}", case["other"], case["ratio"]) for case in load("cuda")["compare"]),
         *(
-            (f"{place}: {one['case']}, {one['size']}, {one['mask']}", "plain PyTorch", one["ratio"])
+            (f"{place}: {one['case']}, {one['size']}", "plain PyTorch", one["ratio"])
             for place, name in PLACES
             for one in load(f"varlen{name}")["bert_padding"]
         ),

@@ -7,7 +7,7 @@ A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog put
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -260,17 +260,13 @@ def kernels() -> None:
 
 
 def bert_padding(name: str) -> None:
-    """`unpad_input` and `pad_input` beside plain PyTorch, with a mask not seen before and one seen before."""
-    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for one in load(name)["bert_padding"]:
-        if "+" in one["case"] or one["case"] == "unpad_many":
-            found.setdefault((one["case"], one["size"]), {})[one["mask"]] = one
-    cell: Callable[[dict[str, Any]], str] = lambda one: f"{time(one['quadrat_ns'])}, {times(one['ratio'])}"  # noqa: E731
+    """`unpad_input` and `pad_input` beside plain PyTorch."""
     put(
-        "| | plain PyTorch | new mask | known mask",
+        "| | plain PyTorch | quadrat",
         (
-            (case, size, time(masks["new mask"]["plain_ns"]), cell(masks["new mask"]), cell(masks["known mask"]))
-            for (case, size), masks in found.items()
+            (one["case"], one["size"], time(one["plain_ns"]), f"{time(one['quadrat_ns'])}, {times(one['ratio'])}")
+            for one in load(name)["bert_padding"]
+            if "+" in one["case"] or one["case"] == "unpad_many"
         ),
         texts=2,
     )

@@ -1,9 +1,8 @@
 """Out of padding and back: `quadrat.bert_padding` and `unpad_many` beside plain PyTorch.
 
 Plain PyTorch is what flash-attn and transformers do: sums, `nonzero`, `cumsum`, and indexing. Results are compared
-before they are timed. "new mask" is a mask that quadrat has not met, "known mask" one that it remembers, as in a model
-from its second layer on. With `--cuda`, times on a GPU, and the share of a copy's bandwidth as in `bench_cuda.py`.
-Prints tables and writes them as JSON.
+before they are timed. With `--cuda`, times on a GPU, and the share of a copy's bandwidth as in `bench_cuda.py`. Prints
+tables and writes them as JSON.
 """
 
 import argparse
@@ -23,7 +22,6 @@ from torch.nn import functional
 import quadrat
 from measure import machine, quiet, rounded, terminal
 from quadrat import bert_padding
-from quadrat.varlen import layout
 
 RESULTS = Path(__file__).parent / "results"
 # rows, width, trailing dimensions, dtype
@@ -65,16 +63,6 @@ def hidden_of(shape: tuple[int, ...], dtype: Any, device: str) -> Any:
     return (torch.rand(shape, generator=torch.Generator().manual_seed(1)) * 1000).to(dtype).to(device)
 
 
-def new(call: Way) -> Way:
-    """The same where the mask has not been met."""
-
-    def forgetful() -> Any:
-        layout._known.clear()
-        return call()
-
-    return forgetful
-
-
 def there_and_back(unpad: Any, pad: Any, hidden: Any, mask: Any) -> Way:
     def call() -> Any:
         tokens, indices, *_ = unpad(hidden, mask)
@@ -83,33 +71,33 @@ def there_and_back(unpad: Any, pad: Any, hidden: Any, mask: Any) -> Way:
     return call
 
 
-def cases(shape: tuple[int, ...], dtype: Any, side: str, device: str) -> dict[str, tuple[dict[str, Way], Way]]:
-    """By what they do: quadrat's ways, and that of plain PyTorch."""
+def cases(shape: tuple[int, ...], dtype: Any, side: str, device: str) -> dict[str, tuple[Way, Way]]:
+    """By what they do: quadrat's way, and that of plain PyTorch."""
     mask, hidden = mask_of(*shape[:2], side, device), hidden_of(shape, dtype, device)
     tokens, indices, *_ = bert_padding.unpad_input(hidden, mask)
     unpad = lambda: bert_padding.unpad_input(hidden, mask)  # noqa: E731
     both = there_and_back(bert_padding.unpad_input, bert_padding.pad_input, hidden, mask)
     return {
         "unpad_input + pad_input": (
-            {"new mask": new(both), "known mask": both},
+            both,
             there_and_back(plain_unpad, plain_pad, hidden, mask),
         ),
-        "unpad_input": ({"new mask": new(unpad), "known mask": unpad}, lambda: plain_unpad(hidden, mask)),
+        "unpad_input": (unpad, lambda: plain_unpad(hidden, mask)),
         "pad_input": (
-            {"known mask": lambda: bert_padding.pad_input(tokens, indices, *mask.shape)},
+            lambda: bert_padding.pad_input(tokens, indices, *mask.shape),
             lambda: plain_pad(tokens, indices, *mask.shape),
         ),
     }
 
 
-def several(device: str) -> dict[str, tuple[dict[str, Way], Way]]:
+def several(device: str) -> dict[str, tuple[Way, Way]]:
     """What a step of reinforcement learning unpads: ids, a loss mask, log-probs twice, advantages."""
     mask = mask_of(64, 2048, "holes", device)
     dtypes = torch.int64, torch.bool, torch.float32, torch.float32, torch.float32
     tensors = [hidden_of((64, 2048), dtype, device) for dtype in dtypes]
-    ours = lambda: quadrat.unpad_many(mask, *tensors).tensors  # noqa: E731
+    ours = lambda: quadrat.varlen.unpad_many(mask, *tensors).tensors  # noqa: E731
     kept = mask.bool()
-    return {"unpad_many": ({"new mask": new(ours), "known mask": ours}, lambda: tuple(one[kept] for one in tensors))}
+    return {"unpad_many": (ours, lambda: tuple(one[kept] for one in tensors))}
 
 
 def check(mine: Any, theirs: Any) -> None:
@@ -132,23 +120,21 @@ def timed(way: Way, device: str) -> float:
     return float(taken)
 
 
-def compare(name: str, found: dict[str, tuple[dict[str, Way], Way]], device: str, rounds: int) -> list[dict[str, Any]]:
+def compare(name: str, found: dict[str, tuple[Way, Way]], device: str, rounds: int) -> list[dict[str, Any]]:
     rows = []
-    for what, (ours, plain) in found.items():
-        for mask, way in ours.items():
-            check(way(), plain())
-            with quiet():
-                pairs = [(timed(plain, device), timed(way, device)) for _ in range(rounds)]
-            rows.append(
-                {
-                    "case": what,
-                    "size": name,
-                    "mask": mask,
-                    "plain_ns": statistics.median(plain_ns for plain_ns, _ in pairs),
-                    "quadrat_ns": statistics.median(own for _, own in pairs),
-                    "ratio": statistics.median(plain_ns / own for plain_ns, own in pairs),
-                }
-            )
+    for what, (way, plain) in found.items():
+        check(way(), plain())
+        with quiet():
+            pairs = [(timed(plain, device), timed(way, device)) for _ in range(rounds)]
+        rows.append(
+            {
+                "case": what,
+                "size": name,
+                "plain_ns": statistics.median(plain_ns for plain_ns, _ in pairs),
+                "quadrat_ns": statistics.median(own for _, own in pairs),
+                "ratio": statistics.median(plain_ns / own for plain_ns, own in pairs),
+            }
+        )
     return rows
 
 
@@ -162,7 +148,7 @@ def all_cases(device: str, rounds: int) -> list[dict[str, Any]]:
 
 
 def bandwidth() -> list[dict[str, Any]]:
-    """Each way out and back on a GPU, of a known mask, beside a copy of as many bytes."""
+    """Each way out and back on a GPU, beside a copy of as many bytes."""
     from bench_cuda import Work, measure_bandwidth
 
     results = []

@@ -1,9 +1,7 @@
 """FlexAttention's block mask, and the functions of context parallelism, against torch and plain PyTorch.
 
-`quadrat.document_block_mask` against `torch.nn.attention.flex_attention.create_block_mask`, eager and compiled, with
-the mask function that quadrat's mask has; all tensors of the two must be equal. TransformerEngine's functions in plain
-PyTorch, which loop over the sequences and read each length from its tensor, against those of
-`quadrat.varlen.context_parallel`; all results must be equal. Prints tables and writes them as JSON.
+`document_block_mask` against `torch.nn.attention.flex_attention.create_block_mask`, eager and compiled, with the mask
+function that quadrat's mask has; all tensors of the two must be equal. X
 """
 
 import argparse
@@ -22,7 +20,6 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 import quadrat
 from measure import machine, quiet, rounded, terminal
-from quadrat.varlen import context_parallel
 
 RESULTS = Path(__file__).parent / "results"
 TENSORS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
@@ -69,14 +66,14 @@ def boundaries(tokens: int, documents: int, device: str) -> torch.Tensor:
 def masks(tokens: int, documents: int, window: int | None, device: str, rounds: int) -> dict[str, Any]:
     bounds = boundaries(tokens, documents, device)
     options = {"window": window, "total_length": tokens}
-    mask_mod = quadrat.document_block_mask(bounds, **options).mask_mod
+    mask_mod = quadrat.varlen.document_block_mask(bounds, **options).mask_mod
     compiled = torch.compile(create_block_mask)
 
     def by_torch(create: Callable[..., BlockMask]) -> BlockMask:
         return create(mask_mod, None, None, tokens, tokens, device=device)
 
     ways: dict[str, Callable[[], BlockMask]] = {
-        "quadrat": lambda: quadrat.document_block_mask(bounds, **options),
+        "quadrat": lambda: quadrat.varlen.document_block_mask(bounds, **options),
         "compiled": lambda: by_torch(compiled),
         "eager": lambda: by_torch(create_block_mask),
     }
@@ -98,30 +95,6 @@ def masks(tokens: int, documents: int, window: int | None, device: str, rounds: 
     }
 
 
-def plain_lengths(bounds: torch.Tensor, multiple: int) -> tuple[torch.Tensor, list[int]]:
-    lengths = bounds[1:] - bounds[:-1]
-    return lengths, [-(-length.item() // multiple) * multiple - length.item() for length in lengths]
-
-
-def plain_pad(ids: torch.Tensor, labels: torch.Tensor, bounds: torch.Tensor, multiple: int) -> Any:
-    lengths, pads = plain_lengths(bounds, multiple)
-    made = []
-    for values, fill in ((ids, 0), (labels, -100)):
-        parts = []
-        for begin, end, pad in zip(bounds[:-1], bounds[1:], pads, strict=True):
-            row = values[begin.item() : end.item()]
-            parts.append(torch.cat([row, row.new_full((pad,), fill)]) if pad else row)
-        made.append(torch.cat(parts))
-    padded = lengths + torch.tensor(pads, dtype=lengths.dtype, device=lengths.device)
-    return *made, torch.cumsum(torch.cat([padded.new_zeros(1), padded]), dim=0)
-
-
-def plain_positions(bounds: torch.Tensor, multiple: int) -> torch.Tensor:
-    lengths, pads = plain_lengths(bounds, multiple)
-    padded = lengths + torch.tensor(pads, dtype=lengths.dtype, device=lengths.device)
-    return torch.cat([torch.arange(0, int(length), device=bounds.device) for length in padded])
-
-
 def plain_slice(bounds: torch.Tensor, *columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
     sizes = (bounds[1:] - bounds[:-1]) // (2 * CP_SIZE)
     made = []
@@ -138,27 +111,14 @@ def context(sequences: int, mean: int, device: str, rounds: int) -> list[dict[st
     lengths = np.random.default_rng(0).integers(1, 2 * mean, sequences)
     bounds = torch.tensor(np.cumsum([0, *lengths]), device=device)
     ids = torch.arange(int(bounds[-1]), device=device)
-    multiple = 2 * CP_SIZE
-    padded_ids, labels, padded = context_parallel.pad_thd_sequences_for_cp(ids, ids, bounds, multiple)
-    positions = context_parallel.generate_positional_ids_for_cp(bounds, multiple)
-    batch = [one[None] for one in (padded_ids, labels, positions)]
+    aligned = quadrat.varlen.align(bounds, ids, ids, pad_to_multiple_of=2 * CP_SIZE)
+    padded = aligned.cu_seqlens_padded
+    batch = [one[None] for one in (*aligned.values, aligned.position_ids)]
     group = {"cp_size": CP_SIZE, "cp_rank": CP_RANK}
     pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "pad_thd_sequences_for_cp": (
-            lambda: plain_pad(ids, ids, bounds, multiple),
-            lambda: context_parallel.pad_thd_sequences_for_cp(ids, ids, bounds, multiple),
-        ),
-        "generate_positional_ids_for_cp": (
-            lambda: (plain_positions(bounds, multiple),),
-            lambda: (context_parallel.generate_positional_ids_for_cp(bounds, multiple),),
-        ),
-        "get_batch_on_this_cp_rank": (
-            lambda: plain_slice(padded, *batch),
-            lambda: context_parallel.get_batch_on_this_cp_rank(padded, *batch, **group),
-        ),
         "context_parallel_slice": (
             lambda: plain_slice(padded, *batch),
-            lambda: quadrat.context_parallel_slice(padded, *batch, dim=1, **group),
+            lambda: quadrat.varlen.context_parallel_slice(padded, *batch, dim=1, **group),
         ),
     }
     rows = []
