@@ -1,4 +1,5 @@
 // Token budgets and packs, see python/quadrat/batching.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -101,10 +102,31 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     return row;
 }
 
+// The lengths of lists and tuples: the values of plain dicts under `name`. None where a row is something else.
+py::object plain_lengths(const py::list& given, const py::handle& name) {
+    const auto rows = py::reinterpret_steal<py::list>(PyList_GetSlice(given.ptr(), 0, PY_SSIZE_T_MAX));
+    if (!rows) {
+        throw py::error_already_set();
+    }
+    py::array_t<std::int64_t> found(PyList_GET_SIZE(rows.ptr()));
+    std::int64_t* const lengths = found.mutable_data();
+    for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
+        PyObject* const dict = PyList_GET_ITEM(rows.ptr(), row);
+        PyObject* const value = PyDict_CheckExact(dict) ? PyDict_GetItemWithError(dict, name.ptr()) : nullptr;
+        if (value == nullptr || !(PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
+            PyErr_Clear();
+            return py::none();
+        }
+        lengths[row] = Py_SIZE(value);
+    }
+    return found;
+}
+
 }  // namespace
 
 void register_batching(py::module_& m) {
     m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, "out"_a, "interop"_a);
+    m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a);
     m.def("pack_rows", &pack, "lengths"_a, "count"_a, "max_length"_a, "fit"_a, "rows"_a, "offsets"_a, WithoutGil());
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, "out"_a, "rows"_a, WithoutGil());
     m.def("plan_batches", &plan, "lengths"_a, "rows"_a, "budget"_a, "window"_a, "order"_a, "batches"_a, WithoutGil());

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +21,7 @@ from quadrat.support.memory import address_of, interop, is_tensor
 
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
-_END = object()
+_QUIET = 1.0  # seconds before there is a progress bar
 
 # Formats whose rows are as long as the lists in Arrow, and come one by one as mappings.
 _ROW_FORMATS = (None, "python", "numpy", "torch")
@@ -52,8 +55,23 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         >>> quadrat.lengths({"words": [["a"], ["b", "c"]]}, "words")
         array([1, 2])
     """
+    if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
+        return found
     if isinstance(dataset, (list, tuple)):
         return measure(dataset, len(dataset), column, bare=True)
+    if (
+        (torch := sys.modules.get("torch.utils.data")) is not None
+        and isinstance(dataset, torch.Dataset)
+        and hasattr(dataset, "__len__")
+    ):
+        return _of_items(dataset, column)
+    if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
+        return _of_table(dataset, column)
+    return _of_other(dataset, column)
+
+
+def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
+    """The lengths of what is neither a list, nor a torch dataset, nor a table of pyarrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
@@ -74,8 +92,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
             f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be measured before they are read: "
             "give a dataset with `len` and `[]`"
         )
-    count = len(dataset)
-    return _measured(_items(dataset, count), count, column)
+    return _of_items(dataset, column)
 
 
 def measure(
@@ -144,6 +161,15 @@ def _reads_its_own_way(dataset: Any) -> bool:
     return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
 
 
+def _of_items(dataset: Any, column: str) -> NDArray[np.int64]:
+    count = len(dataset)
+    if count > _ITEMS:
+        return _measured(_items(dataset, count), count, column)
+    rows = [dataset[row] for row in range(count)]
+    found = _core.plain_lengths(rows, column)
+    return found if found is not None else _measured([rows], count, column)
+
+
 def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
     if dataset._format_type == "custom":
         raise ValueError(
@@ -181,7 +207,8 @@ def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
         import pyarrow as pa
 
     if isinstance(source, (pa.Array, pa.ChunkedArray)):
-        return _without_nulls(_list_lengths(source, column), column)
+        found = _list_lengths(source, column)
+        return _without_nulls(found, column) if source.null_count else found
     if hasattr(source, "__arrow_c_stream__"):
         try:
             table = pa.table(source)
@@ -191,33 +218,41 @@ def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
         table = pa.table(source)
     else:
         return _of_arrow(pa.array(source), column)
-    if column not in table.column_names:
-        raise _missing(column, table.column_names)
-    return _of_arrow(table.column(column), column)
+    return _of_table(table, column)
+
+
+def _of_table(table: Any, column: str) -> NDArray[np.int64]:
+    try:
+        values = table.column(column)
+    except KeyError:
+        if column in table.column_names:  # more than once
+            raise
+        raise _missing(column, table.column_names) from None
+    found = _list_lengths(values, column)
+    return _without_nulls(found, column) if values.null_count else found
 
 
 def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
 
-    if isinstance(values.type, pa.BaseExtensionType):
-        chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-        values = pa.chunked_array([chunk.storage for chunk in chunks], values.type.storage_type)
-    if not _is_list_type(values.type):
-        raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
-    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    kind, chunks = values.type, values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    if not _is_list_type(kind):
+        raise TypeError(f"column {column!r} holds {kind}, and only lists have lengths: tokenize texts first")
+    if isinstance(kind, pa.BaseExtensionType):
+        chunks = [chunk.storage for chunk in chunks]
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
 
 def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
-    import pyarrow.compute as pc
+    offsets = getattr(values, "offsets", None)
+    if values.null_count or offsets is None:  # of lists of a fixed size
+        import pyarrow.compute as pc
 
-    if values.null_count or not hasattr(values, "offsets"):  # of lists of a fixed size
         return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
-    offsets = values.offsets.to_numpy()
-    found: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
-    return found
+    ends = offsets.to_numpy()
+    return (ends[1:] - ends[:-1]).astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def _is_list_type(kind: Any) -> bool:
@@ -225,7 +260,7 @@ def _is_list_type(kind: Any) -> bool:
 
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
 def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
@@ -269,12 +304,14 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         tqdm = None
-    bar = tqdm(total=count, desc="lengths", unit="row", delay=1, disable=None) if tqdm is not None else None
+    bar, start = None, time.monotonic()
     for first in range(0, count, _ITEMS):
-        items = [dataset[row] for row in range(first, min(first + _ITEMS, count))]
+        items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
         yield items
         if bar is not None:
             bar.update(len(items))
+        elif tqdm is not None and time.monotonic() - start > _QUIET:
+            bar = tqdm(total=count, initial=first + len(items), desc="lengths", unit="row", disable=None)
     if bar is not None:
         bar.close()
 

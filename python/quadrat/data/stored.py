@@ -116,13 +116,18 @@ class StoredRows:
         self._skips = self._step = min(4 * self._step + 2, 64)
         return original_getitems(self._opened, keys)  # type: ignore[no-any-return]
 
+    def waits(self) -> bool:
+        """Whether `datasets` is to read the next row, because so few were read that the table is not open yet."""
+        if self._left > 1:
+            self._left -= 1
+            return True
+        return False
+
     def row(self, key: int) -> dict[str, Any] | None:
         """A row of Python's numbers, lists and strings; None where `datasets` is to read it. Raises IndexError."""
-        if "_opened" not in vars(self):
-            columns = self._state[0].table.columns if not self._left else ()
-            self._left = (self._left or 64 * max((column.num_chunks for column in columns), default=1)) - 1
-            if self._left:
-                return None
+        if not self._left and "_opened" not in vars(self):
+            self._left = 64 * max((column.num_chunks for column in self._state[0].table.columns), default=1)
+            return None
         self._opened  # noqa: B018 - opens the table
         return self._table.row(key, self._mapping) if self._table is not None and self._is_plain else None
 

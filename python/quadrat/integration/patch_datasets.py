@@ -69,9 +69,12 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 def _getitem(self: Any, key: Any) -> Any:
     """A row, several rows, or a column, as `datasets` gives them."""
-    if type(key) is int and 0 <= key < 2**63 and self._format_type is None and (stored := _of(self)) is not None:
+    if type(key) is not int or self._format_type is not None:
+        return original_getitem(self, key)
+    if ((known := _stored.get(self)) is None or not known.waits()) and 0 <= key < 2**63:
+        stored = _of(self)
         try:
-            if (row := stored.row(key)) is not None:
+            if stored is not None and (row := stored.row(key)) is not None:
                 return row
         except IndexError:  # `datasets` raises its own error
             pass
