@@ -7,7 +7,7 @@ so. Prints two tables, and writes them as JSON and Markdown.
 - `lengths` reads an in-memory `datasets.Dataset` of int8 tokens, with an indices mapping (shuffled) and without. The
   reference is what the samplers of transformers do, `[len(row["input_ids"]) for row in dataset]`.
 - Grouped indices are those of `LengthGroupedSampler` for batches of 32, from the same generator.
-- `pack` stands beside TRL's `_pack_bfd` on one table of lists of nulls, which has no tokens to move.
+- `plan_packs` stands beside TRL's `_pack_bfd` on one table of lists of nulls, which has no tokens to move.
 - `pack_dataset` stands beside TRL's. Both join rows of `input_ids` (int32) and `attention_mask` (int8) into a new file,
   in turn. "map alone" writes the same rows into a file as they are.
 """
@@ -153,7 +153,7 @@ def measure_packs(lengths: np.ndarray, rounds: int) -> tuple[list[dict[str, Any]
     for strategy in STRATEGIES:
 
         def ours(strategy: Any = strategy) -> quadrat.Ragged:
-            return quadrat.pack(lengths, LONGEST, strategy)
+            return quadrat.plan_packs(lengths, LONGEST, strategy)
 
         packs, taken, reference = ours(), None, ""
         if strategy == "best_fit":

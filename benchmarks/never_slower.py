@@ -172,7 +172,7 @@ def padding() -> Iterator[Pair]:
                     f"tokenizer_pad, {what}, {framework or 'lists'}",
                     size,
                     lambda given=given, framework=framework: tok.pad(copy.copy(given), return_tensors=framework),
-                    lambda given=given, framework=framework: quadrat.tokenizer_pad(
+                    lambda given=given, framework=framework: quadrat.tokenizers.tokenizer_pad(
                         tok, copy.copy(given), return_tensors=framework
                     ),
                 )

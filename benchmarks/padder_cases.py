@@ -27,12 +27,12 @@ if TRL:
 
 
 def padded(name: str, description: str, tokens: Any, rows: list[dict[str, Any]], **options: Any) -> Case:
-    """`tokenizer.pad` and `quadrat.tokenizer_pad`."""
+    """`tokenizer.pad` and `quadrat.tokenizers.tokenizer_pad`."""
     return Case(
         name,
         description,
         lambda given: tokens.pad(given, **options),
-        lambda given: quadrat.tokenizer_pad(tokens, given, **options),
+        lambda given: quadrat.tokenizers.tokenizer_pad(tokens, given, **options),
         rows,
     )
 
@@ -61,7 +61,7 @@ def tokenize() -> Case:
         "tokenize",
         "tokenizer(texts, padding=True) to tensors",
         lambda given: tokens(given, **options, return_tensors="pt"),
-        lambda given: quadrat.convert_to_tensors(tokens(given, **options), "pt"),
+        lambda given: quadrat.tokenizers.convert_to_tensors(tokens(given, **options), "pt"),
         texts,
     )
 

@@ -16,7 +16,6 @@ from rich.table import Table
 
 import quadrat
 from measure import machine, terminal
-from quadrat.batching.histogram import packs_needed
 
 SIZES = [10_000, 100_000, 1_000_000, 10_000_000]
 LIMIT, BUDGET = 2048, 16_384
@@ -43,10 +42,9 @@ def measure(case: str, rows: int) -> tuple[float, float]:
     calls = {
         "lengths": lambda: quadrat.lengths(given),
         "token budget": lambda: len(quadrat.TokenBudgetBatchSampler(given, BUDGET)),
-        "pack": lambda: quadrat.pack(given, LIMIT),
-        "packs_needed": lambda: packs_needed(np.bincount(given), LIMIT),
+        "pack": lambda: quadrat.plan_packs(given, LIMIT),
     }
-    quadrat.pack([1], 8), quadrat.lengths([{"input_ids": [1]}]), len(quadrat.TokenBudgetBatchSampler([1], 8))
+    quadrat.plan_packs([1], 8), quadrat.lengths([{"input_ids": [1]}]), len(quadrat.TokenBudgetBatchSampler([1], 8))
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
     start = time.perf_counter()
@@ -60,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=SIZES)
     sizes = parser.parse_args().rows
     table = Table("", *(f"{rows:,} rows" for rows in sizes), title=str(machine()))
-    for case in ("lengths", "token budget", "pack", "packs_needed"):
+    for case in ("lengths", "token budget", "pack"):
         cells = []
         for rows in sizes:
             with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -326,7 +326,7 @@ assert "torch" not in sys.modules
 sys.modules["torch"] = None
 sampler = quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16, shuffle=False)
 assert list(sampler) == [[2, 4], [0, 1, 3]]
-assert quadrat.pack([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
+assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -33,7 +33,7 @@ CALLS = {
     "special ids": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), special_ids=rows[0], **_MASKING),
     "row keys": lambda rows: quadrat.mask_tokens(quadrat.pad(_PADDED), row_keys=rows[0], rng="philox", **_MASKING),
     "align": lambda rows: quadrat.varlen.align(rows[0], quadrat.pad(_PADDED).reshape(-1), pad_to_multiple_of=4),
-    "pack": lambda rows: quadrat.pack(rows[0], 16),
+    "pack": lambda rows: quadrat.plan_packs(rows[0], 16),
     "token budget": lambda rows: list(quadrat.TokenBudgetBatchSampler(rows[0], 64)),
     "lengths": lambda rows: quadrat.lengths({"input_ids": rows}),
 }
@@ -65,6 +65,6 @@ def test_tokenizer_pad(batch: Description, framework, by_columns):
         except Exception:  # rows that are no mappings, or do not let themselves be read
             given_as = [make(batch), make(batch)]
     expected = outcome(lambda one: tokenizer.pad(one, return_tensors=framework), given_as[0])
-    got = outcome(lambda one: quadrat.tokenizer_pad(tokenizer, one, return_tensors=framework), given_as[1])
+    got = outcome(lambda one: quadrat.tokenizers.tokenizer_pad(tokenizer, one, return_tensors=framework), given_as[1])
     if not changes_itself(batch):
         assert_same_outcome(expected, got)

@@ -66,7 +66,9 @@ NAMES = st.sampled_from(["input_ids", "attention_mask", "overflowing_tokens", "b
 FRAMEWORKS = st.sampled_from(["pt"] * 4 + ["np"] * 4 + [None, "wrong", 3, *TensorType])
 
 
-def assert_same(data: Any, framework: Any, *prepends: Any, convert: Any = quadrat.convert_to_tensors) -> None:
+def assert_same(
+    data: Any, framework: Any, *prepends: Any, convert: Any = quadrat.tokenizers.convert_to_tensors
+) -> None:
     theirs, ours = BatchEncoding(copy.deepcopy(data), n_sequences=1), BatchEncoding(copy.deepcopy(data), n_sequences=1)
     expected = outcome(lambda one: originals.CONVERT_TO_TENSORS(one, framework, *prepends), theirs)
     got = outcome(lambda one: convert(one, framework, *prepends), ours)
@@ -114,7 +116,7 @@ def test_default_dtypes(dtype):
 
 def test_a_default_device():
     with torch.device("meta"):
-        got = quadrat.convert_to_tensors(BatchEncoding({"input_ids": [[1, 2]]}), "pt")
+        got = quadrat.tokenizers.convert_to_tensors(BatchEncoding({"input_ids": [[1, 2]]}), "pt")
     assert got["input_ids"].is_meta
 
 
@@ -122,7 +124,7 @@ def test_values_before_the_one_that_fails_are_converted():
     data = {"input_ids": [[1, 2]], "overflowing_tokens": [[1], []], "attention_mask": [[1, 1]]}
     encoding = BatchEncoding(data)
     with pytest.raises(ValueError, match="overflowing tokens of different lengths"):
-        quadrat.convert_to_tensors(encoding, "pt")
+        quadrat.tokenizers.convert_to_tensors(encoding, "pt")
     assert torch.is_tensor(encoding["input_ids"])
     assert encoding["attention_mask"] == [[1, 1]]
     assert_same(data, "pt")
@@ -133,7 +135,7 @@ def test_values_before_the_one_that_fails_are_converted():
 def test_lists_are_not_walked_over(framework, monkeypatch):
     monkeypatch.setattr(conversion.originals, "CONVERT_TO_TENSORS", None)
     data = {"input_ids": [[1, 2]] * 3, "bbox": [[[1, 2, 3, 4]] * 2] * 3, "length": [2, 2, 2], "score": [[0.5]] * 3}
-    encoding = quadrat.convert_to_tensors(BatchEncoding(data), framework)
+    encoding = quadrat.tokenizers.convert_to_tensors(BatchEncoding(data), framework)
     assert [tuple(value.shape) for value in encoding.values()] == [(3, 2), (3, 2, 4), (3,), (3, 1)]
 
 
@@ -142,11 +144,11 @@ def test_subclasses_and_other_data_are_left_to_the_reference():
         def __setitem__(self, name: Any, value: Any) -> None:
             self.data[name] = value if isinstance(value, list) else ("set", value)
 
-    encoding = quadrat.convert_to_tensors(Own({"input_ids": [[1]]}), "np")
+    encoding = quadrat.tokenizers.convert_to_tensors(Own({"input_ids": [[1]]}), "np")
     assert encoding["input_ids"][0] == "set"
     other = BatchEncoding()
     other.data = UserDict({"input_ids": [[1]]})
-    assert quadrat.convert_to_tensors(other, "np")["input_ids"].tolist() == [[1]]
+    assert quadrat.tokenizers.convert_to_tensors(other, "np")["input_ids"].tolist() == [[1]]
 
 
 TEXTS = ["one two three", "four", "", "five six seven eight nine ten eleven"]

@@ -21,7 +21,7 @@ def by_reference(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[
 
 
 def by_quadrat(tokenizer: Any, inputs: Any, options: dict[str, Any]) -> tuple[str, Any]:
-    return outcome(lambda given: quadrat.tokenizer_pad(tokenizer, given, **options), copy.deepcopy(inputs))
+    return outcome(lambda given: quadrat.tokenizers.tokenizer_pad(tokenizer, given, **options), copy.deepcopy(inputs))
 
 
 def test_the_classes_are_there():
@@ -90,6 +90,6 @@ def test_lists_are_converted_in_compiled_code(monkeypatch):
     )
     assert_same_outcome(("returned", expected), ("returned", collator(rows)))
     assert_same_outcome(
-        ("returned", expected), ("returned", quadrat.tokenizer_pad(tokenizer, rows, return_tensors="pt"))
+        ("returned", expected), ("returned", quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors="pt"))
     )
     assert set(conversions) <= {None}

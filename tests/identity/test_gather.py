@@ -169,7 +169,7 @@ def test_copies_of_containers(how):
 
 def gatherers(*arguments, **options):
     """Ours and, where transformers has one, the reference."""
-    yield quadrat.DistributedTensorGatherer(*arguments, **options)
+    yield quadrat.evaluation.DistributedTensorGatherer(*arguments, **options)
     if hasattr(trainer_pt_utils, "DistributedTensorGatherer"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
@@ -229,7 +229,7 @@ def test_gathered_steps(data, world_size, samples, batch_size):
 def test_rows_go_to_their_places():
     """The example of the class in transformers 4.x: 16 rows, 3 processes, 2 rows a step."""
     samples, world_size = 16, 3
-    gatherer = quadrat.DistributedTensorGatherer(world_size, samples, make_multiple_of=2)
+    gatherer = quadrat.evaluation.DistributedTensorGatherer(world_size, samples, make_multiple_of=2)
     assert (gatherer.total_samples, gatherer.process_length) == (18, 6)
     order = [[0, 1, 6, 7, 12, 13], [2, 3, 8, 9, 14, 15], [4, 5, 10, 11, 0, 1]]
     for step, rows in enumerate(order):
@@ -243,7 +243,7 @@ def test_rows_go_to_their_places():
 
 @pytest.mark.parametrize("padding", [-100, 7])
 def test_gatherer_says_what_did_not_come(caplog, padding):
-    gatherer = quadrat.DistributedTensorGatherer(2, 5, padding_index=padding)
+    gatherer = quadrat.evaluation.DistributedTensorGatherer(2, 5, padding_index=padding)
     assert gatherer.finalize() is None
     gatherer.add_arrays(None)
     gatherer.add_arrays(np.array([1, 2]))

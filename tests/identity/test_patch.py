@@ -15,6 +15,7 @@ from transformers import trainer_pt_utils
 from transformers.data import data_collator
 
 import quadrat
+from quadrat._names import load
 from quadrat.installed.originals import PATCHED
 from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
@@ -41,9 +42,9 @@ def test_names_lead_to_ours(name):
     places += [transformers.trainer] if hasattr(transformers.trainer, name) else []
     originals = [getattr(place, name) for place in places]
     with quadrat.patch_transformers():
-        assert [getattr(place, name) for place in places] == [getattr(quadrat, name)] * len(places)
+        assert [getattr(place, name) for place in places] == [load(name)] * len(places)
     assert [getattr(place, name) for place in places] == originals
-    assert getattr(quadrat, name) not in originals
+    assert load(name) not in originals
 
 
 def test_trainer_gathers_in_ours():
@@ -62,7 +63,7 @@ def test_undo_leaves_no_trace():
     before = picture()
     modules = {name: getattr(data_collator, name).__module__ for name in SWAPPED}
     patch = quadrat.patch_transformers()
-    assert [getattr(transformers, name) for name in SWAPPED] == [getattr(quadrat, name) for name in SWAPPED]
+    assert [getattr(transformers, name) for name in SWAPPED] == [load(name) for name in SWAPPED]
     assert picture() != before
     for _ in range(2):
         patch.undo()
@@ -168,7 +169,7 @@ def test_same_batches_inside(name, framework):
     collate(make(transformers, name, return_tensors=framework))
     with quadrat.patch_transformers():
         made_inside = make(transformers, name, return_tensors=framework)
-        assert type(made_inside) is getattr(quadrat, name)
+        assert type(made_inside) is load(name)
         collate(made_inside)
         collate(old)
         collate(ours)

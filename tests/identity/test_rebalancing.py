@@ -45,7 +45,7 @@ def test_rebalanced_batches(lengths, dp_size, grad_accum, data):
         "shuffle": data.draw(st.booleans()), "seed": data.draw(st.integers(0, 2**40)),
         "rank": data.draw(st.integers(0, max(dp_size - 1, 0))), "drop_last": data.draw(st.booleans()),
     }  # fmt: skip
-    classes = originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler
+    classes = originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler
     expected, got = [outcome(batches_of, cls, lengths, (size, dp_size, grad_accum), options) for cls in classes]
     assert got == expected
 
@@ -54,7 +54,7 @@ def test_rebalanced_batches(lengths, dp_size, grad_accum, data):
 @pytest.mark.parametrize(("rows", "dp_size", "grad_accum"), [(2048, 16, 8), (1000, 8, 4), (700, 7, 13)])
 def test_many_rows_rebalanced(rows, dp_size, grad_accum):
     lengths = np.random.default_rng(rows).lognormal(5, 1, rows).clip(1, 2048).astype(int).tolist()
-    classes = originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler
+    classes = originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler
     expected, got = [batches_of(cls, lengths, (rows, dp_size, grad_accum), {}) for cls in classes]
     assert got == expected
 
@@ -63,7 +63,7 @@ def test_many_rows_rebalanced(rows, dp_size, grad_accum):
 def test_rebalances_as_a_subclass_says():
     lengths = torch.randint(1, 500, (200,), generator=torch.Generator().manual_seed(0)).tolist()
     found = []
-    for cls in (originals.BatchRebalanceSampler, quadrat.BatchRebalanceSampler):
+    for cls in (originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler):
 
         class Linear(cls):
             QUADRATIC_COST_COEF = 0
@@ -85,7 +85,7 @@ def test_the_search_is_compiled():
     assert samplers._searches_alike()
     rows = list(range(64))
     for lengths in (rows, np.array(rows)):
-        sampler = quadrat.BatchRebalanceSampler(lengths, 64, 4, 2)
+        sampler = quadrat.batching.BatchRebalanceSampler(lengths, 64, 4, 2)
         assert samplers._balanced(sampler, rows, sampler.lengths) is not None
 
 
@@ -96,11 +96,11 @@ def test_trainer_knows_samplers_that_were_made_before():
         assert isinstance(before, transformers.trainer.BatchRebalanceSampler)
         inside = transformers.trainer.BatchRebalanceSampler([1, 2], 2, 1, 1)
     assert isinstance(inside, trainer_pt_utils.BatchRebalanceSampler)
-    assert type(inside) is quadrat.BatchRebalanceSampler
-    assert not isinstance([], quadrat.BatchRebalanceSampler)
+    assert type(inside) is quadrat.batching.BatchRebalanceSampler
+    assert not isinstance([], quadrat.batching.BatchRebalanceSampler)
 
 
 def test_where_there_is_nothing_to_rebalance_with():
     if not hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
         with pytest.raises(NotImplementedError, match="install a later one"):
-            quadrat.BatchRebalanceSampler([1, 2], 2, 1, 1)
+            quadrat.batching.BatchRebalanceSampler([1, 2], 2, 1, 1)

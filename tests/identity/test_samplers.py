@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from transformers import trainer_pt_utils
 
 import quadrat
+from quadrat._names import load
 from quadrat.batching import samplers
 from quadrat.installed import originals
 from support.samplers import MANY, ODD, attributes, outcome
@@ -51,7 +52,7 @@ def both(name, *arguments, **options):
         sampler = cls(*arguments, **options)
         return outcome(len, sampler), outcome(epochs, sampler), attributes(sampler)
 
-    return [outcome(seen, cls) for cls in (getattr(originals, name), getattr(quadrat, name))]
+    return [outcome(seen, cls) for cls in (getattr(originals, name), load(name))]
 
 
 @MANY
@@ -181,7 +182,7 @@ def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
     assert sorted(sampler) == [0, 1, 2]
     assert sampler.lengths == [3, 2, 1]
     assert type(sampler.lengths) is list
-    sampler = quadrat.DistributedLengthGroupedSampler(2, dataset, num_replicas=2, rank=0)
+    sampler = quadrat.batching.DistributedLengthGroupedSampler(2, dataset, num_replicas=2, rank=0)
     assert (len(sampler), sampler.num_samples, sampler.total_size) == (2, 2, 4)
 
 
@@ -237,7 +238,7 @@ def test_nulls():
         with pytest.raises(TypeError, match="object of type 'NoneType' has no len") as expected:
             getattr(originals, name)(2, dataset, **options)
         with pytest.raises(TypeError, match=re.escape(f"{expected.value}: row 1 of column 'input_ids' is null")):
-            getattr(quadrat, name)(2, dataset, **options)
+            load(name)(2, dataset, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -246,7 +247,7 @@ def test_takes_what_the_reference_takes(name):
     assert got == expected
     expected, got = both(name, 2, lengths=[3, 1, 2], model_input_name="x", dataset=[])
     assert got == expected
-    assert issubclass(getattr(quadrat, name), getattr(originals, name))
+    assert issubclass(load(name), getattr(originals, name))
 
 
 def test_processes_are_asked_for_before_the_dataset_is_read():
@@ -263,7 +264,7 @@ def test_processes_are_asked_for_before_the_dataset_is_read():
 def test_copies_and_pickles(name):
     dataset = dataset_of([[1] * (length % 7) for length in range(50)])
     options = {"num_replicas": 3, "rank": 1} if "Distributed" in name else {}
-    sampler = getattr(quadrat, name)(2, dataset, **options)
+    sampler = load(name)(2, dataset, **options)
     for one in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
         assert type(one) is type(sampler)
         assert epochs(one) == epochs(sampler)
@@ -271,7 +272,7 @@ def test_copies_and_pickles(name):
     pickled = pickle.dumps(getattr(originals, name)(2, dataset, **options))
     with quadrat.patch_transformers():
         ours = pickle.loads(pickled)
-    assert type(ours) is getattr(quadrat, name)
+    assert type(ours) is load(name)
     assert epochs(ours) == epochs(sampler)
 
 
@@ -297,9 +298,9 @@ def test_on_another_default_device():
 def test_patched(name):
     original = getattr(trainer_pt_utils, name)
     with quadrat.patch_transformers():
-        assert getattr(trainer_pt_utils, name) is getattr(quadrat, name)
+        assert getattr(trainer_pt_utils, name) is load(name)
         if hasattr(transformers.trainer, name):
-            assert getattr(transformers.trainer, name) is getattr(quadrat, name)
+            assert getattr(transformers.trainer, name) is load(name)
     assert getattr(trainer_pt_utils, name) is original
     assert getattr(transformers.trainer, name, original) is original
     assert original.__module__ == "transformers.trainer_pt_utils"

@@ -115,7 +115,7 @@ def said(error: Exception) -> str:
 
 
 def assert_same(tokenizer: Any, inputs: Any, options: dict[str, Any], *, pad: Any = None, calls: int = 2) -> None:
-    pad = quadrat.tokenizer_pad if pad is None else pad
+    pad = quadrat.tokenizers.tokenizer_pad if pad is None else pad
     for _ in range(calls):
         state = getattr(tokenizer, "deprecation_warnings", {})
         before = dict(state)
@@ -173,7 +173,7 @@ def test_tensors_that_the_kernels_do_not_read(framework):
         for inputs in ({"input_ids": rows}, {"input_ids": dense, "token_type_ids": rows}):
             options = {"return_tensors": framework}
             expected = outcome(functools.partial(advised().pad, **options), dict(inputs))
-            got = outcome(functools.partial(quadrat.tokenizer_pad, advised(), **options), dict(inputs))
+            got = outcome(functools.partial(quadrat.tokenizers.tokenizer_pad, advised(), **options), dict(inputs))
             assert_same_outcome(expected, got)
 
 
@@ -193,12 +193,12 @@ def test_columns_of_numbers_beside_arrays_become_python_numbers(dtype):
 
 def test_known_batches_do_not_ask_the_reference(monkeypatch):
     tokenizer, calls = advised(), []
-    first = quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    first = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     monkeypatch.setattr(module, "pad_features", lambda *_, **__: calls.append(1))
     monkeypatch.setattr(module.originals, "PAD", lambda *_, **__: calls.append(1))
-    again = quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
-    columns = quadrat.tokenizer_pad(tokenizer, _columns(TOKENS), return_tensors="pt")
-    arrays = quadrat.tokenizer_pad(tokenizer, _as(TOKENS, list), return_tensors=TensorType.PYTORCH)
+    again = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    columns = quadrat.tokenizers.tokenizer_pad(tokenizer, _columns(TOKENS), return_tensors="pt")
+    arrays = quadrat.tokenizers.tokenizer_pad(tokenizer, _as(TOKENS, list), return_tensors=TensorType.PYTORCH)
     assert not calls
     for batch in (again, columns, arrays):
         assert_same_outcome(("returned", first), ("returned", batch))
@@ -226,7 +226,9 @@ def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs,
         with quadrat.patch_tokenizers():
             batch = tokenizer.pad(given, padding="max_length", max_length=4, padding_side="left")
     else:
-        batch = quadrat.tokenizer_pad(tokenizer, given, padding="max_length", max_length=4, padding_side="left")
+        batch = quadrat.tokenizers.tokenizer_pad(
+            tokenizer, given, padding="max_length", max_length=4, padding_side="left"
+        )
     assert (type(batch), batch.data) == (type(expected), expected.data)
 
 
@@ -245,7 +247,7 @@ def test_what_changes_about_a_tokenizer_is_seen():
         assert_same(tokenizer, [{**row, "label": 0.5} for row in TOKENS], options)
     tokenizer.__class__ = PadsInItsOwnWay
     assert_same(tokenizer, TOKENS, options)
-    assert "extra_mask" in quadrat.tokenizer_pad(tokenizer, TOKENS, **options)
+    assert "extra_mask" in quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, **options)
 
 
 def test_a_method_of_the_tokenizer_itself_is_called():
@@ -254,19 +256,19 @@ def test_a_method_of_the_tokenizer_itself_is_called():
             return "class", super().pad(*args, **kwargs)
 
     own = advised(cls=Own)
-    assert quadrat.tokenizer_pad(own, TOKENS)[0] == "class"
+    assert quadrat.tokenizers.tokenizer_pad(own, TOKENS)[0] == "class"
     with quadrat.patch_tokenizers():
         kind, batch = own.pad(TOKENS, return_tensors="pt")
     assert kind == "class"
     assert batch["input_ids"].tolist() == [[3, 4, 5], [6, 0, 0]]
     tokenizer = advised()
     tokenizer.pad = lambda *_: "instance"
-    assert quadrat.tokenizer_pad(tokenizer, TOKENS) == "instance"
+    assert quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS) == "instance"
 
 
 def test_a_tokenizer_is_not_kept_alive():
     tokenizer = advised()
-    quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     known, seen = id(tokenizer), weakref.ref(tokenizer)
     assert known in module._known
     del tokenizer
@@ -282,7 +284,7 @@ def test_what_is_remembered_is_bounded():
     assert len(module._known[id(tokenizer)].methods) <= module._MOST_OPTIONS
     many = [advised() for _ in range(module._MOST_TOKENIZERS + 3)]
     for one in many:
-        quadrat.tokenizer_pad(one, TOKENS, return_tensors="np")
+        quadrat.tokenizers.tokenizer_pad(one, TOKENS, return_tensors="np")
     assert len(module._known) <= module._MOST_TOKENIZERS
 
 
@@ -290,7 +292,7 @@ def test_the_tokenizer_is_left_as_it_was():
     tokenizer = make_tokenizer()
     before = set(vars(tokenizer))
     pickled = pickle.dumps(tokenizer)
-    quadrat.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
+    quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     assert set(vars(tokenizer)) == before
     state = getattr(tokenizer, "deprecation_warnings", {})
     state.pop("Asking-to-pad-a-fast-tokenizer", None)
@@ -302,7 +304,7 @@ def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
     propagates, logger.propagate = logger.propagate, True
     try:
         said = []
-        for pad in (PreTrainedTokenizerBase.pad, quadrat.tokenizer_pad):
+        for pad in (PreTrainedTokenizerBase.pad, quadrat.tokenizers.tokenizer_pad):
             tokenizer = make_tokenizer()
             caplog.clear()
             for _ in range(3):
@@ -316,7 +318,7 @@ def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
 def test_errors_are_said_more_clearly():
     rows = [{"input_ids": [3, 4], "other": [1]}, {"input_ids": [5], "other": [1, 2]}]
     with pytest.raises(ValueError, match=r"(?s)Unable to create tensor.*quadrat: column 'other'"):
-        quadrat.tokenizer_pad(advised(), rows, return_tensors="pt")
+        quadrat.tokenizers.tokenizer_pad(advised(), rows, return_tensors="pt")
 
 
 def test_rows_of_an_arrow_table_are_read_in_place():
@@ -326,8 +328,8 @@ def test_rows_of_an_arrow_table_are_read_in_place():
     table = pyarrow.Table.from_pylist(TOKENS)
     expected = advised().pad(TOKENS, return_tensors="pt")
     rows = rows_of_arrow(table)
-    got = quadrat.tokenizer_pad(advised(), rows, return_tensors="pt")
+    got = quadrat.tokenizers.tokenizer_pad(advised(), rows, return_tensors="pt")
     assert not rows.handed_out
     assert_same_outcome(("returned", expected), ("returned", got))
-    lists = quadrat.tokenizer_pad(advised(), rows_of_arrow(table))
+    lists = quadrat.tokenizers.tokenizer_pad(advised(), rows_of_arrow(table))
     assert_same_outcome(("returned", advised().pad(TOKENS)), ("returned", lists))

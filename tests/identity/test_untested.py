@@ -14,6 +14,7 @@ from transformers import trainer_pt_utils
 
 import quadrat
 from quadrat import _core
+from quadrat._names import load
 from quadrat.installed import imitated
 from quadrat.installed.source import fingerprint, functions_of, source_of
 from quadrat.installed.tested import FINGERPRINTS, RANGES
@@ -109,17 +110,15 @@ def test_tokenizer_pad(unknown):
     rows = batch("DataCollatorWithPadding")
     expected = tokenizer.pad(rows, return_tensors="np")
     with pytest.warns(UserWarning, match="does not know"):
-        got = quadrat.tokenizer_pad(tokenizer, rows, return_tensors="np")
+        got = quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors="np")
     assert_same_batch(expected, got)
 
 
 LENGTHS = [3, 9, 4, 8, 1, 7, 7, 2, 5, 6, 11, 12]
 SAMPLERS = {
-    "LengthGroupedSampler": lambda package: package.LengthGroupedSampler(2, lengths=LENGTHS),
-    "DistributedLengthGroupedSampler": lambda package: package.DistributedLengthGroupedSampler(
-        2, num_replicas=2, rank=1, lengths=LENGTHS
-    ),
-    "BatchRebalanceSampler": lambda package: package.BatchRebalanceSampler(LENGTHS, 6, dp_size=2, grad_accum=1),
+    "LengthGroupedSampler": lambda cls: cls(2, lengths=LENGTHS),
+    "DistributedLengthGroupedSampler": lambda cls: cls(2, num_replicas=2, rank=1, lengths=LENGTHS),
+    "BatchRebalanceSampler": lambda cls: cls(LENGTHS, 6, dp_size=2, grad_accum=1),
 }
 
 
@@ -127,12 +126,12 @@ SAMPLERS = {
 def test_samplers(name, anew):
     if not hasattr(trainer_pt_utils, name):
         pytest.skip("this transformers has no such sampler")
-    sampler = SAMPLERS[name](quadrat)
+    sampler = SAMPLERS[name](load(name))
     anew.setitem(imitated.CODE, name, test_samplers)
     for kernel in ("group_by_length", "rebalance_batches"):
         anew.setattr(_core, kernel, None)
     torch.manual_seed(0)
-    expected = list(SAMPLERS[name](trainer_pt_utils))
+    expected = list(SAMPLERS[name](getattr(trainer_pt_utils, name)))
     torch.manual_seed(0)
     with pytest.warns(UserWarning, match=f"does not know `{name}`"):
         assert list(sampler) == expected

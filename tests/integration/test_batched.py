@@ -150,7 +150,7 @@ def test_fixed_batches(batches):
 
 
 def test_packs_are_batches():
-    packs = quadrat.pack(LENGTHS, BUDGET)
+    packs = quadrat.plan_packs(LENGTHS, BUDGET)
     made = quadrat.BatchedDataset(as_dataset(ROWS), packs)
     flattened = quadrat.DataCollatorWithFlattening()([made[0]])
     assert flattened["input_ids"].shape[1] == sum(LENGTHS[row] for row in packs[0])

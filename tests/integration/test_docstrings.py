@@ -17,8 +17,8 @@ import pytest
 
 import quadrat
 from quadrat import bert_padding
-from quadrat._names import HOMES
 from support import flash
+from support.public import EVERYWHERE
 
 PACKAGE = Path(quadrat.__file__).parent
 MODULES = sorted(
@@ -86,16 +86,16 @@ def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> N
     assert found
 
 
-@pytest.mark.parametrize("name", sorted(HOMES))
+@pytest.mark.parametrize("name", sorted(EVERYWHERE))
 def test_public_names_have_examples(name: str) -> None:
-    value = getattr(importlib.import_module(HOMES[name]), name)
+    value = getattr(importlib.import_module(EVERYWHERE[name]), name)
     assert examples(value, name), f"quadrat.{name} needs a section `Examples:` in its docstring"
 
 
-@pytest.mark.parametrize("name", sorted(HOMES))
+@pytest.mark.parametrize("name", sorted(EVERYWHERE))
 def test_docstrings_describe_every_argument(name: str) -> None:
     """Those of a base class in transformers too; `a, b: ...` describes several."""
-    value = getattr(importlib.import_module(HOMES[name]), name)
+    value = getattr(importlib.import_module(EVERYWHERE[name]), name)
     entries = re.findall(r"^ +([\w*, ]+): ", inspect.getdoc(value) or "", re.MULTILINE)
     described = {argument.strip(" *") for entry in entries for argument in entry.split(",")}
     expected = {

@@ -126,7 +126,7 @@ def test_a_signal_handler_may_use_the_container(container, operation, within):
 
 
 def gatherer(steps):
-    made = quadrat.DistributedTensorGatherer(2, 12)
+    made = quadrat.evaluation.DistributedTensorGatherer(2, 12)
     for number in range(steps):
         made.add_arrays(arrays(number))
     return made

@@ -124,7 +124,7 @@ from support.threads import together
 sys.setswitchinterval(1e-5)
 THREADS, STEPS, ROWS = 4, 40, 32
 for odd in (False, True):
-    gatherer = quadrat.DistributedTensorGatherer(2, THREADS * STEPS * ROWS)
+    gatherer = quadrat.evaluation.DistributedTensorGatherer(2, THREADS * STEPS * ROWS)
 
     def add(thread):
         for step in range(STEPS):

@@ -9,6 +9,7 @@ import torch
 from transformers import BertForSequenceClassification, TrainingArguments, set_seed, trainer_pt_utils
 
 import quadrat
+from quadrat._names import load
 from support.strategies import make_tokenizer
 from support.trainer import arguments, trained
 
@@ -49,7 +50,7 @@ def test_same_losses(strategy, given_lengths, tmp_path):
         got, ours, shapes_inside = run()
     assert (got, shapes_inside) == (expected, shapes)
     assert reference is getattr(trainer_pt_utils, SAMPLERS[strategy])
-    assert ours is getattr(quadrat, SAMPLERS[strategy])
+    assert ours is load(SAMPLERS[strategy])
 
 
 def test_in_a_data_loader():

@@ -99,7 +99,7 @@ def test_in_order_is_the_order_of_all_rows(lengths, window):
     """No pack is cut at the end of a window, if a window has more than one."""
     lengths = [length + 1 for length in lengths]
     packs = quadrat.PackedStream(rows_of(lengths), 13, strategy="in_order", window=window, shuffle=False)
-    expected = quadrat.pack(lengths, 13, "in_order").to_lists()
+    expected = quadrat.plan_packs(lengths, 13, "in_order").to_lists()
     assert [[document[0] for document in said(pack)] for pack in packs] == expected
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import quadrat
-from quadrat._names import HOMES, MODULES
 from quadrat.support.extras import EXTRAS
 from support.isolated import words
+from support.public import EVERYWHERE, HOMES, PUBLIC
 
 HEAVY = ("torch", "transformers", "datasets", "pandas", "pyarrow", "ray", "rich", "matplotlib")
 # Makes the modules named in `blocked` unimportable, as if they were not installed.
@@ -170,11 +170,24 @@ def test_every_name_resolves(name):
         assert value.__doc__
 
 
-def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(quadrat.__file__).read_text())
-    guarded = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {alias.name: node.module for node in guarded.body for alias in node.names}
-    assert seen == HOMES | dict.fromkeys(MODULES, "quadrat")
+@pytest.mark.parametrize("package", PUBLIC, ids=lambda package: package.__name__)
+def test_public_modules_list_what_they_have(package):
+    assert dir(package) == sorted(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name) is getattr(package, name)
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
+        package.nonsense  # noqa: B018
+
+
+def test_each_name_has_one_place():
+    assert len(EVERYWHERE) == sum(len(package.__all__) for package in PUBLIC) - 1  # without the version
+
+
+def test_stubs_give_names_as_they_are():
+    """`import x as x` is what makes a name public for type checkers."""
+    for package in PUBLIC:
+        stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
+        assert all(one.name == one.asname for node in stub.body for one in node.names)
 
 
 @pytest.mark.parametrize("name", ["nonsense", "Pad", "DataCollator", "_nonsense"])

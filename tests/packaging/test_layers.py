@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quadrat._names import HOMES
+from support.public import HOMES
 
 PACKAGE = Path(__file__).parents[2] / "python" / "quadrat"
 PATHS = sorted(PACKAGE.rglob("*.py"))
@@ -30,7 +30,7 @@ LAYERS = [
     ("collators", "evaluation", "batching.samplers"),
     ("trl",),
     ("data", "integration"),
-    ("config",),
+    ("config", "tokenizers"),
     ("quadrat",),
     ("cli",),
     ("__main__",),
@@ -43,7 +43,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "quadrat"
 
 
-MODULES = {name_of(path) for path in PATHS} | {path.stem for path in PACKAGE.glob("*.pyi")}
+MODULES = {name_of(path) for path in PATHS} | {path.stem for path in PACKAGE.glob("_*.pyi") if path.stem != "__init__"}
 
 
 def home_of(base: str, name: str) -> str:
@@ -145,7 +145,7 @@ def test_the_package_itself_imports_only_its_version_and_its_names() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     eager = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     assert {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in eager} == {
-        "__future__", "typing", "quadrat._core", "quadrat._names",
+        "typing", "quadrat._core", "quadrat._names",
     }  # fmt: skip
 
 
@@ -174,4 +174,12 @@ def test_the_oracles_need_numpy_only() -> None:
 def test_who_loads_a_public_name_by_its_name_is_known() -> None:
     """What replaces classes of the reference by quadrat's, and a method that is short for a function."""
     calling = sorted(module for module, loaded in GRAPH.items() if "_names" in loaded)
-    assert calling == ["integration.adopt", "integration.patch", "ragged.ragged", "varlen"]
+    assert calling == [
+        "batching",
+        "evaluation",
+        "integration.adopt",
+        "integration.patch",
+        "ragged.ragged",
+        "tokenizers",
+        "varlen",
+    ]

@@ -7,6 +7,7 @@ The rules for such a change are in CONTRIBUTING.md ("Deprecation").
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 import transformers
 
 import quadrat
-from quadrat._names import MODULES
+from quadrat._names import PACKAGES
 
 RECORDED = Path(__file__).with_name("public_surface.txt")
 # Methods that are called by Python for the user.
@@ -50,11 +51,21 @@ def members(kind: type) -> Iterator[str]:
             yield f"    {prefix}{name}{parameters(function) if ours else ''}"
 
 
+def named() -> Iterator[tuple[str, Any]]:
+    """The public names with their values; those of modules with the module before them."""
+    for package in map(importlib.import_module, PACKAGES):
+        before = package.__name__.partition(".")[2]
+        for name in sorted(package.__all__):
+            yield f"{before}.{name}".removeprefix("."), getattr(package, name)
+
+
 def surface() -> str:
     """The public surface of the package as text."""
-    lines = [f"beside transformers {transformers.__version__}", f"modules: {', '.join(sorted(MODULES))}"]
-    for name in sorted(quadrat.__all__):
-        value = getattr(quadrat, name)
+    lines = [
+        f"beside transformers {transformers.__version__}",
+        f"modules: {', '.join(sorted(name for name, home in quadrat._HOMES.items() if home == 'quadrat'))}",
+    ]
+    for name, value in named():
         if isinstance(value, type):
             lines += [f"class {name}{parameters(value)}", *members(value)]
         elif callable(value):

@@ -11,7 +11,7 @@ rows = quadrat.Ragged.from_rows([[5, 6, 7], [8]])
 assert quadrat.pad(rows, padding_side="left").tolist() == [[5, 6, 7], [0, 0, 8]]
 assert quadrat.attention_mask(rows).tolist() == [[1, 1, 1], [1, 0, 0]]
 assert quadrat.flatten(rows).cu_seqlens.tolist() == [0, 3, 4]
-assert sorted(len(row) for row in quadrat.pack([3, 1, 2], max_length=4).to_lists()) == [1, 2]
+assert sorted(len(row) for row in quadrat.plan_packs([3, 1, 2], max_length=4).to_lists()) == [1, 2]
 wide = quadrat.Ragged(np.arange(5000, dtype=np.int64), np.arange(0, 5001, 100))  # long enough for vector registers
 assert np.array_equal(quadrat.pad(wide), np.arange(5000).reshape(50, 100))
 try:

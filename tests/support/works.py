@@ -170,12 +170,16 @@ def functions() -> Iterator[Work]:
     )
     made["concat_padded"] = lambda: quadrat.concat_padded([padded[:, :7], padded[:, :9]])
     encoding = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}
-    made["convert_to_tensors"] = lambda: quadrat.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
+    made["convert_to_tensors"] = lambda: quadrat.tokenizers.convert_to_tensors(
+        transformers.BatchEncoding(encoding), "pt"
+    )
     tokenizer = samples.tokenizer()
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
-    made["tokenizer_pad"] = lambda: quadrat.tokenizer_pad(tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False)
+    made["tokenizer_pad"] = lambda: quadrat.tokenizers.tokenizer_pad(
+        tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False
+    )
     made["lengths"] = lambda: quadrat.lengths(rows)
-    made["pack"] = lambda: quadrat.pack([5, 0, 7, 300], 310)
+    made["pack"] = lambda: quadrat.plan_packs([5, 0, 7, 300], 310)
     lengths = np.arange(1, 200) % 37 + 1
     budget = quadrat.TokenBudgetBatchSampler(lengths, 200)
     made["TokenBudgetBatchSampler"] = lambda: list(budget)
@@ -208,7 +212,7 @@ def gathered(padded: torch.Tensor, **options: Any) -> Any:
 
 def gathered_by_two(padded: np.ndarray) -> Any:
     """What a gatherer makes of two batches."""
-    gatherer = quadrat.DistributedTensorGatherer(2, 8)
+    gatherer = quadrat.evaluation.DistributedTensorGatherer(2, 8)
     for _ in range(2):
         gatherer.add_arrays(padded)
     return gatherer.finalize()

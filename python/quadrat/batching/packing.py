@@ -1,4 +1,4 @@
-"""`pack`: rows put together into packs of a fixed length."""
+"""`plan_packs`: rows put together into packs of a fixed length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPARED = 1 << 16  # rows for which first fit is tried too
 _OVERLONG = ("error", "truncate", "split")
 
 
-def pack(
+def plan_packs(
     lengths: Any,
     max_length: int,
     strategy: Strategy = "best_fit",
@@ -64,11 +64,11 @@ def pack(
 
     Examples:
         >>> import quadrat
-        >>> quadrat.pack([5, 3, 8, 2, 6], max_length=8).to_lists()
+        >>> quadrat.plan_packs([5, 3, 8, 2, 6], max_length=8).to_lists()
         [[2], [4, 3], [0, 1]]
-        >>> quadrat.pack([5, 3, 8, 2, 6], max_length=8, strategy="in_order").to_lists()
+        >>> quadrat.plan_packs([5, 3, 8, 2, 6], max_length=8, strategy="in_order").to_lists()
         [[0, 1], [2], [3, 4]]
-        >>> quadrat.pack([5, 20], max_length=8, overlong="split").to_lists()
+        >>> quadrat.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
     """
     check_choices(strategy, overlong)
@@ -78,7 +78,7 @@ def pack(
 
 
 def check_choices(strategy: Any, overlong: Any = "error") -> None:
-    """Raises ValueError for names that `pack` does not have."""
+    """Raises ValueError for names that `plan_packs` does not have."""
     if strategy not in _FITS:
         raise ValueError(f"strategy must be one of {', '.join(map(repr, _FITS))}, not {strategy!r}")
     if overlong not in _OVERLONG:
@@ -107,11 +107,11 @@ def plan_pieces(
 
 
 def piece_starts(packs: Ragged, max_length: int) -> IntArray:
-    """The token at which each piece in `packs` begins, if `pack` split rows with `overlong="split"`.
+    """The token at which each piece in `packs` begins, if `plan_packs` split rows with `overlong="split"`.
 
     Args:
-        packs: the result of `pack`.
-        max_length: the `max_length` that `pack` got.
+        packs: the result of `plan_packs`.
+        max_length: the `max_length` that `plan_packs` got.
 
     Returns:
         `[pieces]` int64, one for each element of `packs.values`: 0 for rows that are not split.

@@ -143,7 +143,7 @@ class DistributedLengthGroupedSampler(
 
     Examples:
         >>> import quadrat
-        >>> sampler = quadrat.DistributedLengthGroupedSampler(1, num_replicas=3, rank=0, lengths=[3, 9, 4, 8])
+        >>> sampler = quadrat.batching.DistributedLengthGroupedSampler(1, num_replicas=3, rank=0, lengths=[3, 9, 4, 8])
         >>> len(sampler), list(sampler)[0]
         (2, 1)
     """
@@ -224,7 +224,8 @@ class BatchRebalanceSampler(_Rebalance, metaclass=_OrReference):  # type: ignore
 
     Examples:
         >>> import quadrat
-        >>> sampler = quadrat.BatchRebalanceSampler([9, 1, 1, 2, 8, 1], 6, dp_size=2, grad_accum=1, shuffle=False)
+        >>> lengths = [9, 1, 1, 2, 8, 1]
+        >>> sampler = quadrat.batching.BatchRebalanceSampler(lengths, 6, dp_size=2, grad_accum=1, shuffle=False)
         >>> list(sampler)
         [[0, 4]]
     """

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quadrat import _core
-from quadrat.batching.packing import pack
+from quadrat.batching.packing import plan_packs
 from quadrat.ragged import Ragged
 from quadrat.support.memory import address_of
 
@@ -197,7 +197,7 @@ def every_way(
         padded(GROUPED, lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
         padded(BUDGET, lengths, budget, multiple_of=multiple_of),
         flattened(FLATTENED, lengths, batches, multiple_of=multiple_of),
-        flattened(PACKED, lengths, pack(lengths, max_length), multiple_of=multiple_of),
+        flattened(PACKED, lengths, plan_packs(lengths, max_length), multiple_of=multiple_of),
     ]
 
 

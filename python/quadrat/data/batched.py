@@ -38,7 +38,7 @@ class BatchedDataset(GroupedDataset):
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]`, or a list.
         sampler: a `TokenBudgetBatchSampler`, which gives the batches of each epoch; or the same batches for all epochs:
-            a `Ragged` of row numbers, as `quadrat.pack` returns it, or lists of row numbers, which are read once.
+            a `Ragged` of row numbers, as `quadrat.plan_packs` returns it, or lists of row numbers, which are read once.
         columns: the columns to keep; by default all. Trainer does not remove columns from batches.
 
     Raises:

@@ -101,7 +101,7 @@ class PackBlocks:
 
     Args:
         max_length: the most tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.pack`.
+        strategy: which pack a row goes into, see `quadrat.plan_packs`.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.
         column: the column whose lengths are used.

@@ -152,8 +152,8 @@ class PackedStream(StreamedDataset):
     Args:
         dataset: see `BatchedStream`.
         max_length: the most tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.pack`. "in_order" leaves rows in their order: the last pack
-            of a window is the one that continues in the next.
+        strategy: which pack a row goes into, see `quadrat.plan_packs`. "in_order" leaves rows in their order: the last
+            pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
         seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.

@@ -61,7 +61,7 @@ class DistributedTensorGatherer(Atomic):
 
     Examples:
         >>> import numpy, quadrat
-        >>> gatherer = quadrat.DistributedTensorGatherer(world_size=2, num_samples=3)  # rows 0, 1 and row 2
+        >>> gatherer = quadrat.evaluation.DistributedTensorGatherer(world_size=2, num_samples=3)  # rows 0, 1 and row 2
         >>> gatherer.add_arrays(numpy.array([[10], [12]]))  # the first step: row 0, row 2
         >>> gatherer.add_arrays(numpy.array([[11], [10]]))  # the second: row 1, and row 0 once more
         >>> gatherer.finalize()

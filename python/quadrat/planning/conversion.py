@@ -52,7 +52,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
         >>> import quadrat
         >>> from transformers import BatchEncoding
         >>> encoding = BatchEncoding({"input_ids": [[5, 6], [7, 8]]})
-        >>> quadrat.convert_to_tensors(encoding, "pt")["input_ids"]
+        >>> quadrat.tokenizers.convert_to_tensors(encoding, "pt")["input_ids"]
         tensor([[5, 6],
                 [7, 8]])
     """

@@ -69,7 +69,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
         >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "the": 1, "cat": 2, "sat": 3}))
         >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
         >>> import quadrat
-        >>> batch = quadrat.tokenizer_pad(tokenizer, {"input_ids": [[1, 2, 3], [2]]}, return_tensors="pt")
+        >>> batch = quadrat.tokenizers.tokenizer_pad(tokenizer, {"input_ids": [[1, 2, 3], [2]]}, return_tensors="pt")
         >>> batch["input_ids"].tolist(), batch["attention_mask"].tolist()
         ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
     """

@@ -1,0 +1,2 @@
+from quadrat.batching.samplers import BatchRebalanceSampler as BatchRebalanceSampler
+from quadrat.batching.samplers import DistributedLengthGroupedSampler as DistributedLengthGroupedSampler

@@ -1,0 +1,1 @@
+from quadrat.evaluation.gatherer import DistributedTensorGatherer as DistributedTensorGatherer

@@ -1,0 +1,2 @@
+from quadrat.planning.conversion import convert_to_tensors as convert_to_tensors
+from quadrat.planning.tokenizer_pad import tokenizer_pad as tokenizer_pad
