@@ -23,6 +23,8 @@ _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
 _QUIET = 1.0  # seconds before there is a progress bar
 
+_OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the ids that Arrow gives types
+
 # Formats whose rows are as long as the lists in Arrow, and come one by one as mappings.
 _ROW_FORMATS = (None, "python", "numpy", "torch")
 
@@ -236,23 +238,26 @@ def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
 
-    kind, chunks = values.type, values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    if not _is_list_type(kind):
-        raise TypeError(f"column {column!r} holds {kind}, and only lists have lengths: tokenize texts first")
+    several = isinstance(values, pa.ChunkedArray)
+    kind, chunks = values.type, [*map(values.chunk, range(values.num_chunks))] if several else [values]
     if isinstance(kind, pa.BaseExtensionType):
-        chunks = [chunk.storage for chunk in chunks]
+        kind, chunks = kind.storage_type, [chunk.storage for chunk in chunks]
+    if not isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)):
+        raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
 
 def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
-    offsets = getattr(values, "offsets", None)
-    if values.null_count or offsets is None:  # of lists of a fixed size
+    width = _OFFSETS.get(values.type.id)
+    if values.null_count or width is None or not len(values):
         import pyarrow.compute as pc
 
         return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
-    ends = offsets.to_numpy()
-    return (ends[1:] - ends[:-1]).astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    first = values.offset
+    ends = np.frombuffer(values.buffers()[1], width)[first : first + len(values) + 1]
+    found: NDArray[np.int64] = (ends[1:] - ends[:-1]).astype(np.int64, copy=False)
+    return found
 
 
 def _is_list_type(kind: Any) -> bool:
