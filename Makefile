@@ -68,7 +68,7 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CPP)
 
-matrix bench docs sanitize fuzz faults leaks wheel sdist: .venv/.ready
+matrix bench docs sanitize fuzz faults leaks wheel sdist: .venv/.installed
 	$(BIN)/nox --session $@ -- $(ARGS)
 
 clean:
