@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 import time
@@ -80,4 +81,7 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    status = main()
+    sys.stderr.flush()
+    # Without the destructors of libraries: libXau, which Pillow brings, sometimes crashes in its own.
+    os._exit(status)
