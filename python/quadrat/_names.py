@@ -4,33 +4,45 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("quadrat", "quadrat.batching", "quadrat.evaluation", "quadrat.tokenizers", "quadrat.varlen")
+# The names of each package and the module of each; that of `quadrat.trl`, a module itself, is `quadrat`.
+HOMES: dict[str, dict[str, str]] = {}
+_NEED_DATASETS = ("ArrowDataset", "patch_datasets")
 
 
-def names_of(file: str) -> dict[str, str]:
-    """The names that the stub beside a module imports from its package, and the module of each."""
+def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package.
+
+    Modules load like names, and are no part of `__all__`: not everybody has what they need.
+    """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module]
-    return {one.name: str(node.module) for node in imports for one in node.names if one.name != "__version__"}
+    homes = HOMES[package] = {one.name: str(node.module) for node in imports for one in node.names}
+    listed = [name for name, home in homes.items() if home != package]
 
+    def load_once(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from quadrat.support.extras import needs
 
-def resolve(package: str, homes: Mapping[str, str], name: str) -> Any:
-    """A public name of a package. Raises AttributeError."""
-    if name not in homes:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    home = homes[name]
-    return (
-        importlib.import_module(f"{home}.{name}") if home == package else getattr(importlib.import_module(home), name)
-    )
+        with needs(f"{package}.{name}", "datasets" if name in _NEED_DATASETS else "transformers"):
+            home = homes[name] if name in listed else f"{package}.{name}"
+            module = importlib.import_module(home)
+            value = getattr(module, name) if name in listed else module
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return listed, load_once, lambda: sorted(listed)
 
 
 def load(name: str) -> Any:
     """The function or class of this name, wherever it is public. Raises KeyError for a name that is not."""
     for package in map(importlib.import_module, PACKAGES):
-        if name in package._HOMES:
-            return resolve(package.__name__, package._HOMES, name)
+        if name in HOMES[package.__name__]:
+            return getattr(package, name)
     raise KeyError(name)

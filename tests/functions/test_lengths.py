@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import datasets
@@ -236,3 +237,30 @@ def test_rows_are_as_many_as_they_are_said_to_be(given, said):
 
     with pytest.raises(ValueError, match=f"column 'input_ids' has the length 3, but {said}"):
         quadrat.lengths({"input_ids": Rows()})
+
+
+class Interrupting(str):
+    """A key whose comparison is interrupted."""
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return hash("input_ids")
+
+    def __eq__(self, other):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_row_is_looked_up_is_raised():
+    with pytest.raises(KeyboardInterrupt):
+        quadrat.lengths([{Interrupting("other"): [1]}])
+
+
+@pytest.mark.parametrize("wait", [0.0, 1e9], ids=["with a progress bar", "without"])
+def test_many_items_of_a_dataset(monkeypatch, capsys, wait):
+    module = importlib.import_module("quadrat.batching.lengths")
+    monkeypatch.setattr(module, "_QUIET", wait)
+    lengths = [row % 7 for row in range(3 * module._ITEMS + 5)]
+    rows = torch.utils.data.Subset([{"input_ids": [0] * length} for length in lengths], range(len(lengths)))
+    check(quadrat.lengths(rows), lengths)
+    assert capsys.readouterr().err == ""  # no terminal

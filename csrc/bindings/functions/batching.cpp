@@ -67,6 +67,18 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, A
     return static_cast<bool>(philox_order(seed, epoch, stream, {out, rows}));
 }
 
+// The length of a list, a tuple, or a value of the type `kind`; -1 for everything else.
+std::int64_t length_of(PyObject* value, const py::handle& kind) {
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
+        return Py_SIZE(value);
+    }
+    const std::int64_t length = value != nullptr && py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
+    if (length < 0) {
+        clear_error();
+    }
+    return length;
+}
+
 // Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
 // that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
 Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
@@ -85,17 +97,7 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
         } else if (!name.is_none() && !bare) {
             return row;
         }
-        if (!value) {
-            return row;
-        }
-        if (PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr())) {
-            lengths[row] = Py_SIZE(value.ptr());
-            continue;
-        }
-        const bool known = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == kind.ptr();
-        lengths[row] = known ? PyObject_Size(value.ptr()) : -1;
-        if (lengths[row] < 0) {
-            clear_error();
+        if (!value || (lengths[row] = length_of(value.ptr(), kind)) < 0) {
             return row;
         }
     }
@@ -113,11 +115,10 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
     for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
         PyObject* const dict = PyList_GET_ITEM(rows.ptr(), row);
         PyObject* const value = PyDict_CheckExact(dict) ? PyDict_GetItemWithError(dict, name.ptr()) : nullptr;
-        if (value == nullptr || !(PyList_CheckExact(value) || PyTuple_CheckExact(value))) {
-            PyErr_Clear();
+        clear_error();  // of the comparison with a key
+        if (value == nullptr || (lengths[row] = length_of(value, {})) < 0) {
             return py::none();
         }
-        lengths[row] = Py_SIZE(value);
     }
     return found;
 }

@@ -57,17 +57,8 @@ def _pad(  # noqa: PLR0917 - as in transformers
     verbose: Any = True,
 ) -> Any:
     if return_tensors is None and becomes_lists(encoded_inputs):
-        return originals.PAD(
-            self,
-            encoded_inputs,
-            padding,
-            max_length,
-            pad_to_multiple_of,
-            padding_side,
-            return_attention_mask,
-            None,
-            verbose,
-        )
+        given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
+        return originals.PAD(self, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     return pad_or_fall_back(self, encoded_inputs, options, return_tensors, _reference)
 

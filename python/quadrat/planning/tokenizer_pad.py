@@ -75,17 +75,8 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
     """
     own, plain = getattr(type(tokenizer), "pad", None), "pad" not in getattr(tokenizer, "__dict__", ("pad",))
     if return_tensors is None and plain and is_pad(own) and becomes_lists(encoded_inputs):
-        return originals.PAD(
-            tokenizer,
-            encoded_inputs,
-            padding,
-            max_length,
-            pad_to_multiple_of,
-            padding_side,
-            return_attention_mask,
-            None,
-            verbose,
-        )
+        given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
+        return originals.PAD(tokenizer, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
     if plain:
         if is_pad(own):

@@ -155,14 +155,12 @@ class Ragged(Generic[Array]):
     @property
     def values(self) -> Array:
         """`[total, ...]`; it cannot be replaced: make another `Ragged`."""
-        values: Array = self._values
-        return values
+        return self._values  # type: ignore[no-any-return]
 
     @property
     def offsets(self) -> Array:
         """`[rows + 1]`; it cannot be replaced: make another `Ragged`."""
-        offsets: Array = self._offsets
-        return offsets
+        return self._offsets  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are checked when they are made."""
@@ -209,11 +207,9 @@ class Ragged(Generic[Array]):
     @property
     def lengths(self) -> Array:
         """`[rows]` lengths, in tokens, int64."""
-        lengths: Any
         if on_gpu(self._offsets):
-            lengths = (self._offsets[1:] - self._offsets[:-1]).long()
-            return lengths  # type: ignore[no-any-return]
-        lengths = np.diff(self._checked()[0])
+            return (self._offsets[1:] - self._offsets[:-1]).long()  # type: ignore[no-any-return]
+        lengths: Any = np.diff(self._checked()[0])
         if is_tensor(self._offsets):
             import torch
 
