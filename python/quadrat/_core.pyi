@@ -158,6 +158,7 @@ class Columns:
         align_to: int = 0,
         total: int = 0,
         counts_on: bool = True,
+        choices: int = 0,
         deferred: Callable[..., Any] | None = None,
     ) -> Any: ...
     def pad(self, index: int, out: int, kind: int, width: int, left: bool, value: object) -> _Failure: ...
@@ -197,6 +198,7 @@ class Recipe:
         width: int = -1,
         notice: Callable[[Any], Any] | None = None,
         bare: bool = False,
+        plain: str | None = None,
     ) -> None: ...
     def holds(self, subject: object) -> bool: ...
     def extended(

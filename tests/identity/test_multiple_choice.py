@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.compare import assert_identical, both
-from support.strategies import WRAPPERS, number_columns, row_columns, tokenizers
+from support.strategies import WRAPPERS, make_tokenizer, number_columns, row_columns, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -92,3 +92,29 @@ def test_multiple_choice(tokenizer, batch, options, warned, per_call):
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = warned
     reference, collator = both("DataCollatorForMultipleChoice", tokenizer, **options)
     assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)
+
+
+@given(tokenizers(), st.lists(examples(), min_size=2, max_size=5), OPTIONS, st.booleans())
+def test_batch_after_batch(tokenizer, batches, options, warned):
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = warned
+    reference, collator = both("DataCollatorForMultipleChoice", tokenizer, **options)
+    for batch in [*batches, *batches]:
+        assert_identical(reference, collator, batch)
+        tokenizer.padding_side = "left" if tokenizer.padding_side == "right" else "right"
+
+
+def test_known_batches_are_made_in_one_call():
+    """The number of examples and of choices, the width and the order of keys may differ."""
+    reference, collator = both("DataCollatorForMultipleChoice", make_tokenizer())
+    for count, choices, length in [(2, 3, 4), (2, 3, 4), (1, 2, 7), (3, 1, 1), (2, 2, 0), (1, 4, 2)]:
+        batch = [{"input_ids": [[5] * length] * choices, "label": row} for row in range(count)]
+        assert_identical(reference, collator, batch)
+        if length:
+            made = collator.__dict__["_quadrat_pt"](collator, batch)
+            assert made["input_ids"].shape == (count, choices, length)
+            assert made["labels"].tolist() == list(range(count))
+    run = collator.__dict__["_quadrat_pt"]
+    assert run(collator, [{"input_ids": [[5]], "labels": 0}]) is None
+    assert run(collator, [{"input_ids": [[5]], "label": 0, "labels": 0}]) is None
+    assert run(collator, [{"input_ids": [[5], [6]], "label": 0}, {"input_ids": [[5]], "label": 0}]) is None
+    assert run(collator, []) is None

@@ -67,12 +67,15 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, A
     return static_cast<bool>(philox_order(seed, epoch, stream, {out, rows}));
 }
 
-// The length of a list, a tuple, or a value of the type `kind`; -1 for everything else.
+// The length of a list, a tuple, or a value of the type `kind`; -1 for everything else, and for no value.
 std::int64_t length_of(PyObject* value, const py::handle& kind) {
+    if (value == nullptr) {
+        return -1;
+    }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
         return Py_SIZE(value);
     }
-    const std::int64_t length = value != nullptr && py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
+    const std::int64_t length = py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
     if (length < 0) {
         clear_error();
     }
@@ -97,7 +100,8 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
         } else if (!name.is_none() && !bare) {
             return row;
         }
-        if (!value || (lengths[row] = length_of(value.ptr(), kind)) < 0) {
+        lengths[row] = length_of(value.ptr(), kind);
+        if (lengths[row] < 0) {
             return row;
         }
     }
@@ -116,7 +120,8 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
         PyObject* const dict = PyList_GET_ITEM(rows.ptr(), row);
         PyObject* const value = PyDict_CheckExact(dict) ? PyDict_GetItemWithError(dict, name.ptr()) : nullptr;
         clear_error();  // of the comparison with a key
-        if (value == nullptr || (lengths[row] = length_of(value, {})) < 0) {
+        lengths[row] = length_of(value, {});
+        if (lengths[row] < 0) {
             return py::none();
         }
     }

@@ -189,5 +189,9 @@ bool collect_columns(const py::object& features, const py::object& names, const 
 // false when a feature has other names too, or a value has not that many rows.
 bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
                     const Interop& interop, Columns* columns);
+// The same of all columns, as many rows of each as the first feature has in the column `main`. Returns how many, 0
+// where the other returns false.
+std::int64_t collect_choices(const py::object& features, const py::object& plain, const py::object& main,
+                             const Interop& interop, py::tuple* keys, Columns* columns);
 
 }  // namespace quadrat

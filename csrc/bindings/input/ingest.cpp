@@ -236,4 +236,27 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
     return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
 }
 
+std::int64_t collect_choices(const py::object& features, const py::object& plain, const py::object& main,
+                             const Interop& interop, py::tuple* keys, Columns* columns) {
+    const TableRows* const table = table_rows(features);
+    const bool readable = table != nullptr ? table->size() > 0 && table->has(main)
+                                           : is_sequence(features) && PySequence_Size(features.ptr()) > 0;
+    const py::object names = !readable          ? py::none()
+                             : table != nullptr ? py::object(table->table().names())
+                                                : first_keys(features, interop);
+    if (names.is_none()) {
+        return 0;
+    }
+    *keys = py::tuple(names);
+    py::object first;
+    if (table != nullptr) {
+        first = table->value(main, 0);
+    } else if (const py::object dict = PlainDicts(interop).dict_of(item_of(features.ptr(), 0))) {
+        first = Walk::lookup(dict, main.ptr());
+    }
+    const bool rows = first && (PyList_CheckExact(first.ptr()) || PyTuple_CheckExact(first.ptr()));
+    const Py_ssize_t choices = rows ? Py_SIZE(first.ptr()) : 0;
+    return collect_nested(features, *keys, plain, choices, interop, columns) ? choices : 0;
+}
+
 }  // namespace quadrat

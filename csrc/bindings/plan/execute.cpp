@@ -44,7 +44,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
 }
 
 Layout checked(Layout layout) {
-    if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0) {
+    if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");
     }
     return layout;
@@ -76,17 +76,24 @@ bool Execution::writes(const Step& step) {
            step.action != Action::constant;
 }
 
+std::vector<std::int64_t> Execution::padded(std::int64_t rows, std::int64_t extent) const {
+    if (layout_.choices == 0) {
+        return {rows, extent};
+    }
+    return {rows / layout_.choices, layout_.choices, extent};
+}
+
 Output Execution::output(const Step& step) const {
     const Column& column = columns_.at(step.index);
     const std::int64_t rows = columns_.count(step.index);
     switch (step.action) {
         case Action::pad:
         case Action::mask:
-            return {{rows, layout_.width}, step.kind};
+            return {padded(rows, layout_.width), step.kind};
         case Action::stack:
-            return {{rows, column.max_length}, step.kind};
+            return {padded(rows, column.max_length), step.kind};
         case Action::pad_own:
-            return {{rows, round_up(column.max_length, layout_.multiple_of)}, step.kind};
+            return {padded(rows, round_up(column.max_length, layout_.multiple_of)), step.kind};
         case Action::labels:
             return {
                 ids_ != nullptr && ids_->index == step.index ? output(*ids_).shape : std::vector<std::int64_t>{rows, 0},
@@ -105,6 +112,10 @@ Output Execution::output(const Step& step) const {
         case Action::gaps:
             return {{1, flat_extent(placed(column))}, Kind::bool_};
         case Action::numbers:
+            if (layout_.choices != 0 && &step != &plan_.steps.back()) {
+                return {padded(rows, 1), step.kind};
+            }
+            break;
         case Action::hold:
         case Action::longest:
         case Action::total:
@@ -231,6 +242,10 @@ Status execute(const Columns& columns, const Plan& plan, const Layout& layout, c
         }
         Output output = execution.output(step);
         const std::int64_t extent = output.shape.back();
+        if (layout.choices != 0 && extent == 0) {  // torch does not know the shape of a view without elements
+            *failed = i;
+            return {Code::bad_argument};
+        }
         Allocation out = memory.take(std::move(output));
         const Status status = execution.write(step, extent, out.data);
         if (!status) {

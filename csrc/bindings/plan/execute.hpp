@@ -31,6 +31,8 @@ public:
     std::int64_t filled(const Step& step) const;
 
 private:
+    // [rows, extent], or [examples, choices, extent].
+    std::vector<std::int64_t> padded(std::int64_t rows, std::int64_t extent) const;
     py::handle value(const Step& step) const { return PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr()); }
     bool has_ids_for(const Step& step) const { return ids_data_ != nullptr && ids_->index == step.index; }
     Status write_labels(const Step& step, std::int64_t extent, void* out) const;

@@ -61,6 +61,9 @@ struct Layout {
     std::int64_t align_to = 0;
     std::int64_t total = 0;
     bool counts_on = true;
+    // Of multiple choice: how many rows each example has. Outputs are [examples, choices, ...] then, but for the last,
+    // which has one number for each example.
+    std::int64_t choices = 0;
 
     bool plain() const { return align_to == 0 && total == 0 && counts_on; }
     py::tuple as_tuple() const { return py::make_tuple(width, multiple_of, side, separator, start); }

@@ -159,6 +159,18 @@ py::object Recipe::wrapped(py::object data) const {
     return batch;
 }
 
+bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, Layout* layout) const {
+    if (source_.bare) {
+        *names = source_.names;
+        return columns->hold_values(features);
+    }
+    if (source_.plain.is_none()) {
+        return collect_columns(features, source_.names, *interop_, names, columns);
+    }
+    layout->choices = collect_choices(features, source_.plain, source_.main, *interop_, names, columns);
+    return layout->choices != 0;
+}
+
 py::object Recipe::run(const py::handle& subject, const py::object& features) const {
     if (!holds(subject)) {
         return py::none();
@@ -178,15 +190,11 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     }
     py::tuple names;
     Columns columns;
-    if (source_.bare) {
-        names = source_.names;
-    }
-    if (!(source_.bare ? columns.hold_values(features)
-                       : collect_columns(features, source_.names, *interop_, &names, &columns))) {
+    Layout layout = layout_;
+    if (!collect(features, &names, &columns, &layout)) {
         return py::none();
     }
     columns.look(*interop_);
-    Layout layout = layout_;
     const Decision* const decision = find(names, columns, &layout.width);
     if (decision == nullptr) {
         return py::none();
@@ -227,9 +235,9 @@ void register_recipe(py::module_& m) {
                          py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
                          py::object separator, std::int64_t start, std::int64_t align_to, std::int64_t total,
                          bool counts_on, py::object names, py::object absent, py::object deferred, bool falls_back,
-                         bool always, std::int64_t width, py::object notice, bool bare) {
+                         bool always, std::int64_t width, py::object notice, bool bare, py::object plain) {
                  return Recipe(facts, std::move(interop),
-                               {std::move(names), bare, std::move(absent), std::move(main), width},
+                               {std::move(names), bare, std::move(absent), std::move(main), width, std::move(plain)},
                                checked({1, multiple_of, left, std::move(separator), start, align_to, total, counts_on}),
                                {torch, std::move(wrapper), std::move(attributes), std::move(deferred),
                                 std::move(notice), falls_back, always});
@@ -238,7 +246,7 @@ void register_recipe(py::module_& m) {
              "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
              "start"_a = 0, "align_to"_a = 0, "total"_a = 0, "counts_on"_a = true, "names"_a = py::none(),
              "absent"_a = py::none(), "deferred"_a = py::none(), "falls_back"_a = false, "always"_a = false,
-             "width"_a = -1, "notice"_a = py::none(), "bare"_a = false)
+             "width"_a = -1, "notice"_a = py::none(), "bare"_a = false, "plain"_a = py::none())
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &runner);

@@ -46,6 +46,7 @@ public:
         py::object absent;   // a column that the first feature must not have, or None
         py::object main;     // the column to pad by; None where nothing is padded
         std::int64_t width;  // to which it is padded; -1: to its longest row
+        py::object plain;    // of multiple choice, the column with one value for each example; else None
     };
     // What becomes of it.
     struct Result {
@@ -64,8 +65,8 @@ public:
     template <typename Visit>
     void traverse(Visit& visit) const {
         guard_.traverse(visit);
-        visit(interop_owner_, source_.names, source_.absent, source_.main, layout_.separator, result_.wrapper,
-              result_.attributes, result_.deferred, result_.notice);
+        visit(interop_owner_, source_.names, source_.absent, source_.main, source_.plain, layout_.separator,
+              result_.wrapper, result_.attributes, result_.deferred, result_.notice);
         for (const Decision& decision : decisions_) {
             visit(decision.names, decision.plan.given, decision.plan.values);
             for (const Step& step : decision.plan.steps) {
@@ -97,6 +98,7 @@ private:
     };
 
     py::object wrapped(py::object data) const;
+    bool collect(const py::object& features, py::tuple* names, Columns* columns, Layout* layout) const;
     const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
 
     Guard guard_;

@@ -26,9 +26,10 @@ py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
 // The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
 py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, Framework torch,
                std::int64_t width, std::int64_t multiple_of, Side left, py::object separator, std::int64_t start,
-               std::int64_t align_to, std::int64_t total, bool counts_on, py::object deferred) {
+               std::int64_t align_to, std::int64_t total, bool counts_on, std::int64_t choices, py::object deferred) {
     const Plan plan = parse_plan(std::move(steps), std::move(values));
-    const Layout layout = checked({width, multiple_of, left, std::move(separator), start, align_to, total, counts_on});
+    const Layout layout =
+        checked({width, multiple_of, left, std::move(separator), start, align_to, total, counts_on, choices});
     py::object batch;
     std::size_t failed = 0;
     const Status status = deferred.is_none()
@@ -151,7 +152,7 @@ void register_columns(py::module_& m) {
             "main"_a, "width"_a)
         .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "width"_a, "multiple_of"_a = 1,
              "left"_a = Side::right, "separator"_a = py::none(), "start"_a = 0, "align_to"_a = 0, "total"_a = 0,
-             "counts_on"_a = true, "deferred"_a = py::none())
+             "counts_on"_a = true, "choices"_a = 0, "deferred"_a = py::none())
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
         .def("steps_forward", &Columns::steps_forward, "index"_a)
         .def(

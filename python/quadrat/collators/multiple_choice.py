@@ -13,9 +13,9 @@ from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
 from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.padded import check_tokenizer, pad_features
+from quadrat.planning.padded import Choices, check_tokenizer, pad_features
 from quadrat.planning.padded_plan import LabelColumn
-from quadrat.planning.plan_cache import PadOptions
+from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions
 
 _WARNING = "Asking-to-pad-a-fast-tokenizer"
 
@@ -57,7 +57,14 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     deferred: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = ("tokenizer", "deferred")
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
+        "padding",
+        "max_length",
+        "pad_to_multiple_of",
+        "tokenizer",
+        "return_tensors",
+        "deferred",
+    )
 
     def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
@@ -88,13 +95,10 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         if collected is None:
             raise FallBack("examples differ in their keys or in their number of choices")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
+        absent = "labels" if label == "label" else "label"
+        nested = Choices(*collected, choices, label, absent, _warning_facts(tokenizer))
         column = LabelColumn(label, "labels", NUMBERS)
-        batch = pad_features(self, None, framework, options, collected=collected, label=(column, None), remembers=False)
-        labels = batch.pop("labels")
-        return {
-            **{name: rows.view(len(examples), choices, -1) for name, rows in batch.items()},
-            "labels": labels,
-        }
+        return pad_features(self, None, framework, options, choices=nested, label=(column, None))  # type: ignore[no-any-return]
 
 
 def _warns(tokenizer: Any) -> bool:
@@ -104,6 +108,16 @@ def _warns(tokenizer: Any) -> bool:
         and type(tokenizer).__name__.endswith("Fast")
         and not tokenizer.deprecation_warnings.get(_WARNING)
     )
+
+
+def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
+    """The facts that make `_warns` false; None where they are not known."""
+    if not pad_warns_of_fast_tokenizers() or not type(tokenizer).__name__.endswith("Fast"):
+        return ()
+    given = tokenizer.__dict__.get("deprecation_warnings")
+    if type(given) is not dict:
+        return None
+    return (ENTRY, tokenizer.__dict__, "deprecation_warnings", given), (ENTRY, given, _WARNING, given.get(_WARNING))
 
 
 def _spared(examples: Any) -> Any:

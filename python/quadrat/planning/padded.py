@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from transformers import BatchEncoding
 from transformers.utils.generic import to_py_obj
@@ -25,13 +25,26 @@ from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
 from quadrat.planning.plan import Layout, Step, check_device, key_of, run_steps
 from quadrat.planning.plan_cache import (
     EMPTY_ENCODING,
+    Fact,
     PadOptions,
     asks_tokenizer,
     falls_back_plainly,
+    joined_facts,
     padding_facts,
     remember,
 )
 from quadrat.support.memory import Framework
+
+
+class Choices(NamedTuple):
+    """Columns of multiple choice: each example has a row for each choice."""
+
+    names: tuple[str, ...]
+    columns: _core.Columns
+    per_example: int  # how many choices each has
+    label: str  # the column with one number for each example
+    absent: str  # the one that no example has
+    facts: tuple[Fact, ...] | None  # what else batches like this one depend on; None where that is not known
 
 
 def pad_features(
@@ -40,7 +53,7 @@ def pad_features(
     framework: Framework,
     options: PadOptions,
     *,
-    collected: tuple[tuple[str, ...], _core.Columns] | None = None,
+    choices: Choices | None = None,
     label: tuple[LabelColumn, Any] | None = None,
     renames: tuple[str, ...] = (),
     labelling: Labelling | None = None,
@@ -53,7 +66,7 @@ def pad_features(
         features: one mapping per row.
         framework: of the result.
         options: what the tokenizer is asked to do.
-        collected: names and columns, in place of features; columns that the kernels do not know make it fall back then.
+        choices: columns in place of features; those that the kernels do not know make it fall back. A dict results.
         label: the column of labels, and what fills its gaps.
         renames: columns that come out as `labels`.
         labelling: how `labels` are made from the padded ids.
@@ -66,7 +79,7 @@ def pad_features(
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    names, columns = _collected(features) if collected is None else collected
+    names, columns = _collected(features) if choices is None else (choices.names, choices.columns)
     column, label_value = (None, None) if label is None else label
     left = _pads_left(tokenizer, options)
     inputs = tokenizer.model_input_names
@@ -106,33 +119,31 @@ def pad_features(
                 raise FallBack("the labels are padded where the tokens are not")
         if made is not None:
             values["labels"] = made
-        if plan.held and features is None:
+        if plan.held and choices is not None:
             raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
         held = {  # before the steps: what they draw must be kept
             name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
             for name, source in plan.held.items()
         }
-        layout = Layout(width, multiple, left)
-        deferred = remembers and collator.deferred and not held
+        layout = Layout(width, multiple, left, choices=0 if choices is None else choices.per_example)
+        deferred = remembers and collator.deferred and not held and choices is None
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
         failed = isinstance(batch, tuple)
     if remembers and not held:
-        facts = padding_facts(collator, options)
+        facts = padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
         remember(
             collator,
             key,
             plan,
             values,
-            None if facts is None or labelling_facts is None else (*facts, *labelling_facts),
+            joined_facts(*facts),
             falls_back=falls_back_plainly(collator),
             failed=failed,
-            wrapper=BatchEncoding,
-            attributes=EMPTY_ENCODING,
             main=main,
             width=-1 if limit is None else width,
             multiple_of=multiple,
             left=left,
-            deferred=deferred_batch if collator.deferred else None,
+            **_result_of(collator, choices),
             notice=functools.partial(_notice, options) if options.verbose and asks_tokenizer(options) else None,
         )
     if plan.refusal is not None:
@@ -142,6 +153,14 @@ def pad_features(
     if options.verbose and asks_tokenizer(options):
         _notice(options, collator)  # the reference, where it makes the batch, warns by itself
     return {**batch, **held} if held else batch
+
+
+def _result_of(collator: Any, choices: Choices | None) -> dict[str, Any]:
+    """The options of a recipe that say what its batches are."""
+    if choices is not None:
+        return {"plain": choices.label, "absent": choices.absent}
+    deferred = deferred_batch if collator.deferred else None
+    return {"wrapper": BatchEncoding, "attributes": EMPTY_ENCODING, "deferred": deferred}
 
 
 def require_tokenizer(tokenizer: Any) -> None:

@@ -43,6 +43,7 @@ class Layout(NamedTuple):
     align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
     total: int = 0  # of rows that are joined; 0: what they take
     counts_on: bool = True  # whether positions go on through the padding; else they are 0 there
+    choices: int = 0  # of multiple choice: how many rows each example has
 
 
 def key_of(

@@ -177,7 +177,7 @@ def remember(
     if facts is None or ((failed or plan.refusal is not None) and not falls_back):
         return
     known = collator.__dict__.setdefault("_quadrat_recipes", {})
-    place = key.framework, recipe.get("names"), recipe.get("bare")
+    place = key.framework, recipe.get("names"), recipe.get("bare"), recipe.get("plain")
     found = known.get(place)
     if found is None or not found.holds(collator):
         torch = torch_facts(key.framework)
@@ -187,6 +187,11 @@ def remember(
     steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
     known[place] = found.extended(key.names, key.signature, steps, written, failed)
     collator.__dict__[f"_quadrat_{key.framework}"] = collator._runner(known[place])
+
+
+def joined_facts(*facts: tuple[Fact, ...] | None) -> tuple[Fact, ...] | None:
+    """All facts; None if some are not known."""
+    return None if any(one is None for one in facts) else tuple(fact for one in facts for fact in one or ())
 
 
 def own_facts(collator: Any) -> tuple[Fact, ...] | None:
@@ -208,7 +213,7 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
 
     Not known: tokenizers that keep their pad token elsewhere than those of transformers.
     """
-    tokenizer, own, extra = collator.tokenizer, own_facts(collator), _items_facts(collator.pad_values)
+    tokenizer, own, extra = collator.tokenizer, own_facts(collator), _items_facts(getattr(collator, "pad_values", None))
     cls, state = type(tokenizer), tokenizer.__dict__
     kept: tuple[str, ...] = ("_special_tokens_map", "_pad_token_type_id", "padding_side", "model_input_names")
     if asks_tokenizer(options):
