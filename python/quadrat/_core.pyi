@@ -28,6 +28,10 @@ ACTION_DOCUMENTS: int
 ACTION_GAPS: int
 ACTION_TOTAL: int
 ACTION_CONSTANT: int
+ACTION_ROW_POSITIONS: int
+ACTION_CHAIN: int
+ACTION_CHAIN_MASK: int
+ACTION_CHAIN_MARKS: int
 
 # Numbers that are defined in C++, see csrc/bindings/functions/constants.cpp.
 FORM_LIST: int
@@ -150,22 +154,11 @@ class Columns:
         values: dict[str, Any],
         interop: Interop,
         torch: bool,
-        width: int,
-        multiple_of: int = 1,
-        left: bool = False,
-        separator: object = None,
-        start: int = 0,
-        align_to: int = 0,
-        total: int = 0,
-        counts_on: bool = True,
-        choices: int = 0,
+        layout: tuple[Any, ...],
         deferred: Callable[..., Any] | None = None,
     ) -> Any: ...
     def pad(self, index: int, out: int, kind: int, width: int, left: bool, value: object) -> _Failure: ...
     def place(self, index: int, start: int, out: int, kind: int, out_size: int) -> _Failure: ...
-    def pad_stacked(
-        self, prompts: bool, interop: Interop, limit: int, multiple_of: int, value: object
-    ) -> tuple[Any, ...] | None: ...
     def flatten(self, index: int, out: int, kind: int, out_size: int) -> _Failure: ...
     def attention_mask(self, index: int, out: int, kind: int, width: int, left: bool) -> _Failure: ...
     def lengths(self, index: int, out: int) -> None: ...
@@ -180,22 +173,15 @@ class Recipe:
         facts: tuple[tuple[int, Any, Any, Any], ...],
         interop: Interop,
         torch: bool,
+        layout: tuple[Any, ...],
         wrapper: type | None = None,
         attributes: dict[str, Any] = {},
         main: str | None = None,
-        multiple_of: int = 1,
-        left: bool = False,
-        separator: object = None,
-        start: int = 0,
-        align_to: int = 0,
-        total: int = 0,
-        counts_on: bool = True,
         names: tuple[str, ...] | None = None,
-        absent: str | None = None,
+        absent: tuple[str, ...] = (),
         deferred: Callable[..., Any] | None = None,
         falls_back: bool = False,
         always: bool = False,
-        width: int = -1,
         notice: Callable[[Any], Any] | None = None,
         bare: bool = False,
         plain: str | None = None,

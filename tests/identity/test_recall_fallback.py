@@ -13,6 +13,7 @@ import transformers
 
 import quadrat
 from quadrat import _core
+from quadrat.planning.plan import BatchLayout
 from quadrat.support import memory
 from support import samples
 from support.compare import assert_identical, outcome
@@ -182,7 +183,7 @@ def test_collators_are_freed():
 
 
 def test_known_fallback_takes_lists_and_tuples_only():
-    run = _core.Recipe((), memory.interop(), False, always=True).runner()
+    run = _core.Recipe((), memory.interop(), False, BatchLayout(), always=True).runner()
     assert run(None, []) is run(None, ()) is NotImplemented
     assert run(None, {}) is run(None, None) is None
 

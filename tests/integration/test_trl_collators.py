@@ -98,6 +98,14 @@ def test_sft(rows, padding_free, return_position_ids, multiple, pad_id):
     assert_identical(*collators, rows, same=assert_equal)
 
 
+@given(st.lists(sft_rows(), min_size=2, max_size=4), st.booleans(), st.booleans())
+def test_sft_batch_after_batch(batches, padding_free, return_position_ids):
+    options = {"padding_free": padding_free, "return_position_ids": return_position_ids}
+    collators = both("sft", pad_token_id=0, **options)
+    for rows in [*batches, *batches]:
+        assert_identical(*collators, rows, same=assert_equal)
+
+
 @pytest.mark.parametrize("empty", [1, 2])
 @pytest.mark.parametrize("padding_free", [True, False])
 def test_packed_rows_of_which_one_is_empty(padding_free, empty):
@@ -140,6 +148,28 @@ def preference_rows(draw: Any, name: str) -> list[dict[str, Any]]:
 @given(st.data(), OPTIONS)
 def test_preferences(name, data, options):
     assert_identical(*both(name, **options), data.draw(preference_rows(name)))
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name in COLLATORS])
+@given(st.data(), OPTIONS, st.sampled_from(["nothing", "pad_token_id", "pad_to_multiple_of", "max_length"]))
+def test_preferences_batch_after_batch(name, data, options, change):
+    collators = both(name, **{**options, "pad_token_id": 0})
+    batches = data.draw(st.lists(preference_rows(name), min_size=2, max_size=4))
+    for rows in [*batches, *batches]:
+        assert_identical(*collators, rows)
+    for collator in collators:
+        if hasattr(collator, change):
+            setattr(collator, change, 5)
+    for rows in batches:
+        assert_identical(*collators, rows)
+
+
+@pytest.mark.parametrize("name", COLLATORS)
+def test_known_batches_are_not_planned_again(name, monkeypatch):
+    _, collator = both(name, pad_token_id=0, return_position_ids=True)
+    expected = collator(rows_of(name))
+    monkeypatch.setattr(type(collator), "_plan", None)
+    assert_same_batch(expected, collator(rows_of(name)))
 
 
 @st.composite

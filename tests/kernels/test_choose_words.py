@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import oracles
 from quadrat import _core
 from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD
+from quadrat.planning.plan import BatchLayout
 from quadrat.support import generators
 
 # By id; the last one is special besides, and 5 has no token.
@@ -53,7 +54,7 @@ def masked(interop, rows, shuffle, origin, *, width, joined=None, probability=0.
         shuffle, *origin, probability, 0.0, 0.0, False, 5, len(TOKENS), PIECES, joined is not None, before
     )
     steps = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
-    return columns.run(steps, {"input_ids": 5, "labels": labels}, interop, False, width, 1, side == "left")
+    return columns.run(steps, {"input_ids": 5, "labels": labels}, interop, False, BatchLayout(width, 1, side == "left"))
 
 
 @pytest.mark.parametrize("source", ["python", "torch", "numpy"])

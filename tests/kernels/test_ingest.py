@@ -8,6 +8,7 @@ from hypothesis import given
 
 from quadrat import _core
 from quadrat.input import columns as ingest
+from quadrat.planning.plan import BatchLayout
 from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat
 
@@ -150,7 +151,7 @@ def test_tensors_of_no_dimension(interops, guarded, way, name):
     column = [torch.tensor(value, dtype=getattr(torch, name)) for value in (0, 1, 1, 0)]
     columns = columns_of(column, interops[way])
     assert columns.describe(0) == (ingest.TENSOR_NUMBER, ingest.TENSOR_NUMBER, 1 << KINDS.index(name), 1, 1, 4)
-    batch = columns.run((("x", 0, ingest.NUMBERS, KINDS.index(name)),), {}, memory.interop(), True, 0, 1, False)
+    batch = columns.run((("x", 0, ingest.NUMBERS, KINDS.index(name)),), {}, memory.interop(), True, BatchLayout())
     assert torch.equal(batch["x"], torch.stack(column))
 
 
@@ -165,7 +166,7 @@ def test_numbers_of_numpy(scalar):
     kind = KINDS.index(np.dtype(scalar).name)
     columns = columns_of(column, memory.interop())
     assert columns.describe(0) == (ingest.SCALAR, ingest.SCALAR, 1 << kind, 1, 1, len(column))
-    batch = columns.run((("x", 0, ingest.NUMBERS, kind),), {}, memory.interop(), False, 0, 1, False)
+    batch = columns.run((("x", 0, ingest.NUMBERS, kind),), {}, memory.interop(), False, BatchLayout())
     assert batch["x"].tobytes() == np.array(column).tobytes()
 
 
@@ -174,7 +175,7 @@ def test_numbers_that_float32_may_round_twice():
     steps = (("x", 0, ingest.NUMBERS, KINDS.index("float32")),)
     for value, fits in ((2**53, True), (-(2**53), True), (2**53 + 1, False), (-(2**53) - 1, False)):
         columns = columns_of([np.int64(value)], memory.interop())
-        batch = columns.run(steps, {}, memory.interop(), False, 0, 1, False)
+        batch = columns.run(steps, {}, memory.interop(), False, BatchLayout())
         assert isinstance(batch, dict) == fits
 
 

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from quadrat import _core
 from quadrat.input import columns as ingest
+from quadrat.planning.plan import BatchLayout
 from quadrat.planning.plan_cache import CALL
 from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat, move
@@ -73,7 +74,7 @@ def test_sees_what_has_moved_since_it_was_collected(interops, guarded, form, num
     steps = (("x", 0, ingest.NUMBERS if number else ingest.STACK, kind),)
 
     def run():
-        return columns.run(steps, {}, memory.interop(), False, 2, 1, False)
+        return columns.run(steps, {}, memory.interop(), False, BatchLayout(2))
 
     expected = np.array([row.tolist() for row in rows])
     assert run()["x"].tobytes() == expected.tobytes()
@@ -156,7 +157,7 @@ def test_a_damaged_column_is_one_error_in_a_known_batch_and_in_a_new_one():
     column = _core.memory_column(values.ctypes.data, INT64, 6, offsets.ctypes.data, 2, (values, offsets))
     rows, interop = _core.TableRows(_core.Table(("ids",), [column])), memory.interop()
     _, columns = _core.collect(rows, None, interop)
-    recipe = _core.Recipe((), interop, False)
+    recipe = _core.Recipe((), interop, False, BatchLayout())
     steps = (("ids", 0, ingest.STACK, INT64),)
     run = recipe.extended(("ids",), columns.signature(0, 1), steps, {}).runner()
     assert run(None, rows)["ids"].tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -198,7 +198,7 @@ private:
 
 class Deferral {
 public:
-    Deferral(const Columns& columns, const Plan& plan, const Layout& layout)
+    Deferral(const Columns& columns, const Plan& plan, const BatchLayout& layout)
         : columns_(columns),
           plan_(plan),
           layout_(layout),
@@ -333,7 +333,7 @@ private:
 
     const Columns& columns_;
     const Plan& plan_;
-    const Layout& layout_;
+    const BatchLayout& layout_;
     Execution execution_;
     const Labels* labels_;
     const CausalLabels* causal_;
@@ -344,7 +344,7 @@ private:
 
 }  // namespace
 
-Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+Status defer(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
              const DeferredFactory& factory, py::object* batch, std::size_t* failed) {
     Deferral deferral(columns, plan, layout);
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {

@@ -25,7 +25,7 @@ inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more 
 //     is ignored.
 //   fill: what fills the gaps, or None where there are none.
 //   shape: of the output; none for what is no array.
-// layout: as Layout::as_tuple has it.
+// layout: as BatchLayout::as_tuple has it.
 // masking: of ids that are masked where they are padded, or None: (options, keys, words, set, set_size).
 //   options: see PhiloxOptions in masking_options.hpp.
 //   keys, words, set: where in the buffer the row keys lie, uint64 [rows], what each token is, uint8 [total], see Word,
@@ -36,7 +36,7 @@ struct DeferredFactory {
 };
 
 // As `execute`, to a buffer.
-Status defer(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+Status defer(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
              const DeferredFactory& factory, py::object* batch, std::size_t* failed);
 
 }  // namespace quadrat

@@ -120,7 +120,11 @@ void register_constants(py::module_& m) {
                     {"ACTION_DOCUMENTS", Action::documents},
                     {"ACTION_GAPS", Action::gaps},
                     {"ACTION_TOTAL", Action::total},
-                    {"ACTION_CONSTANT", Action::constant}});
+                    {"ACTION_CONSTANT", Action::constant},
+                    {"ACTION_ROW_POSITIONS", Action::row_positions},
+                    {"ACTION_CHAIN", Action::chain},
+                    {"ACTION_CHAIN_MASK", Action::chain_mask},
+                    {"ACTION_CHAIN_MARKS", Action::chain_marks}});
     for (const Reason& reason : reasons) {
         m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
     }

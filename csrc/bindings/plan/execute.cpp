@@ -35,7 +35,7 @@ Plan parse_plan(py::tuple steps, py::dict values) {
     for (const py::handle item : steps) {
         const auto step = py::reinterpret_borrow<py::tuple>(item);
         const int action = step[2].cast<int>();
-        if (action < 0 || action > static_cast<int>(Action::constant)) {
+        if (action < 0 || action > static_cast<int>(Action::chain_marks)) {
             throw py::value_error("no action has the number " + std::to_string(action));
         }
         parsed.push_back({step[0], step[1].cast<std::size_t>(), static_cast<Action>(action), step[3].cast<Kind>()});
@@ -43,14 +43,29 @@ Plan parse_plan(py::tuple steps, py::dict values) {
     return {std::move(steps), std::move(parsed), std::move(values)};
 }
 
-Layout checked(Layout layout) {
-    if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0) {
+BatchLayout layout_of(const py::tuple& fields) {
+    std::size_t next = 0;
+    const auto number = [&] { return fields[next++].cast<std::int64_t>(); };
+    BatchLayout layout{};
+    layout.width = number();
+    layout.multiple_of = number();
+    layout.side = fields[next++].cast<Side>();
+    layout.separator = fields[next++];
+    layout.start = number();
+    layout.align_to = number();
+    layout.total = number();
+    layout.continue_positions = fields[next++].cast<bool>();
+    layout.choices = number();
+    layout.completions = number();
+    layout.prompts = fields[next++].cast<bool>();
+    if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0 ||
+        layout.completions < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");
     }
     return layout;
 }
 
-Execution::Execution(const Columns& columns, const Plan& plan, const Layout& layout)
+Execution::Execution(const Columns& columns, const Plan& plan, const BatchLayout& layout)
     : columns_(columns), plan_(plan), layout_(layout) {
     for (const Step& step : plan.steps) {
         if (step.action == Action::labels || step.action == Action::shift) {
@@ -89,6 +104,7 @@ Output Execution::output(const Step& step) const {
     switch (step.action) {
         case Action::pad:
         case Action::mask:
+        case Action::row_positions:
             return {padded(rows, layout_.width), step.kind};
         case Action::stack:
             return {padded(rows, column.max_length), step.kind};
@@ -111,6 +127,10 @@ Output Execution::output(const Step& step) const {
             return {{1, flat_extent(placed(column))}, Kind::int32};
         case Action::gaps:
             return {{1, flat_extent(placed(column))}, Kind::bool_};
+        case Action::chain:
+        case Action::chain_mask:
+        case Action::chain_marks:
+            return {{rows * layout_.completions, round_up(longest_chain(step.index), layout_.multiple_of)}, step.kind};
         case Action::numbers:
             if (layout_.choices != 0 && &step != &plan_.steps.back()) {
                 return {padded(rows, 1), step.kind};
@@ -160,6 +180,12 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::documents:
         case Action::gaps:
             return write_placed(step, extent, out);
+        case Action::row_positions:
+            return write_row_positions(step, extent, static_cast<std::int64_t*>(out));
+        case Action::chain:
+        case Action::chain_mask:
+        case Action::chain_marks:
+            return write_chains(step, extent, static_cast<std::int64_t*>(out));
         case Action::hold:
         case Action::longest:
         case Action::total:
@@ -224,7 +250,7 @@ Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_siz
     return fill_gaps({&filled, 1}, out_size, Side::right, kind, &element, out);
 }
 
-Status execute(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
                Framework framework, py::object* batch, std::size_t* failed) {
     py::dict made;
     BatchMemory memory(interop, framework);

@@ -15,7 +15,7 @@ namespace quadrat {
 // The outputs of one batch. Columns, plan and layout must outlive it.
 class Execution {
 public:
-    Execution(const Columns& columns, const Plan& plan, const Layout& layout);
+    Execution(const Columns& columns, const Plan& plan, const BatchLayout& layout);
 
     // Whether a step writes to an output of its own; the others are Python objects, see `object`.
     static bool writes(const Step& step);
@@ -41,6 +41,11 @@ private:
     // Flat outputs whose layout is not plain, and those that only such layouts need: see placed.cpp.
     Status write_placed(const Step& step, std::int64_t extent, void* out) const;
     Status place_rows(const Step& step, Span<const std::int64_t> start, std::int64_t extent, void* out) const;
+    Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
+    // Prompts and completions: see chained.cpp.
+    std::int64_t longest_chain(std::size_t index) const;
+    std::vector<std::int64_t> chains(std::size_t index) const;
+    Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // The length of the place of a row, of all rows, and of the flat output.
     std::int64_t placed(std::int64_t length) const;
     std::int64_t placed(const Column& column) const;
@@ -50,7 +55,7 @@ private:
 
     const Columns& columns_;
     const Plan& plan_;
-    const Layout& layout_;
+    const BatchLayout& layout_;
     const Step* user_ = nullptr;  // the first step that is made from the output of another
     const Step* ids_ = nullptr;
     std::int64_t* ids_data_ = nullptr;  // once they are written
@@ -60,7 +65,7 @@ private:
 Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::handle& value);
 
 // The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.
-Status execute(const Columns& columns, const Plan& plan, const Layout& layout, const Interop& interop,
+Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,
                Framework framework, py::object* batch, std::size_t* failed);
 
 }  // namespace quadrat

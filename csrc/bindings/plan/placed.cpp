@@ -96,8 +96,9 @@ Status Execution::write_placed(const Step& step, std::int64_t extent, void* out)
             const std::int64_t none = 0;
             const std::vector<std::int64_t> counted = layout_.align_to == 0 ? column.lengths : lengths_between(start);
             status = position_ids(span_of(counted), layout_.start, static_cast<std::int64_t*>(out), extent);
-            return status && !layout_.counts_on ? fill_ends(span_of(start), lengths, Kind::int64, &none, out, extent)
-                                                : status;
+            return status && !layout_.continue_positions
+                       ? fill_ends(span_of(start), lengths, Kind::int64, &none, out, extent)
+                       : status;
         }
         case Action::sequences: {
             const std::int32_t none = -1;
@@ -118,6 +119,21 @@ Status Execution::write_placed(const Step& step, std::int64_t extent, void* out)
         default:
             return {Code::bad_argument};
     }
+}
+
+Status Execution::write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const {
+    const Column& column = columns_.at(step.index);
+    if (column.max_length > extent) {
+        return {Code::row_too_long};
+    }
+    const std::vector<std::int64_t> widths(column.lengths.size(), extent);
+    std::vector<std::int64_t> start(column.lengths.size() + 1);
+    for (std::size_t i = 1; i < start.size(); ++i) {
+        start[i] = start[i - 1] + extent;
+    }
+    const std::int64_t none = 0;
+    const Status status = position_ids(span_of(widths), 0, out, start.back());
+    return status ? fill_ends(span_of(start), column.lengths.data(), Kind::int64, &none, out, start.back()) : status;
 }
 
 Status Execution::place_rows(const Step& step, Span<const std::int64_t> start, std::int64_t extent, void* out) const {

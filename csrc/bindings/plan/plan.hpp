@@ -25,12 +25,19 @@ enum class Action : std::uint8_t {
     sequences,  // which row each token belongs to; int32
     bounds,     // where the rows begin, and where the last one ends; int32 [rows + 1]
     longest,    // the length of its longest row, an int
-    // Rows may have places longer than they are, see Layout::align_to. Then `bounds` and `longest` speak of the places.
-    token_bounds,  // the rows' lengths added up; int32 [rows + 1]
-    documents,     // the number of each token's row, from 1 on, and 0 in the padding; int64
-    gaps,          // whether a place is padding; bool
-    total,         // the length of the flat outputs, an int
-    constant,      // what `values` has
+    // Rows may have places longer than they are, see BatchLayout::align_to. Then `bounds` and `longest` speak of the
+    // places.
+    token_bounds,   // the rows' lengths added up; int32 [rows + 1]
+    documents,      // the number of each token's row, from 1 on, and 0 in the padding; int64
+    gaps,           // whether a place is padding; bool
+    total,          // the length of the flat outputs, an int
+    constant,       // what `values` has
+    row_positions,  // positions of the tokens of padded rows, 0 in the padding; int64
+    // Of prompts and completions, see BatchLayout::completions: the rows of each completion, padded on the right, one
+    // completion after the other; int64.
+    chain,        // the tokens
+    chain_mask,   // their attention mask
+    chain_marks,  // which of them are tokens of a completion
 };
 
 struct Step {
@@ -50,7 +57,7 @@ struct Plan {
 Plan parse_plan(py::tuple steps, py::dict values);
 
 // How the rows of a batch lie in its outputs.
-struct Layout {
+struct BatchLayout {
     std::int64_t width;        // of padded outputs
     std::int64_t multiple_of;  // to which extents are rounded up
     Side side;                 // on which rows are padded
@@ -60,16 +67,25 @@ struct Layout {
     // all, 0 for what there is; and whether positions go on through the padding, where they are 0 otherwise.
     std::int64_t align_to = 0;
     std::int64_t total = 0;
-    bool counts_on = true;
+    bool continue_positions = true;
     // Of multiple choice: how many rows each example has. Outputs are [examples, choices, ...] then, but for the last,
     // which has one number for each example.
     std::int64_t choices = 0;
+    // Of chains: how many columns hold completions, and whether the column of a step, before them, holds prompts. A
+    // chain is not longer than `total`, if that is not 0.
+    std::int64_t completions = 0;
+    bool prompts = false;
 
-    bool plain() const { return align_to == 0 && total == 0 && counts_on; }
-    py::tuple as_tuple() const { return py::make_tuple(width, multiple_of, side, separator, start); }
+    bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
+    // What `layout_of` makes this layout of.
+    py::tuple as_tuple() const {
+        return py::make_tuple(width, multiple_of, side, separator, start, align_to, total, continue_positions, choices,
+                              completions, prompts);
+    }
 };
 
-// The same layout. Throws ValueError unless multiple_of is positive and the other lengths are not negative.
-Layout checked(Layout layout);
+// The layout of a tuple of these fields. Throws ValueError unless multiple_of is positive and the other lengths are not
+// negative.
+BatchLayout layout_of(const py::tuple& fields);
 
 }  // namespace quadrat

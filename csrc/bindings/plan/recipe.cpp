@@ -36,7 +36,7 @@ bool same_names(const py::tuple& a, const py::tuple& b) {
 }
 
 // Whether the first feature has no such column; false for features that no recipe reads.
-bool first_lacks(const py::object& features, const py::object& name, const Interop& interop) {
+bool first_lacks(const py::object& features, const py::handle& name, const Interop& interop) {
     if (const TableRows* const rows = table_rows(features)) {
         return !rows->has(name);
     }
@@ -83,13 +83,15 @@ py::object runner(const py::object& recipe) {
 
 }  // namespace
 
-Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result)
+Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, BatchLayout layout, Result result)
     : guard_(facts),
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
       source_(std::move(source)),
       layout_(std::move(layout)),
-      result_(std::move(result)) {}
+      result_(std::move(result)) {
+    source_.width = std::exchange(layout_.width, 1);  // of a batch that is not padded, 1 tells if a row is empty
+}
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
                         bool failed) const {
@@ -159,7 +161,7 @@ py::object Recipe::wrapped(py::object data) const {
     return batch;
 }
 
-bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, Layout* layout) const {
+bool Recipe::collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const {
     if (source_.bare) {
         *names = source_.names;
         return columns->hold_values(features);
@@ -185,12 +187,14 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
             return to_the_reference();
         }
     }
-    if (!source_.absent.is_none() && !first_lacks(features, source_.absent, *interop_)) {
-        return py::none();
+    for (const py::handle name : source_.absent) {
+        if (!first_lacks(features, name, *interop_)) {
+            return py::none();
+        }
     }
     py::tuple names;
     Columns columns;
-    Layout layout = layout_;
+    BatchLayout layout = layout_;
     if (!collect(features, &names, &columns, &layout)) {
         return py::none();
     }
@@ -229,24 +233,21 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
 }
 
 void register_recipe(py::module_& m) {
-    // A batch where nothing is padded has the width 1: its signature then says whether a row is empty.
     bind_class<Recipe>(m, "Recipe")
-        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, py::object wrapper,
-                         py::dict attributes, py::object main, std::int64_t multiple_of, Side left,
-                         py::object separator, std::int64_t start, std::int64_t align_to, std::int64_t total,
-                         bool counts_on, py::object names, py::object absent, py::object deferred, bool falls_back,
-                         bool always, std::int64_t width, py::object notice, bool bare, py::object plain) {
+        .def(py::init([](const py::tuple& facts, py::object interop, Framework torch, const py::tuple& layout,
+                         py::object wrapper, py::dict attributes, py::object main, py::object names, py::tuple absent,
+                         py::object deferred, bool falls_back, bool always, py::object notice, bool bare,
+                         py::object plain) {
                  return Recipe(facts, std::move(interop),
-                               {std::move(names), bare, std::move(absent), std::move(main), width, std::move(plain)},
-                               checked({1, multiple_of, left, std::move(separator), start, align_to, total, counts_on}),
+                               {std::move(names), bare, std::move(absent), std::move(main), -1, std::move(plain)},
+                               layout_of(layout),
                                {torch, std::move(wrapper), std::move(attributes), std::move(deferred),
                                 std::move(notice), falls_back, always});
              }),
-             "facts"_a, "interop"_a, "torch"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
-             "main"_a = py::none(), "multiple_of"_a = 1, "left"_a = Side::right, "separator"_a = py::none(),
-             "start"_a = 0, "align_to"_a = 0, "total"_a = 0, "counts_on"_a = true, "names"_a = py::none(),
-             "absent"_a = py::none(), "deferred"_a = py::none(), "falls_back"_a = false, "always"_a = false,
-             "width"_a = -1, "notice"_a = py::none(), "bare"_a = false, "plain"_a = py::none())
+             "facts"_a, "interop"_a, "torch"_a, "layout"_a, "wrapper"_a = py::none(), "attributes"_a = py::dict(),
+             "main"_a = py::none(), "names"_a = py::none(), "absent"_a = py::tuple(), "deferred"_a = py::none(),
+             "falls_back"_a = false, "always"_a = false, "notice"_a = py::none(), "bare"_a = false,
+             "plain"_a = py::none())
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &runner);

@@ -43,7 +43,7 @@ public:
     struct Source {
         py::object names;    // the columns that are read; None: all that the first feature has
         bool bare;           // whether features are the rows of the one column that is read, without mappings
-        py::object absent;   // a column that the first feature must not have, or None
+        py::tuple absent;    // columns that the first feature must not have
         py::object main;     // the column to pad by; None where nothing is padded
         std::int64_t width;  // to which it is padded; -1: to its longest row
         py::object plain;    // of multiple choice, the column with one value for each example; else None
@@ -59,8 +59,9 @@ public:
         bool always;          // whether all do that come as a list or tuple, whatever they hold
     };
 
+    // layout: its width is that of all batches, or -1.
     // facts: what the decisions depend on besides the batch, see Guard.
-    Recipe(const py::tuple& facts, py::object interop, Source source, Layout layout, Result result);
+    Recipe(const py::tuple& facts, py::object interop, Source source, BatchLayout layout, Result result);
 
     template <typename Visit>
     void traverse(Visit& visit) const {
@@ -98,14 +99,14 @@ private:
     };
 
     py::object wrapped(py::object data) const;
-    bool collect(const py::object& features, py::tuple* names, Columns* columns, Layout* layout) const;
+    bool collect(const py::object& features, py::tuple* names, Columns* columns, BatchLayout* layout) const;
     const Decision* find(const py::tuple& names, const Columns& columns, std::int64_t* width) const;
 
     Guard guard_;
     py::object interop_owner_;
     const Interop* interop_;
     Source source_;
-    Layout layout_;
+    BatchLayout layout_;
     Result result_;
     std::vector<Decision> decisions_;
     // Batches in a row that fell back. After `few` of them as many fall back without a look; written with the GIL held.

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "../../kernels/attention_mask.hpp"
 #include "../classes.hpp"
 #include "../deferred/defer.hpp"
 #include "../input/columns.hpp"
@@ -25,11 +24,9 @@ py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
 
 // The batch, or where a step fails a tuple (step, code, row, position). deferred: what makes a deferred batch, or None.
 py::object run(const Columns& columns, py::tuple steps, py::dict values, const Interop& interop, Framework torch,
-               std::int64_t width, std::int64_t multiple_of, Side left, py::object separator, std::int64_t start,
-               std::int64_t align_to, std::int64_t total, bool counts_on, std::int64_t choices, py::object deferred) {
+               const py::tuple& fields, py::object deferred) {
     const Plan plan = parse_plan(std::move(steps), std::move(values));
-    const Layout layout =
-        checked({width, multiple_of, left, std::move(separator), start, align_to, total, counts_on, choices});
+    const BatchLayout layout = layout_of(fields);
     py::object batch;
     std::size_t failed = 0;
     const Status status = deferred.is_none()
@@ -39,54 +36,6 @@ py::object run(const Columns& columns, py::tuple steps, py::dict values, const I
         return py::make_tuple(failed, static_cast<int>(status.code), status.row, status.position);
     }
     return batch;
-}
-
-// The rows of all columns, one column after the other, padded on the right: torch tensors of ids and of their attention
-// mask. With `prompts` the first column's rows come before those of each other, and a third tensor marks the latter.
-// None where a row is longer than `limit`, or is not made of int64.
-py::object pad_stacked(const Columns& columns, bool prompts, const Interop& interop, std::int64_t limit,
-                       std::int64_t multiple_of, const py::object& value) {
-    const std::size_t first = prompts ? 1 : 0;
-    const std::vector<std::int64_t>& before = columns.at(0).lengths;
-    std::vector<std::int64_t> lengths;
-    for (std::size_t part = first; part < columns.columns.size(); ++part) {
-        const std::vector<std::int64_t>& own = columns.at(part).lengths;
-        for (std::size_t i = 0; i < own.size(); ++i) {
-            lengths.push_back(own[i] + (prompts ? before.at(i) : 0));
-        }
-    }
-    const auto count = static_cast<std::int64_t>(lengths.size());
-    const std::int64_t longest = count == 0 ? 0 : *std::max_element(lengths.begin(), lengths.end());
-    if (longest > limit) {
-        return py::none();
-    }
-    const std::int64_t width = round_up(longest, checked({0, multiple_of, Side::right, py::none(), 0}).multiple_of);
-    const Output output{{count, width}, Kind::int64};
-    BatchMemory memory(interop, Framework::torch);
-    for (std::size_t i = 0; i < first + 2 && memory.shares(); ++i) {
-        memory.expect(output);
-    }
-    Allocation ids = memory.take(output), mask = memory.take(output);
-    Status status = attention_mask({lengths.data(), count}, width, Side::right, Kind::int64, mask.data);
-    auto* out = static_cast<std::int64_t*>(ids.data);
-    for (std::size_t part = first; part < columns.columns.size() && status; ++part) {
-        status = prompts ? columns.pad_joined(0, part, out, Kind::int64, width, value)
-                         : columns.pad(part, out, Kind::int64, width, Side::right, value);
-        out += columns.count(part) * width;
-    }
-    if (!status) {
-        return py::none();
-    }
-    if (!prompts) {
-        return py::make_tuple(ids.array, mask.array);
-    }
-    Allocation marks = memory.take(output);
-    std::copy_n(static_cast<const std::int64_t*>(mask.data), count * width, static_cast<std::int64_t*>(marks.data));
-    for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t prompt = before[static_cast<std::size_t>(i) % before.size()];
-        std::fill_n(static_cast<std::int64_t*>(marks.data) + i * width, prompt, 0);
-    }
-    return py::make_tuple(ids.array, mask.array, marks.array);
 }
 
 }  // namespace
@@ -150,9 +99,7 @@ void register_columns(py::module_& m) {
                 return py::bytes(self.signature(main, width));
             },
             "main"_a, "width"_a)
-        .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "width"_a, "multiple_of"_a = 1,
-             "left"_a = Side::right, "separator"_a = py::none(), "start"_a = 0, "align_to"_a = 0, "total"_a = 0,
-             "counts_on"_a = true, "choices"_a = 0, "deferred"_a = py::none())
+        .def("run", &run, "steps"_a, "values"_a, "interop"_a, "torch"_a, "layout"_a, "deferred"_a = py::none())
         .def("first_difference", &Columns::first_difference, "a"_a, "b"_a)
         .def("steps_forward", &Columns::steps_forward, "index"_a)
         .def(
@@ -166,7 +113,6 @@ void register_columns(py::module_& m) {
                 return self.place(index, {start, self.count(index)}, out, kind, out_size);
             },
             "index"_a, "start"_a, "out"_a, "kind"_a, "out_size"_a)
-        .def("pad_stacked", &pad_stacked, "prompts"_a, "interop"_a, "limit"_a, "multiple_of"_a, "value"_a)
         .def(
             "flatten",
             [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t out_size) {

@@ -217,7 +217,7 @@ class DeferredBatch(Mapping[str, Any]):
                 steps.append((output, index, action, kind))
                 fills[output] = place.fill
         if steps:
-            made |= columns.columns.run(tuple(steps), fills, interop(), True, *plan.options)
+            made |= columns.columns.run(tuple(steps), fills, interop(), True, plan.options)
         if plan.masking is not None and masked is not None:
             labels, source = masked
             name, place = ids[source]

@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     steps: Steps  # as for `_core.Columns.run`
     layout: tuple[Place, ...]  # a place for each step
     rows: int
-    options: tuple[Any, ...]  # (width, multiple, left, separator, start)
+    options: tuple[Any, ...]  # the fields of `BatchLayout`
     masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
@@ -164,7 +164,7 @@ class _Flat(_Maker):
     def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
         if place.offsets < 0 or out.numel() == 0:
             return
-        *_, separator, start = self.plan.options
+        separator, start = self.plan.options[3:5]
         value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
         if action == SHIFT:
             first = bits_of(separator, kind)

@@ -10,7 +10,7 @@ from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, P
 from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import Layout, Plan, check_device, key_of, run_steps
+from quadrat.planning.plan import BatchLayout, Plan, check_device, key_of, run_steps
 from quadrat.ragged import Ragged
 from quadrat.support.memory import BOOL, INT64, Framework, interop
 
@@ -77,12 +77,12 @@ def stack_rows(
     if labels is not None:
         values["labels"] = labels(_NAMES)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
-    layout, plan = Layout(width, 1, left), Plan(tuple(steps))
+    layout, plan = BatchLayout(width, 1, left), Plan(tuple(steps))
     batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
     if isinstance(batch, tuple):
         raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
     if known is not None and not forms & ~PYTHON_ROWS and not left:  # of others, the key does not tell all
-        known(key_of(_NAMES, columns, framework, None, (0, width)), plan, values, left=left)
+        known(key_of(_NAMES, columns, framework, None, (0, width)), plan, values, layout=layout)
     return batch
 
 

@@ -25,7 +25,7 @@ from quadrat.input.columns import (
 )
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
-from quadrat.planning.plan import Layout, Step, check_device
+from quadrat.planning.plan import BatchLayout, Step, check_device
 from quadrat.support.memory import Framework, default_float_kind, interop_for_items
 
 _SEQUENCES = (list, tuple)
@@ -120,7 +120,7 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
     made: Any = {}
     while steps:
-        made = columns.run(tuple(steps), {}, interop, framework == "pt", *Layout())
+        made = columns.run(tuple(steps), {}, interop, framework == "pt", BatchLayout())
         if type(made) is not tuple:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone

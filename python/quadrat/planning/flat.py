@@ -36,7 +36,7 @@ from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.flat_plainly import flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening
 from quadrat.planning.labels import refuse_words
-from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import BOOL, INT32, INT64, interop
 
@@ -98,21 +98,18 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     key = key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.further}
-    multiple = plan.pad_to_multiple_of or 1
+    layout = BatchLayout(
+        multiple_of=plan.pad_to_multiple_of or 1,
+        separator=plan.separator_id,
+        start=start,
+        align_to=plan.align_to or 0,
+        total=plan.total_length or 0,
+        continue_positions=plan.continue_positions,
+    )
     if made.refusal is None:
         check_device(plan.framework)
         if plan.labelling is not None:
             values["labels"] = plan.labelling.make(names)
-        layout = Layout(
-            0,
-            multiple,
-            False,
-            plan.separator_id,
-            start,
-            plan.align_to or 0,
-            plan.total_length or 0,
-            plan.continue_positions,
-        )
         batch = run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers)
         if isinstance(batch, tuple):
             step, code, row, position = batch
@@ -128,14 +125,9 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
             values,
             None if own is None else (*own, *collator._facts()),
             falls_back=collator._falls_back_plainly(),
-            multiple_of=multiple,
-            separator=plan.separator_id,
-            start=start,
-            align_to=plan.align_to or 0,
-            total=plan.total_length or 0,
-            counts_on=plan.continue_positions,
+            layout=layout,
             names=names,
-            absent="labels" if plan.label is None else None,
+            absent=("labels",) if plan.label is None else (),
             deferred=deferred_batch if collator.deferred and plan.defers else None,
         )
     if made.refusal is not None:

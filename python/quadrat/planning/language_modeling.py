@@ -14,7 +14,7 @@ from quadrat.planning.flat import flatten, flatten_features
 from quadrat.planning.labels import Labelling
 from quadrat.planning.padded import pad_features, require_tokenizer
 from quadrat.planning.padding_free import padding_free_plan
-from quadrat.planning.plan import Plan, PlanKey
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey
 from quadrat.planning.plan_cache import PadOptions, as_encoding, padding_facts, remember
 from quadrat.planning.special_tokens import listed_special_ids
 from quadrat.ragged import Ragged
@@ -64,7 +64,7 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
 
 
 def _remember_bare(
-    collator: Any, labelling: Labelling, key: PlanKey, plan: Plan, values: dict[str, Any], *, left: bool
+    collator: Any, labelling: Labelling, key: PlanKey, plan: Plan, values: dict[str, Any], *, layout: BatchLayout
 ) -> None:
     facts, labels = padding_facts(collator, PadOptions()), labelling.facts()
     remember(
@@ -77,8 +77,7 @@ def _remember_bare(
         names=key.names,
         bare=True,
         main=key.names[0],
-        multiple_of=collator.pad_to_multiple_of or 1,
-        left=left,
+        layout=layout._replace(width=-1, multiple_of=collator.pad_to_multiple_of or 1),
         deferred=deferred_batch if collator.deferred else None,
     )
 

@@ -22,7 +22,7 @@ from quadrat.planning import plan_cache
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.planning.labels import Labelling, refuse_words
 from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
-from quadrat.planning.plan import Layout, Step, check_device, key_of, run_steps
+from quadrat.planning.plan import BatchLayout, Step, check_device, key_of, run_steps
 from quadrat.planning.plan_cache import (
     EMPTY_ENCODING,
     Fact,
@@ -107,6 +107,7 @@ def pad_features(
     )
     key = key_of(names, columns, framework, asked, (index, width))
     plan = padded_plan(key)
+    layout = BatchLayout(width, multiple, left, choices=0 if choices is None else choices.per_example)
     values: dict[str, Any] = {}
     held: dict[str, Any] = {}
     failed = False
@@ -125,7 +126,6 @@ def pad_features(
             name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
             for name, source in plan.held.items()
         }
-        layout = Layout(width, multiple, left, choices=0 if choices is None else choices.per_example)
         deferred = remembers and collator.deferred and not held and choices is None
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
         failed = isinstance(batch, tuple)
@@ -140,9 +140,7 @@ def pad_features(
             falls_back=falls_back_plainly(collator),
             failed=failed,
             main=main,
-            width=-1 if limit is None else width,
-            multiple_of=multiple,
-            left=left,
+            layout=layout if limit is not None else layout._replace(width=-1),
             **_result_of(collator, choices),
             notice=functools.partial(_notice, options) if options.verbose and asks_tokenizer(options) else None,
         )
@@ -158,7 +156,7 @@ def pad_features(
 def _result_of(collator: Any, choices: Choices | None) -> dict[str, Any]:
     """The options of a recipe that say what its batches are."""
     if choices is not None:
-        return {"plain": choices.label, "absent": choices.absent}
+        return {"plain": choices.label, "absent": (choices.absent,)}
     deferred = deferred_batch if collator.deferred else None
     return {"wrapper": BatchEncoding, "attributes": EMPTY_ENCODING, "deferred": deferred}
 

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     refusal: str | None = None
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """How the rows of a batch lie."""
 
     width: int = 0
@@ -42,8 +42,10 @@ class Layout(NamedTuple):
     start: int = 0  # of positions
     align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
     total: int = 0  # of rows that are joined; 0: what they take
-    counts_on: bool = True  # whether positions go on through the padding; else they are 0 there
+    continue_positions: bool = True  # whether positions go on through the padding; else they are 0 there
     choices: int = 0  # of multiple choice: how many rows each example has
+    completions: int = 0  # of preferences: how many columns hold completions
+    prompts: bool = False  # whether a column of prompts is before them
 
 
 def key_of(
@@ -81,10 +83,10 @@ def run_steps(
     steps: tuple[Step, ...],
     values: dict[str, Any],
     framework: Framework,
-    layout: Layout,
+    layout: BatchLayout,
     *,
     deferred: bool = False,
 ) -> Any:
     """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
     factory = deferred_batch if deferred else None
-    return columns.run(steps, values, interop(), framework == "pt", *layout, factory)
+    return columns.run(steps, values, interop(), framework == "pt", layout, factory)

@@ -18,7 +18,7 @@ from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.installed import originals
 from quadrat.planning.fallback import AlwaysFallBack, FallBack
-from quadrat.planning.plan import Plan, PlanKey
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
@@ -137,7 +137,7 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
         (TYPE, tokenizer, None, cls),
         *((ATTRIBUTE, cls, name, getattr(cls, name, None)) for name in sorted(METHODS) if hasattr(cls, name)),
     )
-    run = _core.Recipe(facts, interop(), framework == "pt", always=True).runner()
+    run = _core.Recipe(facts, interop(), framework == "pt", BatchLayout(), always=True).runner()
     collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
 
 
@@ -157,6 +157,7 @@ def remember(
     *,
     falls_back: bool,
     failed: bool = False,
+    layout: BatchLayout = BatchLayout(),  # noqa: B008 - a tuple
     **recipe: Any,
 ) -> None:
     """Keep a plan as `collator._quadrat_pt` or `_quadrat_np`, which gives batches like this one.
@@ -171,6 +172,7 @@ def remember(
         values: what the steps write.
         facts: all that the plan depends on besides its key, torch excepted; None where that is not known.
         falls_back: whether the reference alone makes the batches that fall back.
+        layout: how rows lie; its width is -1 if each batch has its own.
         failed: whether the steps failed by what a row holds; then they are tried again, now and then.
         recipe: further options of `_core.Recipe`.
     """
@@ -183,7 +185,8 @@ def remember(
         torch = torch_facts(key.framework)
         if torch is None:
             return
-        found = _core.Recipe((*facts, *torch), interop(), key.framework == "pt", falls_back=falls_back, **recipe)
+        everything = (*facts, *torch), interop(), key.framework == "pt", layout
+        found = _core.Recipe(*everything, falls_back=falls_back, **recipe)
     steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
     known[place] = found.extended(key.names, key.signature, steps, written, failed)
     collator.__dict__[f"_quadrat_{key.framework}"] = collator._runner(known[place])

@@ -37,7 +37,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.plan import Layout, Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has, torch_reads_numbers
 
@@ -69,7 +69,7 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
         key = key._replace(options=_unlike(names, first_of(features)))
     plan = stacked_plan(key)
     if plan.refusal is None:
-        batch = run_steps(columns, plan.steps, {}, framework, Layout())
+        batch = run_steps(columns, plan.steps, {}, framework, BatchLayout())
         if isinstance(batch, tuple):
             raise FallBack(f"column '{plan.steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
         for name, column in plan.held.items():

@@ -16,7 +16,7 @@ from quadrat.planning.bare_rows import columns_of_ids
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.masking import facts as masking_facts
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import Layout, check_device, run_steps
+from quadrat.planning.plan import BatchLayout, check_device, run_steps
 from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
@@ -56,7 +56,7 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = run_steps(columns, _STEPS, values, framework, Layout(width, 1, left))
+    batch = run_steps(columns, _STEPS, values, framework, BatchLayout(width, 1, left))
     if isinstance(batch, tuple):
         raise FallBack(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch

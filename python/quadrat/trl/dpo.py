@@ -40,6 +40,7 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
 
     def _rows(self) -> tuple[Joined, ...]:

@@ -43,6 +43,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (
         Numbers("ref_logps"),
         Numbers("ref_KL_logps"),

@@ -11,12 +11,31 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from quadrat.input.columns import LIST, PAD, PYTHON_ROWS
+from quadrat import _core
+from quadrat.input.columns import (
+    CHAIN,
+    CHAIN_MARKS,
+    CHAIN_MASK,
+    HOLD,
+    LIST,
+    NUMBER,
+    NUMBERS,
+    PAD,
+    PYTHON_FLOATS,
+    PYTHON_INTS,
+    PYTHON_ROWS,
+    ColumnShape,
+    column_shapes,
+    inferred_kind,
+)
 from quadrat.input.rows import each_of
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
-from quadrat.planning.plan import Layout, check_device, run_steps
-from quadrat.support.memory import INT64, WIDEST, address_of, interop
-from quadrat.trl._rows import Flat, TrlCollator, ragged, read, require_token
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.support.memory import FLOAT32, INT64, address_of, interop
+from quadrat.trl._rows import Flat, TrlCollator, ragged, require_token
+
+_OUTPUTS = (("input_ids", CHAIN), ("attention_mask", CHAIN_MASK), ("completion_mask", CHAIN_MARKS))
 
 
 class Joined(NamedTuple):
@@ -36,6 +55,17 @@ class Joined(NamedTuple):
     optional: bool = False
     int64: bool = False
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return self.completions if self.prompt is None else (self.prompt, *self.completions)
+
+    @property
+    def outputs(self) -> tuple[tuple[str, int], ...]:
+        """Name and action of each output; only prompts make a mask of completions."""
+        made = _OUTPUTS[: 2 if self.prompt is None else 3]
+        return tuple((f"{self.prefix}{name}", action) for name, action in made)
+
 
 class Numbers(NamedTuple):
     """A column with one number per example, in an output of the same name."""
@@ -54,62 +84,132 @@ class PreferenceCollator(TrlCollator):
     pad_to_multiple_of: int | None
 
     def _rows(self) -> tuple[Joined, ...]:
-        """The rows of each set of outputs."""
+        """The rows of each set of outputs; all have as many completions."""
         raise NotImplementedError
 
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)
         require_token(self.pad_token_id)
         check_device(framework)
-        batch: dict[str, Any] = {}
-        for rows in self._rows():
-            if not rows.optional or rows.completions[0] in first:
-                batch.update(self._padded(features, first, rows))
-        examples = each_of(features)
-        for name, dtype, optional in self._numbers:
-            if not optional or name in first:
-                with or_fall_back(f"column '{name}' is not made of numbers"):
-                    batch[name] = torch.tensor([example[name] for example in examples], dtype=dtype)
+        sets = tuple(rows for rows in self._rows() if not rows.optional or rows.completions[0] in first)
+        numbers = tuple(one for one in self._numbers if not one.optional or one.name in first)
+        names = (*(name for rows in sets for name in rows.columns), *(one.name for one in numbers))
+        collected = _core.collect(features, names, interop())
+        if collected is None:
+            raise FallBack("features are not a list of plain mappings with the columns to collate")
+        for rows in sets:
+            if not rows.int64 and not any(len(first[name]) for name in rows.columns[:2][: len(rows.outputs) - 1]):
+                raise FallBack("the first row is empty")  # torch takes it for floats, and all others too
+        rounded_up(0, self.pad_to_multiple_of)
+        key = key_of(names, collected[1], framework, (sets, numbers))
+        plan = preference_plan(key)
+        if plan.refusal is not None:
+            raise FallBack(plan.refusal)
+        batch: dict[str, Any] = self._run(collected[1], key, plan)
+        for name in plan.held:
+            with or_fall_back(f"column '{name}' is not made of numbers"):
+                dtype = next(one.dtype for one in numbers if one.name == name)
+                batch[name] = torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
         return batch
 
-    def _padded(self, features: Any, first: Any, rows: Joined) -> dict[str, Any]:
-        prompts = rows.prompt is not None
-        names = rows.completions if rows.prompt is None else (rows.prompt, *rows.completions)
-        columns = read(features, names, LIST if prompts else PYTHON_ROWS)  # a sum of tuples or arrays is none of lists
-        if not rows.int64 and not any(len(first[name]) for name in names[: 1 + prompts]):
-            raise FallBack("the first row is empty")  # torch takes it for floats, and all others too
-        limit = self._limit()
-        multiple = self.pad_to_multiple_of
-        rounded_up(0, multiple)
-        made = columns.pad_stacked(prompts, interop(), limit, multiple or 1, self.pad_token_id)
-        if made is None and limit < WIDEST:
-            made = self._cut(columns.pad_stacked(prompts, interop(), WIDEST, 1, self.pad_token_id), limit)
-        if made is None:
+    def _run(self, columns: _core.Columns, key: PlanKey, plan: Plan) -> Any:
+        """The batch of a plan; plans whose batches are known by their signature are remembered. Raises FallBack."""
+        sets, _ = key.options
+        values = {name: self.pad_token_id for rows in sets for name, _ in rows.outputs}
+        layout = BatchLayout(
+            multiple_of=self.pad_to_multiple_of or 1,
+            total=self._limit(),
+            completions=len(sets[0].completions) if sets else 0,
+            prompts=bool(sets) and sets[0].prompt is not None,
+        )
+        batch: Any = run_steps(columns, plan.steps, values, key.framework, layout)
+        if isinstance(batch, tuple) and layout.total:
+            batch = run_steps(columns, plan.steps, values, key.framework, layout._replace(total=0, multiple_of=1))
+            if isinstance(batch, dict):
+                for rows in sets:
+                    self._cut(batch, [name for name, _ in rows.outputs])
+        if isinstance(batch, tuple):
             raise FallBack("a column holds numbers the kernels do not know")
-        outputs = ("input_ids", "attention_mask", "completion_mask")
-        return {f"{rows.prefix}{name}": tensor for name, tensor in zip(outputs, made, strict=False)}
+        if not (plan.held or self.deferred) and _starts_are_known(key):
+            optional = (name for one in self._rows() if one.optional for name in one.completions)
+            either = (*optional, *(one.name for one in self._numbers if one.optional))
+            absent = tuple(name for name in either if name not in key.names)
+            facts = own_facts(self)
+            remember(
+                self,
+                key,
+                plan,
+                values,
+                facts,
+                falls_back=False,
+                layout=layout._replace(width=-1),
+                names=key.names,
+                absent=absent,
+            )
+        return batch
 
     def _limit(self) -> int:
-        """What rows are cut to. Raises FallBack for a `max_length` or `truncation_mode` that is none."""
+        """What rows are cut to; 0: nothing. Raises FallBack for a `max_length` or `truncation_mode` that is none."""
         limit, mode = getattr(self, "max_length", None), getattr(self, "truncation_mode", "keep_start")
         if limit is None:
-            return WIDEST
-        if type(limit) is not int or limit < 1 or mode not in ("keep_start", "keep_end"):
+            return 0
+        if type(limit) is not int or not 1 <= limit < 2**63 or mode not in ("keep_start", "keep_end"):
             raise FallBack("max_length or truncation_mode is none")
         return limit
 
-    def _cut(self, made: tuple[Any, ...] | None, limit: int) -> tuple[Any, ...] | None:
-        """The rows of ids and masks, cut to `limit` tokens."""
-        if made is None:
-            return None
+    def _cut(self, batch: dict[str, Any], names: list[str]) -> None:
+        """Cuts the rows of these outputs, ids and masks, to `max_length` tokens."""
+        made = [batch[name] for name in names]
         sizes = made[1].sum(1).numpy()
-        kept = np.minimum(sizes, limit)
+        kept = np.minimum(sizes, self._limit())
         starts = sizes - kept if getattr(self, "truncation_mode", "keep_start") == "keep_end" else np.zeros_like(sizes)
         bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
         columns = ragged(bounds, *(Flat(one, address_of(one), one.numel()) for one in made))
         for index in range(len(made)):
             columns.cut(index, address_of(starts), address_of(kept))
-        steps = tuple((str(index), index, PAD, INT64) for index in range(len(made)))
-        layout = Layout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
-        batch = run_steps(columns, steps, {"0": self.pad_token_id, "1": 0, "2": 0}, "pt", layout)
-        return tuple(batch.values())
+        steps = tuple((name, index, PAD, INT64) for index, name in enumerate(names))
+        layout = BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
+        batch.update(run_steps(columns, steps, {**dict.fromkeys(names, 0), names[0]: self.pad_token_id}, "pt", layout))
+
+
+@planned
+def preference_plan(key: PlanKey) -> Plan:
+    """The outputs, in order. The options in the key are the sets of rows, and the numbers."""
+    sets, numbers = key.options
+    shapes = column_shapes(key.signature)
+    steps: list[Step] = []
+    index = 0
+    for rows in sets:
+        forms = PYTHON_ROWS if rows.prompt is None else LIST  # a sum of tuples or arrays is none of lists
+        for name, shape in zip(rows.columns, shapes[index:], strict=False):
+            if shape.forms & ~forms or shape.kinds & ~PYTHON_INTS:
+                raise FallBack(f"column '{name}' is not made of lists of ints")
+        steps += [(name, index, action, INT64) for name, action in rows.outputs]
+        index += len(rows.columns)
+    held = {}
+    for place, one in enumerate(numbers, index):
+        kind = _number_kind(shapes[place], one.dtype, key.float_kind)
+        if kind is None:
+            held[one.name] = one.name
+        steps.append((one.name, place, HOLD, 0) if kind is None else (one.name, place, NUMBERS, kind))
+    return Plan(tuple(steps), held)
+
+
+def _number_kind(shape: ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
+    """The kind of the tensor of these numbers; None where torch is to find it."""
+    if shape.forms != NUMBER:
+        return None
+    if dtype is None:
+        return inferred_kind(shape.kinds, float_kind)
+    return FLOAT32 if dtype is torch.float32 and shape.kinds == PYTHON_FLOATS else None
+
+
+def _starts_are_known(key: PlanKey) -> bool:
+    """Whether the first rows of all batches with this key have tokens."""
+    shapes, index = column_shapes(key.signature), 0
+    for rows in key.options[0]:
+        starts = shapes[index : index + len(rows.outputs) - 1]
+        if not rows.int64 and not any(shape.full for shape in starts):
+            return False
+        index += len(rows.columns)
+    return True

@@ -38,6 +38,7 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     deferred: bool = False
 
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
 
     def _rows(self) -> tuple[Joined, ...]:

@@ -22,6 +22,7 @@ from quadrat.input.columns import (
     PAD,
     PAD_OWN,
     POSITIONS,
+    ROW_POSITIONS,
     SEQUENCES,
     SHIFT,
     column_shapes,
@@ -29,7 +30,7 @@ from quadrat.input.columns import (
 from quadrat.input.items import SEQ_LENGTHS, has_documents
 from quadrat.input.rows import MAIN, Rows, first_of
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
-from quadrat.planning.plan import Layout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
+from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import INT32, INT64, Framework, address_of
 from quadrat.trl._rows import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
@@ -99,11 +100,11 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
                 raise FallBack("column 'labels' differs in length from the tokens")
             memory = [joined(columns, index) for index in range(len(names))]
             columns = ragged(bounds_of(documents), *memory)
-        elif positions:
+        elif packed:
             memory, bounds = [position_ids(documents)], bounds_of(sizes)
             columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes), 1)
             names = (*names, "position_ids")
-        batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed and not positions)
+        batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed)
         return self._finished(batch) if self.padding_free else batch
 
     def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, remembers: bool) -> Any:
@@ -111,13 +112,14 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         flattens = bool(self.padding_free)
         width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
         rounded_up(0, self.pad_to_multiple_of)
-        key = key_of(names, columns, framework, flattens, (0, width))
+        positions = bool(getattr(self, "return_position_ids", False))
+        key = key_of(names, columns, framework, (flattens, positions), (0, width))
         plan = sft_plan(key)
         if plan.refusal is not None:
             raise FallBack(plan.refusal)
         values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
-        multiple, defers = self.pad_to_multiple_of or 1, self.deferred and not flattens
-        layout = Layout(width, multiple, False, _IGNORED)
+        defers = self.deferred and not flattens and not positions
+        layout = BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED)
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
         if isinstance(batch, tuple):
             raise FallBack("a column holds numbers the kernels do not know")
@@ -130,10 +132,9 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
                 own_facts(self),
                 falls_back=False,
                 main=None if flattens else MAIN,
-                multiple_of=multiple,
-                separator=_IGNORED,
+                layout=layout._replace(width=-1),
                 names=names,
-                absent=None if "labels" in names else "labels",
+                absent=() if "labels" in names else ("labels",),
                 deferred=deferred_batch if defers else None,
             )
         return batch
@@ -143,7 +144,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
 
         def checked(collator: Any, features: Any) -> Any:
             flattens = collator.padding_free
-            if flattens and has_documents(features):
+            if (flattens or getattr(collator, "return_position_ids", False)) and has_documents(features):
                 return None
             batch = run(collator, features)
             if batch is None or not _has_plain_start(features):
@@ -193,13 +194,16 @@ def _outputs() -> tuple[str, ...] | None:
 
 @planned
 def sft_plan(key: PlanKey) -> Plan:
-    """The outputs, in order. The option in the key is whether rows are joined."""
+    """The outputs, in order. The options in the key: whether rows are joined, and whether positions are asked for."""
     shapes = column_shapes(key.signature)
     label = key.names.index("labels") if "labels" in key.names else 0
-    if not key.options:
+    joins, positions = key.options
+    if not joins:
         steps: list[Step] = [(MAIN, 0, PAD, INT64), ("labels", label, PAD_OWN, INT64)]
         if "position_ids" in key.names:
             steps.append(("position_ids", key.names.index("position_ids"), PAD, INT64))
+        elif positions:
+            steps.append(("position_ids", 0, ROW_POSITIONS, INT64))
         return Plan((*steps, ("attention_mask", 0, MASK, INT64)))
     if not shapes[0].full:
         raise FallBack("a row is empty")  # it is no sequence

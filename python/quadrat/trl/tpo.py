@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as _Original
 
@@ -41,6 +41,8 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
     """
 
     deferred: bool = False
+
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
 
     def _rows(self) -> tuple[Joined, ...]:
         reference = ("reference_ids",) if self.include_reference else ()
