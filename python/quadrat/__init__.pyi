@@ -35,6 +35,7 @@ from quadrat.deferred.batch import DeferredBatch as DeferredBatch
 from quadrat.evaluation.containers import EvalLoopContainer as EvalLoopContainer
 from quadrat.evaluation.containers import without_padding as without_padding
 from quadrat.integration.adopt import from_transformers as from_transformers
+from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_tokens
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch_transformers as patch_transformers
 from quadrat.integration.patch_attention import patch_flash_attn as patch_flash_attn
@@ -48,3 +49,4 @@ from quadrat.ops.mask_tokens import mask_tokens as mask_tokens
 from quadrat.ops.pad import pad as pad
 from quadrat.ops.unpad import unpad as unpad
 from quadrat.ragged import Ragged as Ragged
+from quadrat.support.counts import stats as stats

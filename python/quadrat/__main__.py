@@ -63,6 +63,12 @@ def _run(command: str, options: dict[str, Any]) -> int:
         for name, value in config.items():
             print(harmless(f"{name:{width}}  {value}"))
         return 0
+    if command == "run":
+        from quadrat.cli import run
+
+        module, code, script = (options.pop(name) for name in ("module", "code", "script"))
+        given = ["-m", *module] if module is not None else ["-c", *code] if code is not None else script
+        return run.launch(given, run.Options(**options))
     if command == "waste":
         from quadrat.cli import waste_report
 
@@ -77,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
-        description="Show what padding costs on your data, and how fast quadrat's collators are on it.",
+        description="Run scripts with quadrat, show what padding costs on your data, and how fast quadrat's collators "
+        "are on it.",
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -87,6 +94,29 @@ def _parser() -> argparse.ArgumentParser:
         description="Show versions, the SIMD level and CUDA architectures of this build, and how it exchanges tensors "
         "with torch.",
     )
+
+    run = commands.add_parser(
+        "run",
+        usage="%(prog)s [options] (script.py | -m module) ...",
+        help="run a script with quadrat in place of what it replaces, without a change to the script",
+        description="Run a Python script or module, with quadrat in place of the collators, samplers and functions of "
+        "transformers, datasets, tokenizers and TRL that it replaces. A report on standard error at the end says how "
+        "many batches were compiled, which were not and why, and how much of them was padding. Works under torchrun "
+        "and accelerate: torchrun ... -m quadrat run script.py.",
+    )
+    run.add_argument(
+        "--max-tokens",
+        type=_budget,
+        metavar="N",
+        help="make a Trainer's training batches of rows of similar length, with at most N tokens, padding included; "
+        "auto: as many as a usual batch has",
+    )
+    run.add_argument("--group-by-length", action="store_true", help="have a Trainer group its rows by length")
+    run.add_argument("--quiet", action="store_true", help="write no report")
+    run.add_argument("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
+    run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
+    run.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help="run code, as python -c does")
+    run.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
 
     waste = commands.add_parser(
         "waste",
@@ -172,6 +202,10 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _budget(text: str) -> int:
+    return 0 if text == "auto" else _positive(text)
+
+
 def _not_negative(text: str) -> int:
     if _whole(text) < 0:
         raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
@@ -201,7 +235,8 @@ def _prepare_streams() -> None:
 
 def script() -> int:
     """`main`, in a process of its own: the `quadrat` command."""
-    _prepare_streams()
+    if sys.argv[1:2] != ["run"]:  # whose streams and environment are the script's
+        _prepare_streams()
     return main()
 
 

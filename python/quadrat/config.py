@@ -42,7 +42,7 @@ def _untested() -> str:
         for name, tested in RANGES.items()
         if found[name] != "not installed" and not is_within(tested, found[name])
     ]
-    return ", ".join(outside) or "no installed version"
+    return ", ".join(outside) or "nothing: all versions are tested"
 
 
 def _cuda_build() -> str:

@@ -1,6 +1,7 @@
 #include "recipe.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
@@ -46,6 +47,9 @@ bool first_lacks(const py::object& features, const py::handle& name, const Inter
     const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
     return first && !Walk::lookup(first, name.ptr());
 }
+
+// Batches that recipes of this process made.
+std::atomic<std::int64_t> known_batches{0};
 
 // What a runner returns in place of a batch that the reference is to make.
 py::object to_the_reference() { return py::reinterpret_borrow<py::object>(Py_NotImplemented); }
@@ -220,6 +224,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (status) {
         decision->retries.succeeded();
         fallen_ = 0;
+        known_batches.fetch_add(1, std::memory_order_relaxed);
         if (!result_.notice.is_none()) {
             result_.notice(subject);
         }
@@ -251,6 +256,13 @@ void register_recipe(py::module_& m) {
         .def("holds", &Recipe::holds, "subject"_a)
         .def("extended", &Recipe::extended, "names"_a, "signature"_a, "steps"_a, "values"_a, "failed"_a = false)
         .def("runner", &runner);
+    m.def(
+        "known_batches",
+        [](bool reset) {
+            return reset ? known_batches.exchange(0, std::memory_order_relaxed)
+                         : known_batches.load(std::memory_order_relaxed);
+        },
+        "reset"_a);
 }
 
 }  // namespace quadrat

@@ -99,6 +99,13 @@ class Budget(NamedTuple):
         return out
 
 
+def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
+    """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
+    found = as_lengths(lengths)
+    longest = -(-int(found.max()) // multiple_of) * multiple_of
+    return max(64 * round(batch_size * float(found.mean()) / 64), longest, multiple_of)
+
+
 def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
     """The row numbers of batches."""
     begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
@@ -215,6 +222,11 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self.drop_last = bool(drop_last)
         self._plan: tuple[int, IntArray, IntArray] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
+
+    @property
+    def max_tokens(self) -> int:
+        """The most that a batch may cost."""
+        return self._budget.tokens
 
     @property
     def sampler(self) -> TokenBudgetBatchSampler:

@@ -173,12 +173,6 @@ def _cost(name: str, lengths: IntArray, sizes: IntArray, scores: float) -> Cost:
     return Cost(name, len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), float(scores))
 
 
-def default_max_tokens(lengths: IntArray, batch_size: int, multiple_of: int = 1) -> int:
-    """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
-    mean = 64 * round(batch_size * float(lengths.mean()) / 64)
-    return max(mean, int(round_up(lengths.max(keepdims=True), multiple_of)[0]), multiple_of)
-
-
 def every_way(
     lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
 ) -> list[Cost]:

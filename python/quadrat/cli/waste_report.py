@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from quadrat.batching.token_budget import usual_max_tokens
 from quadrat.cli.advice import advise, code
 from quadrat.cli.command import CommandError, console, require, say, table
 from quadrat.cli.source import DataOptions, load_tokenizer, longest_sane, open_source, packages_for
@@ -20,7 +21,6 @@ from quadrat.cli.waste import (
     PACKED,
     Cost,
     Report,
-    default_max_tokens,
     every_way,
     histogram,
     summarise,
@@ -75,7 +75,7 @@ def examine(options: Options) -> Report:
     max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
-    max_tokens = options.max_tokens or default_max_tokens(truncated, options.batch_size, multiple_of)
+    max_tokens = options.max_tokens or usual_max_tokens(truncated, options.batch_size, multiple_of)
     if max_tokens < multiple_of:
         raise CommandError(
             f"--max-tokens {max_tokens} is less than --pad-to-multiple-of {multiple_of}: no batch fits the budget"

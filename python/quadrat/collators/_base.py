@@ -16,6 +16,7 @@ from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_further, further_framework
 from quadrat.planning.plan_cache import Remembering, noted
+from quadrat.support.counts import count_planned
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -119,7 +120,9 @@ class Collator(Remembering):
                 )
             self._check_options()
             self._require_known(rows, framework)
-            return self._emit(self._plan(rows, framework))
+            batch = self._emit(self._plan(rows, framework))
+            count_planned()
+            return batch
         except FallBack as reason:
             why = noted(self, framework, reason)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)

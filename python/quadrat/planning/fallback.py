@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
+from quadrat.planning.remedies import costs_little, remedy_for
+from quadrat.support.counts import count_fallback
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import WIDEST
 
@@ -94,16 +96,18 @@ def first_feature(features: Any) -> Mapping[str, Any]:
 def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, reason: str | None = None) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
-    Logs the reason at debug level, once per collator and kind of reason; None: it has been logged.
+    Logs and counts the reason, see `log_once`; None: that of the last batch.
     """
-    if reason is not None:
-        log_once(collator, reason)
     if type(features) is not list:
         features = plain(features)
     try:
-        return reference(features)
+        batch = reference(features)
     except Exception as error:
+        if reason is not None:
+            log_once(collator, reason, counts=False)
         raise_clearer(error, features, collator)
+    log_once(collator, reason)
+    return batch
 
 
 def raise_clearer(error: Exception, features: Any, collator: Any) -> NoReturn:
@@ -139,11 +143,26 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def log_once(collator: Any, reason: str) -> None:
-    """Say at debug level why a batch falls back, once per collator and kind of reason."""
-    name = type(collator).__name__
-    said = collator.__dict__.setdefault("_quadrat_fell_back", set())
+def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
+    """Count a batch that fell back, and log why, once per collator and kind of reason.
+
+    The first batch of the process with a kind of reason is logged as a warning, the others at debug level; so are those
+    with which transformers is as fast.
+
+    Args:
+        collator: what fell back.
+        reason: why; None: for the reason of its last batch.
+        counts: whether a batch was made; otherwise an error was raised.
+    """
+    name, own = type(collator).__name__, collator.__dict__
+    said = own.setdefault("_quadrat_fell_back", set())
+    reason = own.get("_quadrat_why", "known to fall back") if reason is None else reason
     kind = name, _kind_of(reason)
-    if kind not in said and len(said) < _MOST_KINDS:
-        said.add(kind)
-        logger.debug("%s: fell back to transformers: %s", name, reason)
+    first = counts and count_fallback(f"{name}: {kind[1]}", f"{name}: {reason}")
+    own["_quadrat_why"] = reason
+    if kind in said or len(said) >= _MOST_KINDS:
+        return
+    said.add(kind)
+    level = logging.WARNING if first and not costs_little(reason) else logging.DEBUG
+    remedy = remedy_for(reason)
+    logger.log(level, "%s: fell back to transformers: %s%s", name, reason, "" if remedy is None else f"; {remedy}")

@@ -38,6 +38,7 @@ from quadrat.planning.flattening import MAIN, Flattening
 from quadrat.planning.labels import refuse_words
 from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, interop
 
 _INT64 = range(-(2**63), 2**63)
@@ -69,6 +70,7 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
         return flatten_features(features, plan, deferred=collator.deferred)
     except FallBack as reason:
         why = str(reason)
+    count_planned(-1)  # the collator counts it
     return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
 
 

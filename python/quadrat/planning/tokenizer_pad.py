@@ -20,6 +20,7 @@ from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
 from quadrat.planning.padded import pad_features
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
+from quadrat.support.counts import count_planned
 from quadrat.support.memory import Framework, is_tensor
 
 _MOST_TOKENIZERS = 32
@@ -159,10 +160,12 @@ class TokenizerPad(Remembering):
             return None if batch is NotImplemented else batch
         try:
             require_known("tokenizer_pad", self.return_tensors)
-            return as_encoding(pad_features(self, features, self.return_tensors, self._options))
+            batch = as_encoding(pad_features(self, features, self.return_tensors, self._options))
         except FallBack as reason:
-            log_once(self, str(reason))
-        return None
+            log_once(self, str(reason), counts=False)
+            return None
+        count_planned()
+        return batch
 
 
 class _Known(NamedTuple):

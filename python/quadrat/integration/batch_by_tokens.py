@@ -1,0 +1,202 @@
+"""`batch_by_tokens`: a Trainer's training batches by token budget, in one line."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, Literal, NamedTuple
+
+from torch.utils.data import IterableDataset
+from transformers import Trainer
+
+from quadrat.batching.lengths import lengths as lengths_of
+from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
+from quadrat.collators._base import Collator
+from quadrat.data.batched import BatchedDataset
+from quadrat.input.items import Batch
+from quadrat.input.rows import MAIN, Rows
+from quadrat.installed.originals import ORIGINALS
+from quadrat.integration.adopt import from_transformers
+from quadrat.integration.callback import SetEpochCallback
+
+logger = logging.getLogger("quadrat")
+
+
+class TokenBatches(NamedTuple):
+    """What `batch_by_tokens` changed; as a string, two sentences.
+
+    Attributes:
+        max_tokens: the budget of a batch, padding included.
+        rows: of the dataset.
+        steps_before: the optimizer steps of an epoch with batches of a constant number of rows.
+        steps: those of an epoch now.
+        rows_before: the rows of a step before, on all processes.
+    """
+
+    max_tokens: int
+    rows: int
+    steps_before: int
+    steps: int
+    rows_before: int
+
+    def __str__(self) -> str:
+        """The numbers in words."""
+        return (
+            f"batches of at most {self.max_tokens:,} tokens: {self.steps:,} steps an epoch instead of "
+            f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
+            f"{self.rows_before:,}: few long or many short ones."
+        )
+
+
+class _Unwrapped:
+    """A collator for items that are whole batches; in all else the one that it calls."""
+
+    def __init__(self, collator: Any) -> None:
+        self.collator = collator
+
+    def __call__(self, features: Any) -> Any:
+        whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
+        return self.collator(features[0] if whole else features)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "collator":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.collator, name)
+
+
+def batch_by_tokens(
+    trainer: Any,
+    max_tokens: int | Literal["auto"] = "auto",
+    *,
+    lengths: Any = None,
+    column: str = MAIN,
+    window: int | None = None,
+    seed: int | None = None,
+) -> TokenBatches:
+    """Have a Trainer make its training batches by token budget instead of a constant number of rows.
+
+    Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
+    is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
+    item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
+    transformers become those of quadrat, and others work as they are. Evaluation does not change.
+
+    Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
+    in each process.
+
+    Args:
+        trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row.
+        max_tokens: the most tokens in a batch, padding included: with several processes, in that of each. "auto": those
+            of a usual batch, `per_device_train_batch_size` times the mean length, or of the longest row, so that the
+            number of steps is about the same.
+        lengths: `[rows]` integers, by default the lengths of `column`.
+        column: the column whose lengths count.
+        window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
+
+    Returns:
+        The numbers of steps and of rows in a step, before and now: print it.
+
+    Raises:
+        TypeError: for something that is not a Trainer, a dataset that cannot be indexed by row, and rows without
+            `column`.
+        ValueError: without a training dataset, for a Trainer that chooses rows in its own way or has several GPUs in
+            one process, for a second call, and for a row above `max_tokens`.
+
+    Examples:
+        >>> import quadrat, tempfile
+        >>> from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+        >>> rows = [{"input_ids": [5] * (1 + 7 * i % 50), "labels": 0} for i in range(64)]
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        >>> model = BertForSequenceClassification(BertConfig(vocab_size=64, **sizes))
+        >>> args = TrainingArguments(tempfile.mkdtemp(), report_to="none", disable_tqdm=True, save_strategy="no")
+        >>> def pad(features):
+        ...     columns = {name: [feature[name] for feature in features] for name in features[0]}
+        ...     return {"input_ids": quadrat.pad(columns["input_ids"], return_tensors="pt")}
+        >>> trainer = Trainer(model, args, train_dataset=rows, data_collator=pad)
+        >>> batches = quadrat.batch_by_tokens(trainer)
+        >>> batches.max_tokens, batches.steps_before
+        (192, 8)
+    """
+    _check(trainer)
+    args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
+    found = lengths_of(dataset, column=column) if lengths is None else lengths
+    size, world, accumulated = args.per_device_train_batch_size, args.world_size, args.gradient_accumulation_steps
+    multiple = getattr(collator, "pad_to_multiple_of", None) or 1
+    sampler = TokenBudgetBatchSampler(
+        found,
+        usual_max_tokens(found, size, multiple) if max_tokens == "auto" else max_tokens,
+        padded=not _joins(collator),
+        multiple_of=multiple,
+        window=window,
+        world_size=world,
+        rank=None,
+        seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
+    )
+    batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
+    if type(collator) in ORIGINALS.values():
+        collator = from_transformers(collator)
+    if not isinstance(collator, Collator):
+        collator = _Unwrapped(collator)
+    trainer.train_dataset, trainer.data_collator = batches, collator
+    args.per_device_train_batch_size = trainer._train_batch_size = 1
+    _sample_at_random(args)
+    trainer.add_callback(SetEpochCallback())
+    before, now = (math.ceil(math.ceil(count / world) / accumulated) for count in (sampler.rows / size, len(batches)))
+    made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated)
+    logger.info("batch_by_tokens: %s", made)
+    return made
+
+
+def _check(trainer: Any) -> None:
+    if not isinstance(trainer, Trainer):
+        raise TypeError(f"expected a transformers.Trainer, not a {type(trainer).__name__}")
+    dataset, cls = trainer.train_dataset, type(trainer)
+    if dataset is None:
+        raise ValueError("the Trainer has no train_dataset")
+    if isinstance(dataset, BatchedDataset):
+        raise ValueError("the batches of this Trainer are made by a sampler already")
+    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise TypeError(
+            f"a {type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
+            "use quadrat.BatchedStream"
+        )
+    for name in ("get_train_dataloader", "_get_train_sampler"):
+        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+            raise ValueError(f"{cls.__name__} chooses rows in its own way: it has a {name} of its own")
+    if trainer.args.n_gpu > 1:
+        raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
+
+
+def _joins(collator: Any) -> bool:
+    """Whether a batch is one long row, without padding."""
+    return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
+
+
+def _without_unused(trainer: Any, dataset: Any) -> Any:
+    """The dataset without the columns that Trainer removes."""
+    if hasattr(dataset, "column_names") and hasattr(dataset, "remove_columns"):
+        return trainer._remove_unused_columns(dataset, description="training")
+    if not trainer.args.remove_unused_columns:
+        return dataset
+    collator = trainer._get_collator_with_removed_columns(lambda rows: rows, description="training")
+    return _Selected(dataset, collator)
+
+
+class _Selected:
+    """A dataset whose rows go through a function of several rows."""
+
+    def __init__(self, dataset: Any, function: Any) -> None:
+        self.dataset, self.function = dataset, function
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.function([self.dataset[index]])[0]
+
+
+def _sample_at_random(args: Any) -> None:
+    """Batches come in random order: rows are grouped by length already."""
+    if hasattr(args, "train_sampling_strategy"):
+        args.train_sampling_strategy = "random"
+    if getattr(args, "group_by_length", False):
+        args.group_by_length = False

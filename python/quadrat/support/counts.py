@@ -1,0 +1,87 @@
+"""Counts of the batches that the collators of this process made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+from quadrat import _core
+
+_MOST_CAUSES = 256
+_OTHERS = "other causes"
+
+
+class Stats(NamedTuple):
+    """The batches of a process.
+
+    Attributes:
+        compiled: made by compiled code.
+        remembered: of these, made in one call, because a batch of the same kind had been made before.
+        fell_back: made by transformers.
+        causes: of those made by transformers, how many by cause.
+    """
+
+    compiled: int
+    remembered: int
+    fell_back: int
+    causes: dict[str, int]
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """No batches."""
+        self.lock = threading.Lock()
+        self.planned = 0
+        self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
+        _core.known_batches(True)
+
+
+_counts = _Counts()
+os.register_at_fork(after_in_child=_counts.clear)
+
+
+def count_planned(batches: int = 1) -> None:
+    """Adds batches for which a plan was made."""
+    with _counts.lock:
+        _counts.planned += batches
+
+
+def count_fallback(kind: str, cause: str) -> bool:
+    """Adds a batch that fell back. Returns whether it is the first with a cause of this kind."""
+    with _counts.lock:
+        first = kind not in _counts.causes
+        if first and len(_counts.causes) >= _MOST_CAUSES:
+            kind, cause, first = _OTHERS, _OTHERS, False
+        _counts.causes.setdefault(kind, [cause, 0])[1] += 1
+    return first
+
+
+def stats(*, reset: bool = False) -> Stats:
+    """How many batches the collators of this process made, and which of them transformers made, and why.
+
+    Batches that worker processes make are counted there. `quadrat run` adds up those of all processes.
+
+    Args:
+        reset: whether to begin again at 0.
+
+    Returns:
+        `compiled`, `remembered` and `fell_back`, numbers of batches; `causes`, a dict of such numbers by cause.
+
+    Examples:
+        >>> import quadrat
+        >>> before = quadrat.stats(reset=True)
+        >>> collator = quadrat.DataCollatorWithFlattening()
+        >>> batches = [collator([{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]) for _ in range(3)]
+        >>> quadrat.stats()
+        Stats(compiled=3, remembered=2, fell_back=0, causes={})
+    """
+    with _counts.lock:
+        remembered, planned = _core.known_batches(reset), _counts.planned
+        causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
+        if reset:
+            _counts.planned, _counts.causes = 0, {}
+    return Stats(planned + remembered, remembered, sum(causes.values()), causes)

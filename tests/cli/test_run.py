@@ -1,0 +1,198 @@
+"""`quadrat run`: the script behaves as under Python, quadrat makes its batches, and the report is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+PYTHON = [sys.executable]
+RUN = [sys.executable, "-m", "quadrat", "run"]
+
+TRAIN = """
+    import random, sys
+    from transformers import (BertConfig, BertForSequenceClassification, DataCollatorWithPadding,
+        PreTrainedTokenizerFast, Trainer, TrainingArguments, set_seed)
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1}))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+    draw = random.Random(0)
+    rows = [{"input_ids": [1] * min(90, int(draw.lognormvariate(2.5, 1)) + 1), "labels": i % 2} for i in range(96)]
+    set_seed(0)
+    sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    model = BertForSequenceClassification(BertConfig(vocab_size=9, **sizes))
+    args = TrainingArguments("out", per_device_train_batch_size=8, num_train_epochs=1, report_to="none",
+        disable_tqdm=True, save_strategy="no", use_cpu=True, logging_strategy="no",
+        dataloader_num_workers=int(sys.argv[1]))
+
+    class Printing(Trainer):
+        def compute_loss(self, *args, **kwargs):
+            loss = super().compute_loss(*args, **kwargs)
+            print("loss", (loss[0] if isinstance(loss, tuple) else loss).item().hex(), flush=True)
+            return loss
+
+    data = Dataset.from_list(rows)
+    Printing(model, args, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer)).train()
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Writes a script into an empty folder."""
+
+    def write(text: str, name: str = "script.py") -> Path:
+        (tmp_path / name).write_text(dedent(text))
+        return tmp_path
+
+    return write
+
+
+def ran(folder: Path, command: list[str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, **options
+    )
+
+
+def losses(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("loss")]
+
+
+def left_over(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("quadrat-run-*")]
+
+
+ODDITIES = {
+    "error": "def f():\n    raise ValueError('boom')\nf()",
+    "status": "import sys\nsys.exit(7)",
+    "message": "import sys\nsys.exit('gone')",
+    "interrupt": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)",
+    "arguments": "import sys\nprint(sys.argv, sys.path[0], __file__, __name__, __spec__, sys.stdin.read())",
+    "syntax": "a b",
+    "customized": "import sys\nprint([name for name in sys.path if 'quadrat' in name and 'bootstrap' in name])",
+}
+
+
+@pytest.mark.parametrize("name", ODDITIES)
+def test_scripts_run_as_under_python(script, name):
+    folder = script(ODDITIES[name])
+    made = [ran(folder, command, "script.py", "--max-tokens", "-m", "x", input="typed") for command in (PYTHON, RUN)]
+    expected, found = ((one.returncode, one.stdout, one.stderr) for one in made)
+    assert expected == found
+    status = {"error": 1, "status": 7, "message": 1, "syntax": 1, "interrupt": -signal.SIGINT}
+    assert made[0].returncode == status.get(name, 0)
+    assert not left_over(folder)
+
+
+def test_modules_and_code(script):
+    folder = script("import sys\nprint(sys.argv[1:], __name__, sys.path[0])", "one.py")
+    for arguments in (["-m", "one", "-m", "--x"], ["-c", "import sys; print(sys.argv)", "-m", "a"], ["missing.py"]):
+        expected, found = (ran(folder, command, *arguments) for command in (PYTHON, RUN))
+        assert (expected.returncode, expected.stdout, expected.stderr) == (found.returncode, found.stdout, found.stderr)
+
+
+def test_a_sitecustomize_of_the_users_runs(script):
+    folder = script("print('mine')", "sitecustomize.py")
+    script("import sys\nprint(sys.modules['sitecustomize'].__file__)")
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    found = subprocess.run([*RUN, "script.py"], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["mine", "mine", str(folder / "sitecustomize.py")]  # once in the first Python
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["-m"], ["--quiet"], ["--max-tokens", "0", "x.py"], ["--max-tokens", "many", "x.py"]]
+)
+def test_wrong_use(tmp_path, arguments):
+    found = ran(tmp_path, RUN, *arguments)
+    assert found.returncode == 2
+    assert found.stderr.startswith(("quadrat run:", "usage:"))
+    assert not left_over(tmp_path)
+
+
+@pytest.mark.slow
+def test_processes_of_a_pool(script):
+    folder = script("""
+        import multiprocessing
+        def double(x):
+            return x * 2, __name__
+        if __name__ == "__main__":
+            for method in ("spawn", "fork", "forkserver"):
+                with multiprocessing.get_context(method).Pool(2) as pool:
+                    print(pool.map(double, [1, 2]))
+    """)
+    expected, found = (ran(folder, command, "script.py") for command in (PYTHON, RUN))
+    assert (expected.returncode, expected.stdout, expected.stderr) == (found.returncode, found.stdout, found.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_losses_of_a_trainer(script, workers):
+    folder = script(TRAIN)
+    expected, found = (ran(folder, command, "script.py", workers) for command in (PYTHON, RUN))
+    assert losses(expected.stdout) == losses(found.stdout)
+    assert len(losses(found.stdout)) == 12
+    assert "12 batches, 12 of them compiled and 0 made by transformers" in found.stderr
+    assert ("from 2 worker processes" in found.stderr) == (workers == "2")
+    assert "would compute" in found.stderr
+    assert not left_over(folder)
+
+
+@pytest.mark.slow
+def test_a_token_budget(script):
+    folder = script(TRAIN)
+    found = ran(folder, [*RUN, "--max-tokens", "auto", "--report", "report.json"], "script.py", "2")
+    report = json.loads((folder / "report.json").read_text())
+    assert report["rows"] == 96
+    assert report["compiled"] == len(losses(found.stdout)) > 12
+    assert report["padding"] < 0.15
+    assert f"{report['compiled']} steps an epoch instead of 12" in found.stderr
+    assert ran(folder, [*RUN, "--quiet", "--group-by-length"], "script.py", "0").stderr.count("quadrat run") == 0
+
+
+@pytest.mark.slow
+def test_what_falls_back_and_what_cannot_be_batched(script):
+    folder = script("""
+        from transformers import DefaultDataCollator
+        collator = DefaultDataCollator()
+        for _ in range(3):
+            collator([{"a": [1, 0.5]}, {"a": [2, 0.5]}])
+    """)
+    found = ran(folder, [*RUN, "--report", "report.json"], "script.py")
+    report = json.loads((folder / "report.json").read_text())
+    assert (report["compiled"], report["fell_back"]) == (0, 3)
+    assert "3 by transformers: DefaultDataCollator: column 'a'" in found.stderr
+    text = TRAIN.replace("data = Dataset.from_list(rows)", "data = Dataset.from_list(rows).to_iterable_dataset()")
+    text = text.replace("num_train_epochs=1", "max_steps=4")
+    found = ran(script(text), [*RUN, "--max-tokens", "512"], "script.py", "0")
+    assert "batches are as before: a IterableDataset cannot be indexed by row" in found.stderr
+    assert len(losses(found.stdout)) == 4
+
+
+@pytest.mark.slow
+def test_ranks_make_one_report(script):
+    folder = script(TRAIN)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    found = ran(folder, [*launcher, "-m", "quadrat", "run", "--max-tokens", "auto"], "script.py", "0")
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.count("steps an epoch instead of 6") == 1
+    assert found.stderr.count("of them compiled and 0 made by transformers") == 1
+    assert not left_over(folder)
+
+
+@pytest.mark.slow
+def test_pytest_passes_as_without(script):
+    folder = script(
+        "import transformers\n\ndef test_one():\n    assert transformers.DataCollatorWithPadding\n", "test_it.py"
+    )
+    found = ran(folder, RUN, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    assert found.returncode == 0
+    assert "1 passed" in found.stdout

@@ -1,0 +1,131 @@
+"""`batch_by_tokens`: a Trainer's batches by token budget."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+from transformers import BertForSequenceClassification, DataCollatorWithPadding
+
+import quadrat
+from support.strategies import make_tokenizer
+from support.trainer import Losses, arguments, tiny
+
+
+def lengths() -> list[int]:
+    draw = random.Random(0)
+    return [min(60, int(draw.lognormvariate(2.5, 1)) + 1) for _ in range(96)]
+
+
+def rows() -> list[dict[str, Any]]:
+    # The first token is the row's number.
+    return [
+        {"input_ids": [number, *[5] * (length - 1)], "labels": number % 2} for number, length in enumerate(lengths())
+    ]
+
+
+class Noting(Losses):
+    """Keeps the first tokens of each batch, and its shape."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if model.training:
+            self.__dict__.setdefault("seen", []).append((inputs["input_ids"][:, 0].tolist(), inputs["input_ids"].shape))
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for numbers, _ in self.seen for number in numbers]
+
+
+def trainer_of(folder: Any, dataset: Any, collator: Any = None, cls: Any = Noting, **options: Any) -> Any:
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator
+    given = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
+    return cls(model=tiny(BertForSequenceClassification), args=given, train_dataset=dataset, data_collator=collator)
+
+
+@pytest.mark.parametrize("form", ["dataset", "list"])
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_each_row_once_an_epoch(tmp_path, form, accumulated):
+    data = datasets.Dataset.from_list([{**row, "text": "removed"} for row in rows()]) if form == "dataset" else rows()
+    trainer = trainer_of(tmp_path, data, num_train_epochs=2, gradient_accumulation_steps=accumulated)
+    made = quadrat.batch_by_tokens(trainer)
+    trainer.train()
+    assert Counter(trainer.numbers) == Counter([*range(96)] * 2)
+    assert all(shape.numel() <= made.max_tokens for _, shape in trainer.seen)
+    assert trainer.state.global_step == 2 * made.steps
+    assert made.steps_before == 12 // accumulated
+    epochs = trainer.numbers[:96], trainer.numbers[96:]
+    assert epochs[0] != epochs[1]
+    assert f"{made.steps:,} steps an epoch instead of {made.steps_before:,}" in str(made)
+    assert sum(shape.numel() for _, shape in trainer.seen) < 1.3 * 2 * sum(lengths())
+
+
+@pytest.mark.parametrize("collator", ["transformers", "function"])
+def test_other_collators(tmp_path, collator):
+    def stacked(features: Any) -> Any:
+        ids = quadrat.pad([feature["input_ids"] for feature in features], return_tensors="pt")
+        return {"input_ids": ids, "labels": torch.tensor([feature["labels"] for feature in features])}
+
+    chosen = DataCollatorWithPadding(make_tokenizer()) if collator == "transformers" else stacked
+    trainer = trainer_of(tmp_path, rows(), chosen)
+    quadrat.batch_by_tokens(trainer, 256)
+    assert isinstance(trainer.data_collator, quadrat.DataCollatorWithPadding) == (collator == "transformers")
+    trainer.train()
+    assert sorted(trainer.numbers) == list(range(96))
+    assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows
+
+
+def test_resumed_in_mid_epoch(tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 3, "num_train_epochs": 2}
+    whole = trainer_of(tmp_path / "whole", rows(), **options)
+    made = quadrat.batch_by_tokens(whole, 300)
+    whole.train()
+    resumed = trainer_of(tmp_path / "resumed", rows(), **options)
+    quadrat.batch_by_tokens(resumed, 300)
+    at = 3 * (made.steps // 3 - 1)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{at}"))
+    assert resumed.seen == whole.seen[at:]
+    assert resumed.losses == whole.losses[at:]
+
+
+class Stream(IterableDataset):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        return iter(rows())
+
+
+class Chooses(Noting):
+    def get_train_dataloader(self) -> Any:
+        return super().get_train_dataloader()
+
+
+def test_what_it_cannot_do(tmp_path):
+    with pytest.raises(TypeError, match=r"expected a transformers.Trainer, not a int"):
+        quadrat.batch_by_tokens(3)
+    with pytest.raises(TypeError, match=r"cannot be indexed by row.*BatchedStream"):
+        quadrat.batch_by_tokens(trainer_of(tmp_path, Stream(), max_steps=2))
+    with pytest.raises(ValueError, match="Chooses chooses rows in its own way: it has a get_train_dataloader"):
+        quadrat.batch_by_tokens(trainer_of(tmp_path, rows(), cls=Chooses))
+    with pytest.raises(ValueError, match="no train_dataset"):
+        quadrat.batch_by_tokens(trainer_of(tmp_path, None))
+    trainer = trainer_of(tmp_path, rows())
+    with pytest.raises(ValueError, match="more than max_tokens=8 allow"):
+        quadrat.batch_by_tokens(trainer, 8)
+    assert trainer.args.per_device_train_batch_size == 8  # nothing changed
+    quadrat.batch_by_tokens(trainer)
+    with pytest.raises(ValueError, match="made by a sampler already"):
+        quadrat.batch_by_tokens(trainer)
+
+
+def test_workers_make_the_same_batches(tmp_path):
+    seen = []
+    for workers in (0, 2):
+        trainer = trainer_of(tmp_path, datasets.Dataset.from_list(rows()), dataloader_num_workers=workers)
+        quadrat.batch_by_tokens(trainer)
+        trainer.train()
+        seen.append(trainer.seen)
+    assert seen[0] == seen[1]
