@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import threading
+from types import MappingProxyType
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_errors_are_no_batches():
 
 def test_flattening_without_a_plan_is_counted_once():
     collator = quadrat.DataCollatorForLanguageModeling(make_tokenizer(), mlm=False, padding_free=True)
-    collator([{"input_ids": (5, 6)}, {"input_ids": (7,)}])
+    collator([MappingProxyType(row) for row in ROWS])
     assert (quadrat.stats().compiled, quadrat.stats().fell_back) == (0, 1)
 
 
