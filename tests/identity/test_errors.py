@@ -254,6 +254,7 @@ def test_long_rows_are_not_looked_at_token_by_token(name):
         assert "'extra' is ragged" in said[0]
         return count
 
+    calls(1)  # the first does what later ones need not do again
     assert calls(10_000) == calls(10)
 
 

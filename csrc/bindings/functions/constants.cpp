@@ -46,7 +46,7 @@ constexpr Reason reasons[] = {
     {Code::no_conversion, "NO_CONVERSION",
      "holds numbers of a kind that does not convert to the output's without loss"},
     {Code::out_of_range, "OUT_OF_RANGE", "holds a number that does not fit the output's dtype"},
-    {Code::wrong_type, "WRONG_TYPE", "holds something that is not a number of the row's kind"},
+    {Code::wrong_type, "WRONG_TYPE", "holds something that is no number, or a number of another type than those before it"},
     {Code::changed, "CHANGED", "changed while it was read"},
     {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
     {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},

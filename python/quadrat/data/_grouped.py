@@ -36,6 +36,10 @@ class GroupedDataset(WithEpoch):
         """The items of some groups."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        """The number of rows, and the epoch."""
+        return f"{type(self).__name__}(rows={len(self.dataset)}, columns={self.columns}, epoch={self.epoch})"
+
     def __len__(self) -> int:
         """The number of items, the same in each epoch."""
         return len(self._current()[0])

@@ -288,6 +288,9 @@ def without_padding(
         {'accuracy': 0.5}
     """
 
+    if not callable(compute_metrics):
+        raise TypeError(f"compute_metrics must be a function, not {compute_metrics!r}")
+
     @functools.wraps(compute_metrics)  # Trainer looks whether it takes `compute_result`
     def compute(prediction: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         labels = [label for label in arrays_in(prediction.label_ids) if label.ndim > 1]

@@ -56,6 +56,10 @@ class Patch:
             for switch in self._switches:
                 switch.remove(self)
 
+    def __repr__(self) -> str:
+        """The function that applied it, and whether it is in force."""
+        return f"<quadrat.{self._name}(): {'undone' if self._undone else 'in force'}>"
+
     def __enter__(self) -> Patch:
         """The patch, which is in force already.
 

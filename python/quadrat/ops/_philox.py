@@ -65,8 +65,16 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
     """An int from `first` to before `end`. Raises TypeError or ValueError for others."""
     number = whole(value, name)
     if not first <= number < end:
-        raise ValueError(f"{name} must be from {first} to {end - 1}, not {number}")
+        raise ValueError(f"{name} must be from {first} to {_short(end - 1)}, not {number}")
     return number
+
+
+def _short(number: int) -> str:
+    """A number, as a power of two where that is easier to read."""
+    for exponent in (32, 48, 61, 62, 63, 64):
+        if number in (2**exponent, 2**exponent - 1):
+            return f"2**{exponent}" if number == 2**exponent else f"2**{exponent} - 1"
+    return str(number)
 
 
 def keys_of(values: Any, rows: int) -> Numbers:

@@ -61,9 +61,8 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
     if failure is not None:
         row = failure[1]
         where = f", and row {row} runs from {bounds[row]} to {bounds[row + 1]}" if len(bounds) > 1 else ""
-        raise ValueError(
-            f"offsets must rise from 0 and stay within the {total} values; they run from {first} to {last}{where}"
-        )
+        within = f" and stay within the {total} values" if total < _LONGEST else ""
+        raise ValueError(f"offsets must rise from 0{within}; they run from {first} to {last}{where}")
     return bounds, Facts(first, last, (row, length))
 
 
@@ -77,7 +76,8 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError(f"lengths must be integers of one dimension, not {array.dtype} of {array.ndim}")
+        more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
+        raise TypeError(f"lengths must be integers of one dimension, not {array.dtype} of {array.ndim}{more}")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:

@@ -64,7 +64,7 @@ class RowSource:
             row = next(row for row, value in enumerate(rows) if not _is_row(value))
             raise TypeError(
                 f"row {row} is {_shown(rows[row])}: rows must be lists or tuples of numbers, or one-dimensional arrays "
-                "or CPU tensors of a known dtype, with numbers in memory and without a gradient"
+                "or CPU tensors of a known dtype"
             )
         lengths = np.empty(len(rows), np.int64)
         columns.lengths(0, address_of(lengths))

@@ -173,6 +173,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
 
     Raises:
         IndexError: on the CPU, when an index is out of range.
+        TypeError: when `batch` or `seqlen` is not an int.
         ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
             another device.
 
@@ -183,6 +184,9 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
         [[5, 6, 0], [0, 7, 0]]
     """
     _require_indices(indices, hidden_states)
+    for name, value in (("batch", batch), ("seqlen", seqlen)):
+        if isinstance(value, float):
+            raise TypeError(f"{name} must be an int, not {value!r}")
     return put(hidden_states, indices, (batch, seqlen))
 
 
