@@ -164,7 +164,7 @@ def front() -> None:
 
     put("| transformers | quadrat | times as fast", rows())
     print(f"\n{conditions(load('arrow')['machine'])}")
-    print("CPU caches are cold, as in training. On a shared machine, such ratios differ between runs by up to two times.")
+    print("CPU caches are cold, as in training; on a shared machine, ratios differ between runs by up to two times.")
     usual = [one for one in _cells("padding") if (one["rows"], one["longest"]) == USUAL]
     lists, arrays = ({one["way"]: one for one in usual if one["input"] == kind} for kind in ("lists", "NumPy arrays"))
     floor, of_arrays = lists["NumPy, ten lines"], arrays["NumPy, ten lines"]
