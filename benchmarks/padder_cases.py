@@ -67,7 +67,7 @@ def tokenize() -> Case:
 
 
 def document(name: str) -> Callable[[], Case]:
-    """A tokenizer that pads further columns."""
+    """A tokenizer that pads extra columns."""
 
     def build() -> Case:
         rows = rows_for(name, lengths=[len(token_ids()[index]) for index in pick()])

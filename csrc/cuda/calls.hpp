@@ -182,7 +182,7 @@ struct MaskLayout {
     std::int64_t rows;
     std::int64_t width;
     MaskState* state;
-    std::uint64_t* told;       // [rows * segments_of(width)], after the state
+    std::uint64_t* published;  // [rows * segments_of(width)], after the state
     std::int64_t* indices;     // room for [rows * width]
     std::int64_t* offsets;     // [rows + 1]
     std::int32_t* cu_seqlens;  // [rows + 1]

@@ -88,8 +88,8 @@ typename Queue::Error launch_on(const Queue& queue, const Call& call) {
         }
     }
     if constexpr (std::is_same_v<Call, MaskLayout>) {
-        const auto told = static_cast<std::size_t>(call.rows * segments_of(call.width)) * sizeof *call.told;
-        const auto error = queue.clear(call.state, sizeof *call.state + told);
+        const auto published = static_cast<std::size_t>(call.rows * segments_of(call.width)) * sizeof *call.published;
+        const auto error = queue.clear(call.state, sizeof *call.state + published);
         if (error != Queue::success) {
             return error;
         }

@@ -9,27 +9,27 @@
 
 namespace quadrat::cuda {
 
-inline constexpr std::uint64_t told_own = std::uint64_t{1} << 62, told_all = std::uint64_t{1} << 63;
+inline constexpr std::uint64_t told_own = std::uint64_t{1} << 62, published_all = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t told_number = told_own - 1;
 
-__device__ inline std::uint64_t read_told(const std::uint64_t* told) {
-    return *static_cast<const volatile std::uint64_t*>(told);
+__device__ inline std::uint64_t read_published(const std::uint64_t* published) {
+    return *static_cast<const volatile std::uint64_t*>(published);
 }
 
-__device__ inline void tell(std::uint64_t* told, std::uint64_t number) {
-    *static_cast<volatile std::uint64_t*>(told) = number;
+__device__ inline void publish(std::uint64_t* published, std::uint64_t number) {
+    *static_cast<volatile std::uint64_t*>(published) = number;
 }
 
 // The tokens of all segments before this one.
-__device__ inline std::int64_t tokens_before(const std::uint64_t* told, std::int64_t segment, int lane) {
+__device__ inline std::int64_t tokens_before(const std::uint64_t* published, std::int64_t segment, int lane) {
     std::uint64_t sum = 0;
     for (std::int64_t last = segment - 1; last >= 0; last -= warp_lanes) {
         const std::int64_t asked = last - lane;
         std::uint64_t number = 0;
         do {
-            number = asked < 0 ? told_all : read_told(told + asked);
+            number = asked < 0 ? published_all : read_published(published + asked);
         } while (ballot(number == 0) != 0);
-        const unsigned complete = ballot((number & told_all) != 0);
+        const unsigned complete = ballot((number & published_all) != 0);
         const std::int64_t nearest = complete == 0 ? warp_lanes : lowest_bit(complete);
         sum += sum_of_lanes(lane <= nearest ? number & told_number : 0);
         if (complete != 0) {
@@ -94,14 +94,14 @@ __global__ void mask_layout(MaskLayout call) {
     });
 
     const auto own = static_cast<std::uint64_t>(count);
-    std::uint64_t* const told = call.told;
+    std::uint64_t* const published = call.published;
     if (lane == 0 && segment > 0) {
-        tell(told + segment, told_own | own);
+        publish(published + segment, told_own | own);
     }
-    const std::int64_t first = tokens_before(told, segment, lane);
+    const std::int64_t first = tokens_before(published, segment, lane);
     const std::int64_t last = first + count;
     if (lane == 0) {
-        tell(told + segment, told_all | static_cast<std::uint64_t>(last));
+        publish(published + segment, published_all | static_cast<std::uint64_t>(last));
     }
 
     std::int64_t place = first;
@@ -115,14 +115,14 @@ __global__ void mask_layout(MaskLayout call) {
 
     std::int64_t row_first = first;
     if (part > 0 && end == call.width) {
-        row_first = row == 0 ? 0 : tokens_before(told, row * per_row, lane);
+        row_first = row == 0 ? 0 : tokens_before(published, row * per_row, lane);
     }
     if (lane != 0) {
         return;
     }
     const std::uint64_t seen =
         (plain ? 0 : mask_not_plain) | (rising == 0 ? 0 : mask_not_in_front) | (falling == 0 ? 0 : mask_not_at_end);
-    if ((seen & ~read_told(&call.state->seen)) != 0) {
+    if ((seen & ~read_published(&call.state->seen)) != 0) {
         atomicOr(reinterpret_cast<unsigned long long*>(&call.state->seen), static_cast<unsigned long long>(seen));
     }
     if (segment == 0) {
@@ -134,7 +134,7 @@ __global__ void mask_layout(MaskLayout call) {
         call.cu_seqlens[row + 1] = static_cast<std::int32_t>(last);
         call.lengths[row] = static_cast<std::int32_t>(last - row_first);
         const auto length = static_cast<std::uint64_t>(last - row_first);
-        if (length > read_told(&call.state->longest)) {
+        if (length > read_published(&call.state->longest)) {
             atomicMax(reinterpret_cast<unsigned long long*>(&call.state->longest),
                       static_cast<unsigned long long>(length));
         }

@@ -61,7 +61,7 @@ def padded(values: list[int], total: int, fill: int) -> list[int]:
     labelled=st.booleans(),
     fills=st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
-def test_further_columns_and_a_multiple(*, batch, form, wrapper, framework, multiple, start, labelled, fills):
+def test_extra_columns_and_a_multiple(*, batch, form, wrapper, framework, multiple, start, labelled, fills):
     for feature in batch if not labelled else []:
         del feature["labels"]
     collator = quadrat.DataCollatorWithFlattening(
@@ -106,7 +106,7 @@ def test_further_columns_and_a_multiple(*, batch, form, wrapper, framework, mult
 
 @pytest.mark.parametrize("form", ["list", "array", "tensor", "numbers of numpy"])
 @pytest.mark.parametrize(("framework", "dtype"), [("pt", torch.float32), ("np", np.dtype("float64"))])
-def test_further_columns_of_floats(framework, dtype, form):
+def test_extra_columns_of_floats(framework, dtype, form):
     collator = quadrat.DataCollatorWithFlattening(
         return_tensors=framework, pad_values={"weights": 0.5}, pad_to_multiple_of=2
     )

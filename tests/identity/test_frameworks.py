@@ -170,7 +170,7 @@ def test_an_installation_that_lacks_something_says_so_itself(framework, monkeypa
 
 
 @pytest.mark.usefixtures("_stand_ins")
-def test_padding_of_further_columns():
+def test_padding_of_extra_columns():
     rows = [{"input_ids": [5, 6], "words": [1, 2]}, {"input_ids": [7], "words": [3]}]
     for framework in PACKAGES:
         got = make(quadrat, "DataCollatorWithPadding", return_tensors=framework, pad_values={"words": -1})(rows)

@@ -105,7 +105,7 @@ def test_such_batches_are_known_after_the_first(options):
             assert not knows(collator, rows(40, 2))
 
 
-def test_further_columns_are_known_until_their_values_change():
+def test_extra_columns_are_known_until_their_values_change():
     values = {"scores": 0.5}
     collator = quadrat.DataCollatorWithPadding(make_tokenizer(), pad_values=values)
     batch = [dict(row, scores=[0.25] * len(row["input_ids"])) for row in rows(3, 1)]

@@ -48,7 +48,7 @@ def flat(rows: list[dict[str, Any]], name: str, framework: str, multiple: int | 
     return np.array([numbers]) if framework == "np" else torch.tensor([numbers])
 
 
-def assert_further_outputs(batch: Any, rows: list[dict[str, Any]], multiple: int | None) -> None:
+def assert_extra_outputs(batch: Any, rows: list[dict[str, Any]], multiple: int | None) -> None:
     lengths = [len(row["input_ids"]) for row in rows]
     total = sum(lengths)
     positions = [i for length in lengths for i in range(length)]
@@ -89,7 +89,7 @@ def test_masked(name, rows, options, bare):
     assert list(got)[:2] == ["input_ids", "labels"]
     assert_same_value("input_ids", expected[0], got["input_ids"])
     assert_same_value("labels", expected[1], got["labels"])
-    assert_further_outputs(got, rows, multiple)
+    assert_extra_outputs(got, rows, multiple)
 
 
 @pytest.mark.parametrize("mask_padding", ["token", "length"])
@@ -106,7 +106,7 @@ def test_causal(mask_padding, rows, framework, name):
         -100 if i == 0 or token in ignored else token for row in rows for i, token in enumerate(row["input_ids"])
     ]
     assert got["labels"].tolist() == [expected]
-    assert_further_outputs(got, rows, None)
+    assert_extra_outputs(got, rows, None)
 
 
 @given(

@@ -235,7 +235,7 @@ def test_the_collators_of_transformers_take_it(name):
     same_outcome(one, other, batch_of(name), rows_with(batch_of(name)))
 
 
-# Ways through a collator that ask more of the features than their columns: (name, options, further columns).
+# Ways through a collator that ask more of the features than their columns: (name, options, extra columns).
 FURTHER = {
     "language modelling without padding": ("DataCollatorForLanguageModeling", {"padding_free": True}, {}),
     "causal, without padding": ("DataCollatorForLanguageModeling", {"mlm": False, "padding_free": True}, {}),

@@ -166,7 +166,7 @@ def maps(column: str) -> Callable[[Scene], Any]:
 
 
 def rows(*lengths: int, **columns: Callable[[int], Any]) -> list[dict[str, Any]]:
-    """Features of these lengths, with an attention mask and further columns."""
+    """Features of these lengths, with an attention mask and extra columns."""
     return [
         {
             "input_ids": list(range(5, 5 + n)),

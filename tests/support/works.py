@@ -111,7 +111,7 @@ def collators() -> Iterator[Work]:
         yield of_collator(f"{name}, {framework}", collator, samples.batch(name), reference=reference)
 
 
-def further_collators() -> Iterator[Work]:
+def tf_and_jax_collators() -> Iterator[Work]:
     """Collators with options and inputs that take other ways."""
     for name in samples.CLASSES:
         features = samples.batch(name)
@@ -222,7 +222,7 @@ def everything() -> list[Work]:
     """All of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [*collators(), *further_collators(), *functions()]
+        return [*collators(), *tf_and_jax_collators(), *functions()]
 
 
 def picture(value: Any) -> Any:  # noqa: PLR0911

@@ -268,7 +268,7 @@ public:
         for (std::size_t i = 0; i < places_.size(); ++i) {
             places[i] = places_[i].as_tuple();
         }
-        columns_.disturb();
+        columns_.invalidate();
         return factory.make(buffer_.tensor, plan_.given, places, rows, layout_.as_tuple(), masking_.as_object(),
                             factory.wrapped);
     }

@@ -103,7 +103,7 @@ std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
 
 Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                      std::int64_t out_size) const {
-    std::optional<Undisturbed> meanwhile;
+    std::optional<NoUserCode> meanwhile;
     if (const Status found = see_again(column, &meanwhile); !found) {
         return found;
     }
@@ -115,7 +115,7 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
         return copy_rows(rows, start, kind, out, out_size);
     }
     meanwhile.reset();
-    disturb();
+    invalidate();
     const py::gil_scoped_release release;  // a long copy between raw pointers
     return copy_rows(rows, start, kind, out, out_size);
 }
@@ -212,7 +212,7 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
     if (!only(column, form_number | form_scalar | form_tensor_number)) {
         return {Code::wrong_type};
     }
-    std::optional<Undisturbed> meanwhile;
+    std::optional<NoUserCode> meanwhile;
     if (const Status found = see_again(column, &meanwhile); !found) {
         return found;
     }

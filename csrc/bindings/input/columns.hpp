@@ -23,21 +23,21 @@ namespace quadrat {
 //
 // The GIL is held, no Python code is called, and no garbage is collected: up to CPython 3.11 whatever makes a container
 // may collect, and so call finalizers. Later versions collect between bytecodes only.
-class Undisturbed {
+class NoUserCode {
 public:
 #if PY_VERSION_HEX < 0x030C0000
-    Undisturbed() : collects_(PyGC_Disable() != 0) {}
-    ~Undisturbed() {
+    NoUserCode() : collects_(PyGC_Disable() != 0) {}
+    ~NoUserCode() {
         if (collects_) {
             PyGC_Enable();
         }
     }
 #else
-    Undisturbed() {}
-    ~Undisturbed() {}
+    NoUserCode() {}
+    ~NoUserCode() {}
 #endif
-    Undisturbed(Undisturbed&& other) noexcept : collects_(std::exchange(other.collects_, false)) {}
-    Undisturbed& operator=(Undisturbed&&) = delete;
+    NoUserCode(NoUserCode&& other) noexcept : collects_(std::exchange(other.collects_, false)) {}
+    NoUserCode& operator=(NoUserCode&&) = delete;
 
 private:
     bool collects_ = false;
@@ -102,8 +102,8 @@ private:
 };
 
 // Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
-// they are copied: that is a known kind of batch. Where that cannot be had, see `disturb`, rows are looked at once more
-// before they are copied. Of lists it is always the list that is read, with the length it has.
+// they are copied: that is a known kind of batch. Where that cannot be had, see `invalidate`, rows are looked at once
+// more before they are copied. Of lists it is always the list that is read, with the length it has.
 class Columns {
 public:
     std::vector<Column> columns;
@@ -126,7 +126,7 @@ public:
     // memory to remember it.
     void keep_alive(const py::object& interop) { interop_owner_ = interop; }
     // To be called before anything of the user's may run, and before the GIL is given up.
-    void disturb() const { undisturbed_.reset(); }
+    void invalidate() const { no_user_code_.reset(); }
 
     // Holds one value per row of a list or tuple, as a column more; false for anything else.
     bool hold_values(const py::object& values);
@@ -170,13 +170,13 @@ private:
     // Looks at what other columns hold, and takes them in.
     void take_over(Columns* others, const Interop& interop);
     // Sees where the rows are, which is so for as long as `meanwhile` lives. Not ok where one is another row now.
-    Status see_again(const Column& column, std::optional<Undisturbed>* meanwhile) const;
+    Status see_again(const Column& column, std::optional<NoUserCode>* meanwhile) const;
     Status copy(const Column& column, Span<const std::int64_t> start, Kind kind, void* out,
                 std::int64_t out_size) const;
 
     py::object interop_owner_;
     const Interop* interop_ = nullptr;
-    mutable std::optional<Undisturbed> undisturbed_;  // since the rows were seen
+    mutable std::optional<NoUserCode> no_user_code_;  // since the rows were seen
 };
 
 // One column per name from a list of features or TableRows, held for a look; false when a feature lacks a name or is no

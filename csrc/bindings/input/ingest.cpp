@@ -131,7 +131,7 @@ std::int64_t Columns::add_optional(const py::object& features, const py::object&
 void Columns::take_over(Columns* others, const Interop& interop) {
     others->look(interop);
     interop_ = &interop;
-    disturb();
+    invalidate();
     std::move(others->columns.begin(), others->columns.end(), std::back_inserter(columns));
 }
 

@@ -153,7 +153,7 @@ void Column::see(const Row& row, std::uint32_t form) {
 }
 
 void Columns::look(const Interop& interop) {
-    std::optional<Undisturbed> meanwhile;
+    std::optional<NoUserCode> meanwhile;
     if (!interop.calls_python()) {
         meanwhile.emplace();
     }
@@ -174,12 +174,12 @@ void Columns::look(const Interop& interop) {
     }
     without_modes.reset();
     if (meanwhile) {
-        undisturbed_.emplace(std::move(*meanwhile));
+        no_user_code_.emplace(std::move(*meanwhile));
     }
 }
 
-Status Columns::see_again(const Column& column, std::optional<Undisturbed>* meanwhile) const {
-    if (!column.movable || undisturbed_) {
+Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanwhile) const {
+    if (!column.movable || no_user_code_) {
         return {};
     }
     std::optional<WithoutModes> without_modes;

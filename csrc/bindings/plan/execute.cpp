@@ -198,7 +198,7 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
 
 Status Execution::write_labels(const Step& step, std::int64_t extent, void* out) const {
     const py::object how = plan_.values[step.name];
-    columns_.disturb();  // generators, and columns that only labels look at, may be anything
+    columns_.invalidate();  // generators, and columns that only labels look at, may be anything
     if (!has_ids_for(step)) {
         return {Code::bad_argument};
     }

@@ -212,7 +212,7 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
         return to_the_reference();
     }
     if (!decision->plain_names) {
-        columns.disturb();
+        columns.invalidate();
     }
     py::object batch;
     std::size_t failed = 0;

@@ -18,7 +18,7 @@ namespace {
 py::object seen(std::unique_ptr<Columns> columns, const py::object& interop) {
     columns->keep_alive(interop);
     columns->look(interop.cast<const Interop&>());
-    columns->disturb();
+    columns->invalidate();
     return py::cast(std::move(columns));
 }
 

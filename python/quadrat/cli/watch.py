@@ -19,6 +19,7 @@ from typing import Any
 
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import merged, show
+from quadrat.deferred.batch import DeferredBatch
 from quadrat.support.counts import stats
 
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
@@ -64,11 +65,11 @@ _seen = _Seen()
 
 def _sizes(batch: Any) -> tuple[int, list[int]]:
     """How many tokens a model computes for a batch, and the lengths of its rows; nothing of a batch without tokens."""
-    if not isinstance(batch, Mapping) or hasattr(batch, "is_ready"):
+    if not isinstance(batch, Mapping) or isinstance(batch, DeferredBatch):  # which would be made here
         return 0, []
     mask, ids = batch.get("attention_mask"), batch.get("input_ids")
     if mask is not None and getattr(mask, "ndim", 0) == 2:
-        return mask.numel() if hasattr(mask, "numel") else mask.size, mask.sum(1).tolist()
+        return mask.numel() if hasattr(mask, "numel") else mask.size, list(map(int, mask.sum(1).tolist()))
     bounds = batch.get("cu_seq_lens_q")
     if ids is None or bounds is None or getattr(ids, "ndim", 0) != 2:
         return 0, []
@@ -179,7 +180,7 @@ def _finish() -> None:
     folder, own = Path(OPTIONS.folder), os.getpid()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():  # somebody else's
+        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():  # somebody else's
             return
         if own != OPTIONS.process:
             (folder / f"{own}.json").write_text(json.dumps(_seen.as_dict()))

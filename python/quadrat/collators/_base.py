@@ -12,9 +12,9 @@ from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import has_documents, normalise
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
-from quadrat.planning.extra_columns import check_pad_values, pad_further_columns
+from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
-from quadrat.planning.frameworks import collate_further, further_framework
+from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.plan_cache import Remembering, noted
 from quadrat.support.counts import count_planned
 
@@ -71,7 +71,7 @@ class Collator(Remembering):
         reference = self._reference(framework)
         if not getattr(self, "pad_values", None):
             return reference
-        return lambda rows: pad_further_columns(self, reference, rows, framework)
+        return lambda rows: pad_extra_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> dict[str, Any]:
         """The batch as it is returned: with `deferred=True`, a `DeferredBatch`."""
@@ -113,8 +113,8 @@ class Collator(Remembering):
                 if batch is not None:
                     return self._emit(batch)
             if framework not in ("pt", "np"):
-                if (further := further_framework(framework)) is not None:
-                    return self._collate_further(rows, further)
+                if (other := tf_or_jax(framework)) is not None:
+                    return self._collate_tf_or_jax(rows, other)
                 raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
                     f"return_tensors={framework!r}"
                 )
@@ -128,10 +128,10 @@ class Collator(Remembering):
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 
-    def _collate_further(self, features: Any, framework: str) -> dict[str, Any]:
+    def _collate_tf_or_jax(self, features: Any, framework: str) -> dict[str, Any]:
         own = getattr(self, "pad_values", None) or not self._reference_has_tensorflow
         reference = None if own else self._reference(framework)
-        return collate_further(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
+        return collate_tf_or_jax(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
 
 
 class MixinCollator(Collator, DataCollatorMixin):
@@ -148,13 +148,13 @@ class MixinCollator(Collator, DataCollatorMixin):
         if return_tensors == "np" and hasattr(self, "numpy_call"):
             return self.numpy_call(features)  # type: ignore[no-any-return]
         reference = super().__call__
-        framework = further_framework(return_tensors)
+        framework = tf_or_jax(return_tensors)
         if framework is None:
             try:
                 return reference(features, return_tensors)  # type: ignore[no-any-return]
             except ValueError as error:
                 raise ValueError(f"{error}\nquadrat: {unknown_framework(return_tensors)}") from error
-        return collate_further(  # type: ignore[no-any-return]
+        return collate_tf_or_jax(  # type: ignore[no-any-return]
             self,
             framework,
             features,

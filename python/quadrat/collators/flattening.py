@@ -60,7 +60,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             `pad_values["input_ids"]` or 0, labels with -100, seq_idx with -1. `position_ids` continue from the last
             token, and cu_seq_lens and max_length leave the padding out: code that detects rows by restarting positions
             finds the right number of rows, and counts the padding as part of the last one.
-        pad_values: quadrat only: further columns with one number per token, and the value to pad each with, for example
+        pad_values: quadrat only: extra columns with one number per token, and the value to pad each with, for example
             `{"token_type_ids": 0}`. They come last, `[1, total]`: integers as int64, floats in the default dtype.
         scalar_labels: quadrat only: `label` or `labels` holds one number per row and becomes `labels`, `[rows]`, int64
             or float32, instead of one label per token. Without either column there are no labels.

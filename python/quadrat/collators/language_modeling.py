@@ -15,7 +15,7 @@ from quadrat.ops.flatten import Names
 from quadrat.planning import masking, philox
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
-from quadrat.planning.frameworks import collate_further
+from quadrat.planning.frameworks import collate_tf_or_jax
 from quadrat.planning.language_modeling import MASK_TOKENS, model_language
 from quadrat.support.memory import Framework
 
@@ -42,7 +42,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         pad_to_multiple_of: rounds the width up to a multiple of this.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
         seed: the seed of the collator's own generator; by default the library's global generator is used.
-        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
+        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
         mask_padding: quadrat only: which labels of causal language modelling are -100: "token", every token that is the
             padding token, as in transformers; or "length", only the padding. With "length", an end-of-sequence token
@@ -169,7 +169,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     def tf_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into tensors of TensorFlow, as transformers 4.57 does."""
         if self.rng == "philox":  # not from TensorFlow's generator
-            return collate_further(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)  # type: ignore[no-any-return]
+            return collate_tf_or_jax(self, "tf", examples, lambda collator, rows: collator.numpy_call(rows), None)  # type: ignore[no-any-return]
         return super().tf_call(examples)  # type: ignore[no-any-return]
 
     def torch_mask_tokens(

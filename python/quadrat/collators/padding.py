@@ -31,7 +31,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
         pad_to_multiple_of: rounds the width up to a multiple of this.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, for
+        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, for
             example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its tokens,
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.

@@ -40,7 +40,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         pad_to_multiple_of: rounds the width up to a multiple of this.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
+        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 

@@ -38,7 +38,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         pad_to_multiple_of: rounds the width up to a multiple of this.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        pad_values: quadrat only: further columns of rows of different lengths, and the value to pad each with, as in
+        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
             `DataCollatorWithPadding`.
         padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
             of `input_ids` and the labels, `[1, total]` int64; the outputs of the next options; then the other columns

@@ -48,7 +48,7 @@ class Batch(list[Any]):
 class Pack(Mapping[str, Any]):
     """Documents that were joined to one row.
 
-    A mapping: `pack["input_ids"]` is an array with the tokens of all documents, as is each further column, and
+    A mapping: `pack["input_ids"]` is an array with the tokens of all documents, as is each extra column, and
     `pack["seq_lengths"]` says how long each document is. The arrays may be changed, and are collated as they are then.
     """
 

@@ -67,11 +67,11 @@ class PadsByLists:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
 
-    def pad(self, encoded_inputs: Any, *further: Any, **asked: Any) -> Any:
+    def pad(self, encoded_inputs: Any, *rest: Any, **asked: Any) -> Any:
         """What the tokenizer's method gives."""
         tokenizer = self._tokenizer
-        if further:
-            return tokenizer.pad(encoded_inputs, *further, **asked)
+        if rest:
+            return tokenizer.pad(encoded_inputs, *rest, **asked)
         own = type(tokenizer).pad
         method = originals.PAD if is_pad(own) else own
         return by_lists(method, tokenizer, encoded_inputs, {"return_tensors": None} | asked)

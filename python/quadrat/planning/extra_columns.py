@@ -35,7 +35,7 @@ def check_pad_values(collator: Any) -> None:
         raise ValueError(f"pad_values: {sorted(taken)} are padded with label_pad_token_id; set that instead")
 
 
-def pad_further_columns(
+def pad_extra_columns(
     collator: Any, reference: Callable[[Any], Any], features: Any, framework: Framework | None
 ) -> Any:
     """The reference's batch of the columns it knows, with those of `pad_values` added in their places."""
@@ -74,7 +74,7 @@ def pad_further_columns(
     return batch
 
 
-def further_kind(forms: int, kinds: int, float_kind: int | None, value_type: type) -> int | None:
+def extra_kind(forms: int, kinds: int, float_kind: int | None, value_type: type) -> int | None:
     """The kind of a padded column of `pad_values`; None when its rows are not rows of numbers of one kind."""
     if forms & ~ROWS:
         return None
@@ -86,7 +86,7 @@ def _dtype(rows: list[Any], value: Any, framework: Framework) -> str:
     columns = _core.Columns()
     columns.add_values(rows, interop())
     forms, _, kinds, *_ = columns.describe(0)
-    kind = further_kind(forms, kinds, default_float_kind(framework), type(value))
+    kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
     if kind is None:
         raise TypeError("its rows are not one-dimensional rows of numbers of one kind")
     return KINDS[kind]

@@ -155,11 +155,13 @@ def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
         counts: whether a batch was made; otherwise an error was raised.
     """
     name, own = type(collator).__name__, collator.__dict__
+    if reason is None:
+        count_fallback(*own.get("_quadrat_why", (name, name)))
+        return
     said = own.setdefault("_quadrat_fell_back", set())
-    reason = own.get("_quadrat_why", "known to fall back") if reason is None else reason
     kind = name, _kind_of(reason)
-    first = counts and count_fallback(f"{name}: {kind[1]}", f"{name}: {reason}")
-    own["_quadrat_why"] = reason
+    own["_quadrat_why"] = why = f"{name}: {kind[1]}", f"{name}: {reason}"
+    first = counts and count_fallback(*why)
     if kind in said or len(said) >= _MOST_KINDS:
         return
     said.add(kind)

@@ -31,7 +31,7 @@ from quadrat.input.columns import (
     column_shapes,
     explain,
 )
-from quadrat.planning.extra_columns import further_kind
+from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.flat_plainly import flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening
@@ -63,7 +63,7 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
         plan: what to make of them.
 
     Raises:
-        ValueError: when a row of labels (as they are) or of a further column is not as long as its input_ids.
+        ValueError: when a row of labels (as they are) or of an extra column is not as long as its input_ids.
         KeyError, TypeError, ...: what the rows' conversion to tensors raises, naming column and row as well.
     """
     try:
@@ -94,12 +94,12 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan.seq_idx,
         plan.parts,
         plan.padded,
-        tuple((name, type(value)) for name, value in plan.further.items()),
+        tuple((name, type(value)) for name, value in plan.extra.items()),
         plan.labelling is not None,
     )
     key = key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
-    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.further}
+    values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     layout = BatchLayout(
         multiple_of=plan.pad_to_multiple_of or 1,
         separator=plan.separator_id,
@@ -146,7 +146,7 @@ class FlatOptions(NamedTuple):
     seq_idx: bool
     parts: tuple[tuple[str, str], ...]
     padded: bool
-    further: tuple[tuple[str, type], ...]  # column and type of what pads it
+    extra: tuple[tuple[str, type], ...]  # column and type of what pads it
     derives: bool  # labels made from the joined ids
 
 
@@ -174,10 +174,10 @@ def flat_plan(key: PlanKey) -> Plan:
     if options.seq_idx:
         steps.append(("seq_idx", 0, SEQUENCES, INT32))
     steps += [(name, 0, *_PARTS[what]) for name, what in options.parts]
-    last = first + len(options.further)
-    for index, (name, value_type) in enumerate(options.further, first):
+    last = first + len(options.extra)
+    for index, (name, value_type) in enumerate(options.extra, first):
         shape = shapes[index]
-        kind = further_kind(shape.forms, shape.kinds, key.float_kind, value_type)
+        kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
         steps.append((name, index, JOIN, kind))

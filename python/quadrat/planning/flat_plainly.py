@@ -35,7 +35,7 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
         sequences = [[row] * length for row, length in enumerate(lengths)]
         batch["seq_idx"] = _made(plan, [_spread(sequences, gaps, -1)], "int32")
     batch |= {name: _part(plan, what, lengths, gaps) for name, what in plan.parts}
-    for name, value in plan.further.items():
+    for name, value in plan.extra.items():
         columns: list[Any] = []
         for row, feature in enumerate(features):
             columns.append(_as_list(feature[name]))
@@ -121,7 +121,7 @@ def _made(plan: Flattening, values: list[Any], dtype: str | None) -> Any:
 
 
 def _inferred(plan: Flattening, name: str, values: list[Any], value_type: type) -> Any:
-    """A further column: integers int64, floats of the default dtype, bools bool only where what pads them is one."""
+    """A extra column: integers int64, floats of the default dtype, bools bool only where what pads them is one."""
     kinds = {type(value) for value in values[0]}
     if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in values[0]):
         raise ValueError(f"column '{name}' is not made of one-dimensional rows of numbers")

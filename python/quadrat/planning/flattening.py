@@ -24,7 +24,7 @@ class Flattening(NamedTuple):
         position_ids: where in its row each token stands, counted from `position_ids_start`.
         seq_idx: which row each token belongs to.
         consumer: whose names say where the rows begin, and so on, see `quadrat.varlen.names`; None: nothing does.
-        further: more columns with one number per token, and what pads each.
+        extra: more columns with one number per token, and what pads each.
         labelling: with labels "none": how `labels` are made from the joined ids, by the columns in `omits` as well.
         pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
             `input_pad`, position_ids by counting on, seq_idx with -1.
@@ -39,7 +39,7 @@ class Flattening(NamedTuple):
     position_ids: bool = True
     seq_idx: bool = False
     consumer: str | None = None
-    further: Mapping[str, Any] = _NOTHING
+    extra: Mapping[str, Any] = _NOTHING
     pad_to_multiple_of: int | None = None
     separator_id: Any = -100
     position_ids_start: Any = 0
@@ -74,7 +74,7 @@ class Flattening(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
         looked_at = () if self.labelling is None else self.labelling.omits
-        return MAIN, *(() if self.label is None else (self.label,)), *self.further, *looked_at
+        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at
 
 
 def check_pad_to_multiple_of(multiple: Any) -> None:

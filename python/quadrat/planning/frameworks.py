@@ -20,12 +20,12 @@ from quadrat.support.extras import needs
 _FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
 
 
-def further_framework(return_tensors: Any) -> str | None:
+def tf_or_jax(return_tensors: Any) -> str | None:
     """ "tf" or "jax" when that is what `return_tensors` says, in whatever form; else None."""
     return next((name for name in _FURTHER if return_tensors == name), None)
 
 
-def collate_further(
+def collate_tf_or_jax(
     collator: Any,
     framework: str,
     features: Any,

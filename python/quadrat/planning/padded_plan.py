@@ -32,7 +32,7 @@ from quadrat.input.columns import (
     column_shapes,
     inferred_kind,
 )
-from quadrat.planning.extra_columns import further_kind
+from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan import Plan, PlanKey, Step, planned
 from quadrat.support.memory import BOOL, INT64
@@ -54,7 +54,7 @@ class PaddedOptions(NamedTuple):
     pads: bool  # False: padding=False or "do_not_pad"
     makes_mask: bool  # the tokenizer's model_input_names list attention_mask
     label: LabelColumn | None
-    further: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
+    extra: tuple[tuple[str, type], ...]  # pad_values: column and type of the value
     renames: tuple[str, ...]  # columns that come out as labels
     omits: tuple[str, ...]  # columns that are looked at, and do not come out
     derives: str  # labels made from the padded ids: "" for none, "fill" for a copy with other padding, else "labels"
@@ -74,13 +74,13 @@ def padded_plan(key: PlanKey) -> Plan:
         raise FallBack(f"column '{options.main}' is the one to pad by")
     if not options.pads and not equal:
         raise FallBack("rows of different lengths without padding")
-    further, label = dict(options.further), options.label
+    extra, label = dict(options.extra), options.label
     steps: list[Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         if label is not None and name == label.name:
             continue
-        if name in further:
-            steps.append((name, index, *_further(name, shape, further[name], key.float_kind)))
+        if name in extra:
+            steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind)))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.
             steps.append((name, index, PAD, _padded_kind(name, shape, arrays, key.float_kind)))
@@ -163,9 +163,9 @@ def _stacked(name: str, shape: ColumnShape, arrays: bool, float_kind: int | None
     return HOLD, 0
 
 
-def _further(name: str, shape: ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
+def _extra(name: str, shape: ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
     """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
-    kind = further_kind(shape.forms, shape.kinds, float_kind, value_type)
+    kind = extra_kind(shape.forms, shape.kinds, float_kind, value_type)
     if kind is None:
         raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
     return PAD if shape.aligned else PAD_OWN, kind

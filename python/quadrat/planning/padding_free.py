@@ -46,10 +46,10 @@ def padding_free_plan(
         raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
     pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
     looked_at = () if labelling is None else labelling.omits
-    further = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
+    extra = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
     if MAIN not in first:
         raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
-    known = (MAIN, label, "attention_mask", *looked_at, *further)
+    known = (MAIN, label, "attention_mask", *looked_at, *extra)
     unknown = [name for name in first if name not in known]
     if unknown:
         raise ValueError(
@@ -63,7 +63,7 @@ def padding_free_plan(
         bool(collator.return_position_ids),
         bool(collator.return_seq_idx),
         collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
-        further,
+        extra,
         collator.pad_to_multiple_of,
         position_ids_start=collator.position_ids_start,
         input_pad=tokenizer.pad_token_id or 0,

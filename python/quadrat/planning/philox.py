@@ -14,7 +14,7 @@ import numpy as np
 from quadrat.input.rows import plain
 from quadrat.ops import _philox as philox
 from quadrat.ops.mask_tokens import Given, mask_places
-from quadrat.planning.extra_columns import pad_further_columns
+from quadrat.planning.extra_columns import pad_extra_columns
 from quadrat.planning.vocabulary import length_of
 from quadrat.support.memory import Framework, is_tensor
 
@@ -58,7 +58,7 @@ def plain_call(collator: Any, framework: Framework, reference: Any) -> Callable[
     def collate(features: Any) -> Any:
         view, rows = view_of(collator, features, flat=False)
         pad = types.MethodType(reference.__func__, view)
-        return pad_further_columns(view, pad, rows, framework) if collator.pad_values else pad(rows)
+        return pad_extra_columns(view, pad, rows, framework) if collator.pad_values else pad(rows)
 
     return collate
 

@@ -41,7 +41,8 @@ class _Counts:
 
 
 _counts = _Counts()
-os.register_at_fork(after_in_child=_counts.clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_counts.clear)
 
 
 def count_planned(batches: int = 1) -> None:

@@ -33,7 +33,7 @@ def _often_switched(calls: list[Callable[[], Any]]) -> list[Any]:
 def shared(quick: bool) -> Iterator[Row]:
     """Threads that collate with one collator; half of the times each makes the first batch of its kind."""
     batches = 100 if quick else 2000
-    for work in [*works.collators(), *works.further_collators()]:
+    for work in [*works.collators(), *works.tf_and_jax_collators()]:
         draws = not (_repeats(work))
         expected = works.picture(work.call())
 
