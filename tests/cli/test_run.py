@@ -178,6 +178,15 @@ def test_what_falls_back_and_what_cannot_be_batched(script):
 
 
 @pytest.mark.slow
+def test_processes_that_the_script_starts(script):
+    folder = script(TRAIN.replace("data =", "args.dataloader_persistent_workers = True; data ="))
+    script("import subprocess, sys\nsubprocess.run([sys.executable, 'script.py', '2'], check=True)", "start.py")
+    found = ran(folder, RUN, "start.py")
+    assert "12 batches, 12 of them compiled" in found.stderr
+    assert not left_over(folder)
+
+
+@pytest.mark.slow
 def test_ranks_make_one_report(script):
     folder = script(TRAIN)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]

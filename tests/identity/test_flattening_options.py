@@ -317,7 +317,7 @@ def test_padding_free_needs_its_columns(features, said):
 
 def test_labels_none():
     """For collators that make labels of their own."""
-    plan = flattening.Flattening("np", "none", further={"special_tokens_mask": 1}, pad_to_multiple_of=4)
+    plan = flattening.Flattening("np", "none", extra={"special_tokens_mask": 1}, pad_to_multiple_of=4)
     collator = types.SimpleNamespace(deferred=False)
     batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
     assert {name: value.tolist() for name, value in batch.items()} == {

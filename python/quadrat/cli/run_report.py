@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -32,8 +33,8 @@ def merged(processes: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int] | None:
     """A token budget for these rows, and the tokens that batches of it have, padding included."""
     batches = total["compiled"] + total["fell_back"]
-    if total["rows"] < _FEWEST or not batches or not total["padding"]:
-        return None
+    if total["rows"] < _FEWEST or not batches or not total["padding"] or "torch" not in sys.modules:
+        return None  # torch cannot be imported any more when Python ends
     from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
 
     rows = np.repeat(np.array(list(lengths), np.int64), np.array(list(lengths.values()), np.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import json
@@ -22,6 +23,7 @@ from quadrat.cli.run_report import merged, show
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.support.counts import stats
 
+_EVERY = 1.0  # seconds between the numbers that a worker leaves
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
 
 
@@ -32,6 +34,7 @@ class _Seen:
         self.lock = threading.Lock()
         self.seconds, self.computed, self.tokens = 0.0, 0, 0
         self.lengths: Counter[int] = Counter()
+        self.written = 0.0  # when numbers were left last
         self.is_done = False
 
     def add(self, seconds: float, batch: Any) -> None:
@@ -42,6 +45,9 @@ class _Seen:
             self.computed += computed
             self.tokens += sum(lengths)
             self.lengths.update(lengths)
+        if os.getpid() != OPTIONS.process and time.monotonic() > self.written + _EVERY:
+            with contextlib.suppress(OSError):
+                _leave()  # a worker may end without notice
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -106,7 +112,8 @@ def _patch_transformers() -> None:
         return batch
 
     Collator._collate = timed  # type: ignore[method-assign]
-    atexit.register(_finish)
+    if os.getpid() != OPTIONS.process:
+        atexit.register(finish)
     multiprocessing.util.register_after_fork(_seen, _after_fork)
 
 
@@ -169,24 +176,32 @@ _AFTER: dict[str, Callable[[], None]] = {
 def _after_fork(seen: _Seen) -> None:
     """A worker counts for itself, and leaves the numbers when it ends."""
     seen.__init__()  # type: ignore[misc]
-    multiprocessing.util.Finalize(None, _finish, exitpriority=0)
+    multiprocessing.util.Finalize(None, finish, exitpriority=0)
 
 
-def _finish() -> None:
-    """Leaves the numbers of this process; the process of the script makes the report."""
+def _leave() -> None:
+    """Leaves the numbers of this process in a file. Raises OSError."""
+    folder, own = Path(OPTIONS.folder), os.getpid()
+    if not _seen.written:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to somebody else")
+    _seen.written = time.monotonic()
+    name = f"main-{own}.json" if own == OPTIONS.process else f"{own}.json"
+    part = folder / f"{name}.part"
+    part.write_text(json.dumps(_seen.as_dict()))
+    part.rename(folder / name)
+
+
+def finish() -> None:
+    """Leaves the numbers of this process; the last process of a script makes the report."""
     if _seen.is_done:
         return
     _seen.is_done = True
-    folder, own = Path(OPTIONS.folder), os.getpid()
+    folder = Path(OPTIONS.folder)
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():  # somebody else's
-            return
-        if own != OPTIONS.process:
-            (folder / f"{own}.json").write_text(json.dumps(_seen.as_dict()))
-            return
-        (folder / f"main-{own}.json").write_text(json.dumps(_seen.as_dict()))
-        if len(list(folder.glob("main-*.json"))) < OPTIONS.ranks:
+        _leave()
+        if os.getpid() != OPTIONS.process or len(list(folder.glob("main-*.json"))) < OPTIONS.ranks:
             return
         (folder / "report").touch(exist_ok=False)  # of several last ones, one makes the report
     except OSError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from typing import Any
@@ -55,6 +57,17 @@ def _start() -> None:
         spec.loader.exec_module(module)
     if "QUADRAT_RUN" in os.environ and importlib.util.find_spec("quadrat") is not None:
         sys.meta_path.insert(0, _Watch())
+        told = json.loads(os.environ["QUADRAT_RUN"])
+        if told["process"] == os.getpid():
+            atexit.register(_report, told["folder"])  # as the first, so that it runs when all else has ended
+
+
+def _report(folder: str) -> None:
+    """Makes the report, if batches were made here or in processes that were started from here."""
+    if "quadrat.cli.watch" in sys.modules or os.path.isdir(folder):
+        from quadrat.cli import watch
+
+        watch.finish()
 
 
 _start()
