@@ -170,6 +170,7 @@ def test_what_falls_back_and_what_cannot_be_batched(script):
     report = json.loads((folder / "report.json").read_text())
     assert (report["compiled"], report["fell_back"]) == (0, 3)
     assert "3 by transformers: DefaultDataCollator: column 'a'" in found.stderr
+    assert "give all rows of the column one element type" in found.stderr.partition("3 by transformers")[2]
     text = TRAIN.replace("data = Dataset.from_list(rows)", "data = Dataset.from_list(rows).to_iterable_dataset()")
     text = text.replace("num_train_epochs=1", "max_steps=4")
     found = ran(script(text), [*RUN, "--max-tokens", "512"], "script.py", "0")

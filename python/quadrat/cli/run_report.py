@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from quadrat.planning.remedies import remedy_for
+
 # Rows of the batches that a budget is compared with.
 _FEWEST = 64
 
@@ -56,7 +58,9 @@ def show(total: dict[str, Any], out: TextIO) -> None:
             f"{compiled + fallen:,} batches, {compiled:,} of them compiled and {fallen:,} made by transformers; "
             f"{total['seconds']:.3g} s in collators"
         )
-    lines += [f"  {batches:,} by transformers: {cause}" for cause, batches in total["causes"].items()]
+    for cause, batches in total["causes"].items():
+        remedy = remedy_for(cause)
+        lines.append(f"  {batches:,} by transformers: {cause}" + (f"; {remedy}" if remedy is not None else ""))
     if total["computed"]:
         text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
         if (other := total["with_max_tokens"]) is not None and other["computed"] < 0.95 * total["computed"]:
@@ -65,8 +69,8 @@ def show(total: dict[str, Any], out: TextIO) -> None:
         lines.append(text)
     if total.get("batches_of_workers"):
         lines.append(
-            f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes: bringing a batch "
-            "from a worker takes about 1.5 ms, and making one often less: try dataloader_num_workers=0"
+            f"{total['batches_of_workers']:,} batches came from {total['workers']} worker processes, which often "
+            "takes longer than making them in the main one: try dataloader_num_workers=0"
         )
     for line in lines:
         out.write(f"quadrat run: {line}\n")
