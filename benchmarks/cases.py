@@ -112,12 +112,12 @@ def pad_torch() -> Case:
 
 def pad_numpy_label() -> Case:
     features = [{**as_numpy(encode(index)), "label": np.int64(corpus().labels[index])} for index in pick()]
-    return padding("pad_numpy_label", "padding, NumPy arrays with a NumPy number", features)
+    return padding("pad_numpy_label", "padding, NumPy arrays with a NumPy scalar label", features)
 
 
 def pad_torch_label() -> Case:
     features = [{**as_torch(encode(index)), "label": torch.tensor(int(corpus().labels[index]))} for index in pick()]
-    return padding("pad_torch_label", "padding, torch tensors with a tensor of no dimension", features)
+    return padding("pad_torch_label", "padding, torch tensors with a 0-d label tensor", features)
 
 
 def token_classification() -> Case:

@@ -36,6 +36,7 @@ WORKERS = (0, 2, 4, 8)
 BATCHES = 512
 WARM_UP = 50
 COLOURS = {"reference": "#c2c2c2", "quadrat": "#b9cde5", "deferred": "#3f74b5"}
+LABELS = {"reference": "transformers", "quadrat": "quadrat", "deferred": "quadrat, deferred"}
 RESULTS = Path(__file__).parent / "results"
 
 Row = dict[str, list[int]]
@@ -187,7 +188,7 @@ def show(results: dict[str, Any]) -> None:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
-    """Batches a second by number of workers, each collator a bar, on a logarithmic axis."""
+    """Batches a second by number of workers, each collator a bar."""
     panels = [("loading", "to the device"), ("embedding", "through an encoder")]
     panels = [(name, title) for name, title in panels if results[name]]
     figure, grid = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 3.4), layout="constrained", squeeze=False)
@@ -196,13 +197,12 @@ def plot(results: dict[str, Any], path: Path) -> None:
         for position, (collator, colour) in enumerate(COLOURS.items()):
             at = [index + (position - 1) * 0.27 for index in range(len(found))]
             speeds = [one["batches_per_second"][collator] for one in found]
-            bars = axes.bar(at, speeds, width=0.25, color=colour, label=collator)
+            bars = axes.bar(at, speeds, width=0.25, color=colour, label=LABELS[collator])
             axes.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], fontsize=6, padding=1)
-        axes.set_yscale("log")
-        axes.set_ylim(1, 4 * max(max(one["batches_per_second"].values()) for one in found))
+        axes.set_ylim(0, 1.2 * max(max(one["batches_per_second"].values()) for one in found))
         axes.set_xticks(range(len(found)), [str(one["workers"]) for one in found])
         axes.set_xlabel("workers", fontsize=9)
-        axes.set_title(f"Batches a second {title}", loc="left", fontsize=10, weight="bold")
+        axes.set_title(f"Batches per second {title}", loc="left", fontsize=10, weight="bold")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
     grid[0][0].legend(frameon=False, fontsize=8, ncols=3, loc="upper left")

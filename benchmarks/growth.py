@@ -123,7 +123,7 @@ def plot(results: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> No
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} ns"))
     axes.tick_params(which="both", colors=SOFT, labelsize=9)
     axes.tick_params(which="minor", length=0)
-    axes.set_xlabel("tokens in the batch", color=INK)
+    axes.set_xlabel("tokens in the batch (both scales are logarithmic)", color=INK)
     tidy(axes, "Time per token", grid="y")
     save(figure, path, conditions(facts))
 

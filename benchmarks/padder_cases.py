@@ -81,7 +81,7 @@ def document(name: str) -> Callable[[], Case]:
 def of_trl(name: str, room: Any, collator: str, rows: list[dict[str, Any]], **options: Any) -> Case:
     """A collator of TRL and quadrat's subclass; the tokens of the first column are counted."""
     made = room.Original(pad_token_id=0, **options), getattr(room, collator)(pad_token_id=0, **options)
-    return Case(f"trl_{name}", f"TRL's {name.replace('_', ' ')}", *made, rows, main=next(iter(rows[0])))
+    return Case(f"trl_{name}", f"TRL: {name.replace('_', ' ').replace('sft', 'SFT').replace('dpo', 'DPO')}", *made, rows, main=next(iter(rows[0])))
 
 
 def rows_of(*columns: str) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def trl_pad() -> Case:
     draw.shuffle(rows)
     return Case(
         "trl_pad",
-        "TRL's pad, of tensors",
+        "TRL: pad, of tensors",
         lambda given: {"input_ids": trl.trainer.utils.pad(given)},
         lambda given: {"input_ids": ours.pad(given)},
         rows,

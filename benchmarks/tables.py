@@ -1,7 +1,7 @@
 """The tables of README and docs, from the JSON in benchmarks/results.
 
-    python -m cogapp -P -r -I benchmarks docs/performance.md          writes them anew
-    python -m cogapp -P --check -I benchmarks docs/performance.md     fails where one differs
+    python -m cogapp -P -r -I benchmarks README.md docs/performance/*.md          writes them anew
+    python -m cogapp -P --check -I benchmarks README.md docs/performance/*.md     fails where one differs
 
 A page calls a function of this module between `[[[cog` and `[[[end]]]`; cog puts the text below it.
 """
@@ -15,6 +15,8 @@ from tabulate import tabulate
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 RESULTS = Path(__file__).parent / "results"
+# The collators as the results name them.
+SIDES = {"quadrat": "quadrat", "reference": "transformers"}
 
 
 def load(name: str) -> dict[str, Any]:
@@ -64,8 +66,8 @@ def conditions(facts: dict[str, Any]) -> str:
     return f"Medians, one thread; {where}; Python {facts['python']}, {versions}."
 
 
-def collators(*suites: str) -> None:
-    """Suites of `report.py`: the sides in turn, which leaves the caches cold, and each alone, which keeps them warm."""
+def collators(*suites: str, other: str = "transformers") -> None:
+    """Suites of `report.py`: both sides alternately, which leaves the caches cold, and each alone, with warm caches."""
     results = [load(suite) for suite in suites]
     rows = [
         (
@@ -79,7 +81,7 @@ def collators(*suites: str) -> None:
         for result in results
         for case in result["cases"]
     ]
-    put("| reference | quadrat | ratio, cold caches | its quartiles | ratio, warm caches", rows)
+    put(f"| {other} | quadrat | speed-up, cold caches | its quartiles | speed-up, warm caches", rows)
     for result in results:
         where = f"`{result['cases'][-1]['description']}`: " if result is not results[0] else ""
         print(f"\n{where}{conditions(result['machine'])}")
@@ -111,7 +113,7 @@ def growth() -> None:
     }
     columns = [(collator, kind) for collator in ("quadrat", "reference") for kind in ("lists", "numpy")]
     put(
-        "tokens in the batch | " + " | ".join(f"{collator}, {kind}" for collator, kind in columns),
+        "tokens in the batch | " + " | ".join(f"{SIDES[collator]}, {kind}" for collator, kind in columns),
         (
             (number(tokens), *(cells.get((tokens, *column), "") for column in columns))
             for tokens in sorted({tokens for tokens, _, _ in cells})
@@ -124,7 +126,7 @@ def columns() -> None:
     """The time of a batch, by its number of columns."""
     found = {(one["columns"], one["collator"]): one["median_ns"] for one in load("growth")["columns"]}
     put(
-        "columns | reference | quadrat | ratio",
+        "columns | transformers | quadrat | speed-up",
         (
             (str(count), *(time(found[count, name]) for name in ("reference", "quadrat")),
              times(found[count, "reference"] / found[count, "quadrat"]))
@@ -137,7 +139,7 @@ def columns() -> None:
 def dataloader() -> None:
     """Batches a second that a DataLoader gives."""
     put(
-        "| workers | transformers, batches/s | quadrat, batches/s | ratio",
+        "| workers | transformers, batches/s | quadrat, batches/s | speed-up",
         (
             (
                 case["description"],
@@ -154,15 +156,15 @@ def dataloader() -> None:
 def jobs() -> None:
     """Times of samplers and packing."""
     put(
-        "job | rows | quadrat | reference | ratio | the reference",
+        "job | rows | compared with | its time | quadrat | speed-up",
         (
             (
                 job["job"],
                 number(job["rows"]),
-                time(job["quadrat_ns"]),
-                time(job["reference_ns"]),
-                times(job["ratio"]),
                 job["reference"],
+                time(job["reference_ns"]),
+                time(job["quadrat_ns"]),
+                times(job["ratio"]),
             )
             for job in load("batching")["times"]
         ),
@@ -196,7 +198,7 @@ def containers() -> None:
         return [time(one.get("reference_ns")), time(one["quadrat_ns"]), times(one.get("ratio"))] if one else [""] * 3
 
     put(
-        "steps | transformers | quadrat | ratio | transformers, every 20 | quadrat, every 20 | ratio",
+        "steps | transformers | quadrat | speed-up | transformers, every 20 | quadrat, every 20 | speed-up",
         (
             (number(steps), *cells(found.get((steps, False))), *cells(found.get((steps, True))))
             for steps in sorted({steps for steps, _ in found})
@@ -221,7 +223,7 @@ def unpad() -> None:
 def bandwidth(name: str) -> None:
     """Kernels beside a copy of the same bytes."""
     put(
-        "| time | GB/s | copy, GB/s | of a copy",
+        "| time | GB/s | copy, GB/s | share of a copy's speed",
         (
             (
                 case["case"],
@@ -238,20 +240,20 @@ def bandwidth(name: str) -> None:
 def kernels() -> None:
     """Kernels beside what else does the same on a GPU."""
 
-    def graphed(case: dict[str, Any]) -> str:
+    def graphed(case: dict[str, Any]) -> list[str]:
         own, other = case.get("graph_microseconds"), case.get("other_graph_microseconds")
-        return "" if own is None else f"{own:.1f} / {other:.1f} µs, {times(case['graph_ratio'])}"
+        return [""] * 3 if own is None else [f"{other:.1f} µs", f"{own:.1f} µs", times(case["graph_ratio"])]
 
     put(
-        "case | beside | quadrat | other | ratio | in a CUDA graph",
+        "case | compared with | its time | quadrat | speed-up | in a CUDA graph: its time | quadrat | speed-up",
         (
             (
                 case["case"],
                 case["other"],
-                time(case["microseconds"] * 1e3),
                 time(case["other_microseconds"] * 1e3),
+                time(case["microseconds"] * 1e3),
                 times(case["ratio"]),
-                graphed(case),
+                *graphed(case),
             )
             for case in load("cuda")["compare"]
         ),
@@ -262,9 +264,9 @@ def kernels() -> None:
 def bert_padding(name: str) -> None:
     """`unpad_input` and `pad_input` beside plain PyTorch."""
     put(
-        "| | plain PyTorch | quadrat",
+        "| | plain PyTorch | quadrat | speed-up",
         (
-            (one["case"], one["size"], time(one["plain_ns"]), f"{time(one['quadrat_ns'])}, {times(one['ratio'])}")
+            (one["case"], one["size"], time(one["plain_ns"]), time(one["quadrat_ns"]), times(one["ratio"]))
             for one in load(name)["bert_padding"]
             if "+" in one["case"] or one["case"] == "unpad_many"
         ),
@@ -275,16 +277,17 @@ def bert_padding(name: str) -> None:
 def block_masks() -> None:
     """`document_block_mask` beside `create_block_mask`, on a CPU and a GPU."""
     put(
-        "| tokens | documents | window | quadrat | `create_block_mask`, compiled | eager",
+        "| tokens | documents | window | `create_block_mask` | compiled | quadrat | speed-up over compiled",
         (
             (
                 place,
                 number(one["tokens"]),
                 number(one["documents"]),
                 number(one["window"]),
+                time(one["eager_ns"]),
+                time(one["compiled_ns"]),
                 time(one["quadrat_ns"]),
-                f"{time(one['compiled_ns'])}, {times(one['compiled_ratio'])}",
-                f"{time(one['eager_ns'])}, {times(one['eager_ratio'])}",
+                times(one["compiled_ratio"]),
             )
             for place, name in (("CPU", "varlen_masks"), ("GPU", "varlen_masks_cuda"))
             for one in load(name)["masks"]
@@ -295,7 +298,7 @@ def block_masks() -> None:
 def context_parallel(sequences: int = 512) -> None:
     """The functions of context parallelism beside plain PyTorch."""
     put(
-        "| sequences | plain PyTorch | quadrat | ratio",
+        "| sequences | plain PyTorch | quadrat | speed-up",
         (
             (
                 f"{place}, `{one['function']}`",
@@ -316,8 +319,8 @@ def deferred() -> None:
     result = load("deferred")
     through = {one["workers"]: one["deferred_to_reference"] for one in result["embedding"]}
     put(
-        'workers | reference, `.to("cuda")` | quadrat, `.to("cuda")` | deferred | deferred / reference '
-        "| through the encoder",
+        'workers | transformers, `.to("cuda")` | quadrat, `.to("cuda")` | quadrat, deferred | speed-up, deferred '
+        "| the same with an encoder",
         (
             (
                 str(one["workers"]),

@@ -68,7 +68,7 @@ def example(path: Path) -> str:
     code = "\n".join(source.splitlines()[tree.body[0].end_lineno or 0 :]).strip()
     first, _, rest = about.partition("\n\n")
     rest = re.sub(r"(?m)(?:^    .*\n?)+", lambda block: f"```console\n{dedent(block[0]).rstrip()}\n```\n", rest)
-    page = [f"# {path.name}", first, rest]
+    page = ["---\nhide: [toc]\n---", f"# {path.name}", first, rest]  # code of 120 columns fits
     if said.exists():
         output = said.read_text(encoding="utf-8").rstrip()
         page.append(f"## What it prints\n\nRecorded once, on a busy machine with two cores.\n\n```text\n{output}\n```")

@@ -1,0 +1,67 @@
+"""The signatures of the reference pages: those that Python gives, which a reading of the sources alone does not find.
+
+A collator has the fields of a dataclass of transformers or TRL before its own. `signatures.json` has the signature of
+each documented name; tests/packaging/test_signatures.py holds it against `inspect.signature`, and writes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+RECORDED: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+
+
+class RealSignatures(griffe.Extension):
+    """Gives functions and classes the recorded parameters."""
+
+    def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
+        """Called before the parameters of dataclasses are collected, which leaves an `__init__` as it is."""
+        if pkg.name != "quadrat":
+            return
+        loader.resolve_aliases(implicit=True)
+        for path, signature in RECORDED.items():
+            if path == "transformers":  # its version
+                continue
+            found = pkg[path.removeprefix("quadrat.")]
+            found = found.final_target if found.is_alias else found
+            parsed = parameters(signature, found.parameters)
+            if isinstance(found, griffe.Class):
+                init = griffe.Function("__init__", parameters=parsed, parent=found)
+                if "__init__" in found.members:
+                    init.docstring = found.members["__init__"].docstring
+                found.members["__init__"] = init
+            else:
+                found.parameters = parsed
+
+
+def parameters(signature: str, written: griffe.Parameters) -> griffe.Parameters:
+    """The parameters of a signature; types are those of the sources, which may be shorter, where these have one."""
+    types = {one.name: one.annotation for one in written if one.annotation is not None}
+    arguments = ast.parse(f"def function{signature}: ...").body[0].args  # type: ignore[attr-defined]
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
+    groups = (
+        (griffe.ParameterKind.positional_only, arguments.posonlyargs, defaults),
+        (griffe.ParameterKind.positional_or_keyword, arguments.args, defaults[len(arguments.posonlyargs) :]),
+        (griffe.ParameterKind.var_positional, [arguments.vararg], [None]),
+        (griffe.ParameterKind.keyword_only, arguments.kwonlyargs, arguments.kw_defaults),
+        (griffe.ParameterKind.var_keyword, [arguments.kwarg], [None]),
+    )
+    return griffe.Parameters(
+        *(
+            griffe.Parameter(
+                one.arg,
+                kind=kind,
+                annotation=types.get(one.arg, one.annotation and ast.unparse(one.annotation)),
+                default=default and ast.unparse(default),
+            )
+            for kind, these, values in groups
+            for one, default in zip(these, values, strict=False)
+            if one is not None
+        )
+    )
