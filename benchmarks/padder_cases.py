@@ -81,7 +81,8 @@ def document(name: str) -> Callable[[], Case]:
 def of_trl(name: str, room: Any, collator: str, rows: list[dict[str, Any]], **options: Any) -> Case:
     """A collator of TRL and quadrat's subclass; the tokens of the first column are counted."""
     made = room.Original(pad_token_id=0, **options), getattr(room, collator)(pad_token_id=0, **options)
-    return Case(f"trl_{name}", f"TRL: {name.replace('_', ' ').replace('sft', 'SFT').replace('dpo', 'DPO')}", *made, rows, main=next(iter(rows[0])))
+    described = name.replace("_", " ").replace("sft", "SFT").replace("dpo", "DPO")
+    return Case(f"trl_{name}", f"TRL: {described}", *made, rows, main=next(iter(rows[0])))
 
 
 def rows_of(*columns: str) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ def front() -> None:
 
     put("| transformers | quadrat | speed-up", rows())
     print(f"\n{conditions(load('peers')['machine'])}")
-    print("CPU caches are cold; with warm ones, speed-ups are higher. On a shared machine they vary between runs by up to 2×.")
+    print("CPU caches are cold; with warm ones, speed-ups are higher. They vary between runs by up to two times.")
     floor, of_arrays = (ways["NumPy, ten lines", kind]["ratio"] for kind in ("lists", "NumPy arrays"))
     print(f"""
 A collator of ten lines of NumPy is also faster than transformers, which spends nearly all of its time on converting

@@ -1,6 +1,7 @@
-"""The parts of the site that lie outside docs/: pages of the repository, pictures, examples, notebooks.
+"""The parts of the site that lie outside docs/: pages, pictures, examples, notebooks.
 
-MkDocs calls the functions `on_...`. Links between the files of the repository work as they are on the site too.
+MkDocs calls the functions `on_...`. Links between files of the repository also work on
+the site.
 """
 
 from __future__ import annotations
@@ -18,44 +19,69 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(?=[)#\s])")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
-# Where files of the repository are on the site; files in docs/ are where they are there.
-PLACES = {path.name: path.name for path in ROOT.glob("*.md") if path.name != "README.md"} | {
+# Where files of the repository are on the site; files in docs/ keep their places.
+PLACES = {
+    path.name: path.name for path in ROOT.glob("*.md") if path.name != "README.md"
+} | {
     "README.md": "index.md",
     "LICENSE": "LICENSE.txt",
 }
-PLACES |= {f"examples/{path.name}": f"examples/{path.stem}.md" for path in sorted((ROOT / "examples").glob("*.py"))}
-PLACES |= {f"benchmarks/results/{path.name}": f"pictures/{path.name}" for path in ROOT.glob("benchmarks/results/*.png")}
+PLACES |= {
+    f"examples/{path.name}": f"examples/{path.stem}.md"
+    for path in sorted((ROOT / "examples").glob("*.py"))
+}
+PLACES |= {
+    f"benchmarks/results/{path.name}": f"pictures/{path.name}"
+    for path in ROOT.glob("benchmarks/results/*.png")
+}
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add them to the site."""
     for source, place in PLACES.items():
         if place.endswith((".png", ".txt")):
-            files.append(File.generated(config, place, content=(ROOT / source).read_bytes()))
+            files.append(
+                File.generated(config, place, content=(ROOT / source).read_bytes())
+            )
         elif source.startswith("examples/"):
             files.append(File.generated(config, place, content=example(ROOT / source)))
         elif place != "index.md":
-            files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
+            files.append(
+                File.generated(
+                    config, place, content=(ROOT / source).read_text(encoding="utf-8")
+                )
+            )
     for page in sorted((ROOT / "docs/tutorial").glob("*.md")):
         content = json.dumps(notebook(page.read_text(encoding="utf-8")), indent=1)
-        files.append(File.generated(config, f"tutorial/{page.stem}.ipynb", content=content))
+        files.append(
+            File.generated(config, f"tutorial/{page.stem}.ipynb", content=content)
+        )
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the site, and offer a tutorial as a notebook."""
     place = page.file.src_uri
-    source = {target: name for name, target in PLACES.items() if name != "README.md"}.get(place, f"docs/{place}")
+    source = {
+        target: name for name, target in PLACES.items() if name != "README.md"
+    }.get(place, f"docs/{place}")
 
     def there(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[1]))
-        target = PLACES.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
-        return link[1] if target is None else posixpath.relpath(target, posixpath.dirname(place) or ".")
+        target = PLACES.get(
+            target, target.removeprefix("docs/") if target.startswith("docs/") else None
+        )
+        return (
+            link[1]
+            if target is None
+            else posixpath.relpath(target, posixpath.dirname(place) or ".")
+        )
 
     parts = _CODE.split(markdown)
     parts[::2] = [_LINK.sub(there, part) for part in parts[::2]]
     if place.startswith("tutorial/"):
-        parts.append(f"\n\n[Download this page as a notebook]({posixpath.basename(place)[:-3]}.ipynb)\n")
+        notebook = posixpath.basename(place).replace(".md", ".ipynb")
+        parts.append(f"\n\n[Download this page as a notebook]({notebook})\n")
     return "".join(parts)
 
 
@@ -67,27 +93,52 @@ def example(path: Path) -> str:
     about = ast.get_docstring(tree) or ""
     code = "\n".join(source.splitlines()[tree.body[0].end_lineno or 0 :]).strip()
     first, _, rest = about.partition("\n\n")
-    rest = re.sub(r"(?m)(?:^    .*\n?)+", lambda block: f"```console\n{dedent(block[0]).rstrip()}\n```\n", rest)
-    page = ["---\nhide: [toc]\n---", f"# {path.name}", first, rest]  # code of 120 columns fits
+    rest = re.sub(
+        r"(?m)(?:^    .*\n?)+",
+        lambda block: f"```console\n{dedent(block[0]).rstrip()}\n```\n",
+        rest,
+    )
+    # Without a table of contents, code of 120 columns fits.
+    page = ["---\nhide: [toc]\n---", f"# {path.name}", first, rest]
     if said.exists():
         output = said.read_text(encoding="utf-8").rstrip()
-        page.append(f"## What it prints\n\nRecorded once, on a busy machine with two cores.\n\n```text\n{output}\n```")
+        page.append("## What it prints")
+        page.append("Recorded once, on a busy machine with two cores.")
+        page.append(f"```text\n{output}\n```")
     page.append(f"## Source\n\n```python\n{code}\n```")
     return "\n\n".join(part for part in page if part) + "\n"
 
 
 def notebook(markdown: str) -> dict[str, Any]:
-    """The page as a Jupyter notebook; what its code prints is tested with the page."""
+    """The page as a Jupyter notebook; tests check what its code prints."""
     cells: list[dict[str, Any]] = []
     visible = re.sub(r"(?s)<!--.*?-->\n*", "", markdown)
-    for text, code, said in re.findall(r"(?sm)(.*?)(?:^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?|\Z)", visible):
+    for text, code, said in re.findall(
+        r"(?sm)(.*?)(?:^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?|\Z)", visible
+    ):
         if text.strip():
-            cells.append({"cell_type": "markdown", "metadata": {}, "source": text.strip()})
+            cells.append(
+                {"cell_type": "markdown", "metadata": {}, "source": text.strip()}
+            )
         if code:
-            outputs = [{"output_type": "stream", "name": "stdout", "text": said}] if said else []
-            cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": outputs}
+            outputs = (
+                [{"output_type": "stream", "name": "stdout", "text": said}]
+                if said
+                else []
+            )
+            cell = {
+                "cell_type": "code",
+                "metadata": {},
+                "execution_count": None,
+                "outputs": outputs,
+            }
             cells.append(cell | {"source": code.rstrip("\n")})
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }

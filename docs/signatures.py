@@ -1,7 +1,8 @@
-"""The signatures of the reference pages: those that Python gives, which a reading of the sources alone does not find.
+"""The signatures of the reference pages: those that `inspect.signature` returns.
 
-A collator has the fields of a dataclass of transformers or TRL before its own. `signatures.json` has the signature of
-each documented name; tests/packaging/test_signatures.py holds it against `inspect.signature`, and writes it.
+The sources alone do not have them: a collator inherits fields of a dataclass of
+transformers or TRL. `signatures.json` has the signature of each documented name;
+tests/packaging/test_signatures.py compares it with `inspect.signature`, and writes it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from typing import Any
 
 import griffe
 
-RECORDED: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+RECORDED: dict[str, str] = json.loads(
+    Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+)
 
 
 class RealSignatures(griffe.Extension):
     """Gives functions and classes the recorded parameters."""
 
-    def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
-        """Called before the parameters of dataclasses are collected, which leaves an `__init__` as it is."""
+    def on_package(
+        self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any
+    ) -> None:
+        """Called before griffe makes an `__init__` for each dataclass that has none."""
         if pkg.name != "quadrat":
             return
         loader.resolve_aliases(implicit=True)
@@ -40,16 +45,26 @@ class RealSignatures(griffe.Extension):
 
 
 def parameters(signature: str, written: griffe.Parameters) -> griffe.Parameters:
-    """The parameters of a signature; types are those of the sources, which may be shorter, where these have one."""
+    """The parameters of a signature, with the types of the sources if they have any."""
     types = {one.name: one.annotation for one in written if one.annotation is not None}
-    arguments = ast.parse(f"def function{signature}: ...").body[0].args  # type: ignore[attr-defined]
+    function = ast.parse(f"def function{signature}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
     groups = (
         (griffe.ParameterKind.positional_only, arguments.posonlyargs, defaults),
-        (griffe.ParameterKind.positional_or_keyword, arguments.args, defaults[len(arguments.posonlyargs) :]),
+        (
+            griffe.ParameterKind.positional_or_keyword,
+            arguments.args,
+            defaults[len(arguments.posonlyargs) :],
+        ),
         (griffe.ParameterKind.var_positional, [arguments.vararg], [None]),
-        (griffe.ParameterKind.keyword_only, arguments.kwonlyargs, arguments.kw_defaults),
+        (
+            griffe.ParameterKind.keyword_only,
+            arguments.kwonlyargs,
+            arguments.kw_defaults,
+        ),
         (griffe.ParameterKind.var_keyword, [arguments.kwarg], [None]),
     )
     return griffe.Parameters(
@@ -57,7 +72,9 @@ def parameters(signature: str, written: griffe.Parameters) -> griffe.Parameters:
             griffe.Parameter(
                 one.arg,
                 kind=kind,
-                annotation=types.get(one.arg, one.annotation and ast.unparse(one.annotation)),
+                annotation=types.get(
+                    one.arg, one.annotation and ast.unparse(one.annotation)
+                ),
                 default=default and ast.unparse(default),
             )
             for kind, these, values in groups

@@ -95,6 +95,20 @@ def test_code_names_its_language(page: str) -> None:
     assert set(fences[1::2]) <= {""}
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_code_fits_the_site(page: str) -> None:
+    """88 columns are what a screen of 1280 pixels shows beside the menu and the table of contents."""
+    text = PAGES[page].read_text(encoding="utf-8")
+    lines = [line for code in re.findall(r"(?ms)^```.*?^```$", text) for line in code.splitlines()]
+    assert [line for line in lines if len(line) > 88] == []
+
+
+def test_outputs_are_whole() -> None:
+    """No "..." of a doctest is in front of readers."""
+    outputs = [snippet.output or "" for page in PAGES.values() for snippet in snippets(page)]
+    assert not any(re.search(r"^\.\.\.", output, re.MULTILINE) for output in outputs)
+
+
 def test_the_table_of_names() -> None:
     """docs/padding-free.md: what `kwargs_for=` gives."""
     text = PAGES["docs/padding-free.md"].read_text(encoding="utf-8")

@@ -21,7 +21,14 @@ ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs" / "signatures.json"
 PAGES = sorted((ROOT / "docs" / "api").rglob("*.md"))
 DOCUMENTED = sorted(name for page in PAGES for name in re.findall(r"(?m)^::: (\S+)", page.read_text(encoding="utf-8")))
-SAME_VERSION = json.loads(RECORDED.read_text())["transformers"] == transformers.__version__ if RECORDED.exists() else True
+
+
+def recorded() -> dict[str, str]:
+    found: dict[str, str] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return found
+
+
+SAME_VERSION = recorded()["transformers"] == transformers.__version__
 
 
 def documented(path: str) -> Any:
@@ -48,11 +55,6 @@ class Type:
 
     def __repr__(self) -> str:
         return self.text
-
-
-def recorded() -> dict[str, str]:
-    found: dict[str, str] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return found
 
 
 def now() -> dict[str, str]:

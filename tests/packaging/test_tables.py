@@ -13,4 +13,4 @@ def test_tables_are_those_of_the_results():
     command = [sys.executable, "-m", "cogapp", "-P", "--check", "-I", "benchmarks", *pages]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"`make bench` writes the tables anew: {done.stdout}{done.stderr}"
-    assert "docs/performance/peers.md" in done.stdout
+    assert "docs/performance.md" in done.stdout

@@ -1,6 +1,6 @@
 """The Python snippets of a Markdown page, and what they print.
 
-A snippet is a block of `python`; a block of `text` right after it is what it prints, where "..." stands for anything.
+A snippet is a block of `python`; a block of `text` right after it is what it prints, without Trainer's log.
 The snippets of a page run one after the other in one namespace. Two comments, which readers of the page do not see:
 
     <!-- given
@@ -30,6 +30,8 @@ _PARTS = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 
+_LOGGED = re.compile(r"^\{'(?:train_runtime|eval_loss|loss)'.*\}\n", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Snippet:
@@ -53,8 +55,8 @@ class Snippet:
             exec(code, names)
         printed = said.getvalue()
         if self.output is not None:
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.OutputChecker().check_output(self.output, printed, flags), (
+            without_logs = _LOGGED.sub("", printed)
+            assert doctest.OutputChecker().check_output(self.output, without_logs, doctest.NORMALIZE_WHITESPACE), (
                 f"{self.place} prints\n{printed}\nand the page says\n{self.output}"
             )
         for comment in re.findall(r"^print\(.*\)  # (.*)", self.code, re.MULTILINE):
