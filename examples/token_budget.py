@@ -9,7 +9,8 @@ with the same masks (`rng="philox"`), and have about the same number of tokens i
 - packed: `quadrat.PackedDataset` fills packs with documents of any length, joined to one row without padding
 
 The three runs are interleaved step by step: the run that has seen the fewest tokens makes the next step. So a busy
-machine slows all of them alike. The rates count real tokens and documents, not padding, and include the time to make batches.
+machine slows all of them alike. The rates count real tokens and documents, not padding, and include the time to make
+batches.
 
 Attention in a pack is computed per document, by one call of `scaled_dot_product_attention` for each. It costs the
 squares of the documents' lengths, not the square of the pack. (On a GPU, FlashAttention does this in one call, from the
