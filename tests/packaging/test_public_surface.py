@@ -1,6 +1,6 @@
 """The public names, their parameters and their methods are those of public_surface.txt: none changes unnoticed.
 
-    python tests/packaging/test_public_surface.py    # writes the file anew, after a change that is meant
+    PYTHONPATH=tests python tests/packaging/test_public_surface.py    # writes the file, after a change that is meant
 
 The rules for such a change are in CONTRIBUTING.md ("Deprecation").
 """
@@ -80,7 +80,7 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     if recorded.partition("\n")[0] != surface().partition("\n")[0]:
         pytest.skip("collators have the parameters of another transformers than the recorded one")
     assert surface() == recorded, (
-        f"if the change is meant: python tests/packaging/{Path(__file__).name} records it; see CONTRIBUTING.md"
+        f"if it is meant: PYTHONPATH=tests python tests/packaging/{Path(__file__).name} records it; see CONTRIBUTING.md"
     )
 
 
