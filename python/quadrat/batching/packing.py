@@ -53,7 +53,7 @@ def plan_packs(
               `n * max_length`. `quadrat.batching.packing.piece_starts` returns these tokens.
 
     Returns:
-        A `Ragged` of row numbers, one row per pack, int64: a tensor on the device of `lengths` if that is a tensor,
+        A `Ragged` of int64 row numbers, one row per pack, a tensor on the device of `lengths` if that is a tensor,
         otherwise a NumPy array. Each row appears once, unless it is split. The rows of a pack are in the order in which
         they were placed.
 

@@ -93,7 +93,7 @@ def batch_by_tokens(
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
 
     Returns:
-        The numbers of steps and of rows in a step, before and now: print it.
+        The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences.
 
     Raises:
         TypeError: for something that is not a Trainer, a dataset that cannot be indexed by row, and rows without

@@ -1,4 +1,4 @@
-"""`patch_transformers`: replaces names in the modules of transformers by quadrat's classes and functions."""
+"""`patch_transformers`: replaces names in the modules of transformers with quadrat's classes and functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from quadrat.integration.switch import Patch, Switch
 
 
 def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attention: bool = True) -> Patch:
-    """Replace the collators, samplers and `EvalLoopContainer` of transformers by quadrat's, in this process.
+    """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
 
     `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
     quadrat has, in every module of transformers, also in modules that are loaded later. A `Trainer` without
@@ -34,7 +34,7 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attent
             which read a mask once instead of in each layer.
 
     Returns:
-        The patch: `with quadrat.patch_transformers(): ...` undoes it at the end of the block, `.undo()` at any time.
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
         With several patches, undoing the last one restores transformers.
 
     Examples:

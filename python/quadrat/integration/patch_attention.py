@@ -34,7 +34,7 @@ def patch_flash_attn() -> Patch:
     do not change: call this before `from flash_attn.bert_padding import ...`.
 
     Returns:
-        The patch: `with quadrat.patch_flash_attn(): ...` undoes it at the end of the block, `.undo()` at any time.
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
         With several patches, undoing the last one restores flash-attn.
 
     Raises:

@@ -30,7 +30,7 @@ def patch_datasets() -> Patch:
     "numpy" and "torch", and subclasses that read rows in their own way are read by `datasets` itself.
 
     Returns:
-        The patch: `with quadrat.patch_datasets(): ...` undoes it at the end of the block, `.undo()` at any time.
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
 
     Examples:
         >>> import datasets, quadrat

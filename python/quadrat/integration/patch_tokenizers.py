@@ -23,7 +23,7 @@ def patch_tokenizers() -> Patch:
     Classes that override `pad`, and subclasses of `BatchEncoding` that override `convert_to_tensors`, do not change.
 
     Returns:
-        The patch: `with quadrat.patch_tokenizers(): ...` undoes it at the end of the block, `.undo()` at any time.
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
         With several patches, undoing the last one restores the tokenizers.
 
     Examples:

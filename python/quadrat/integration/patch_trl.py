@@ -1,4 +1,4 @@
-"""`patch_trl`: replaces names in the modules of TRL by quadrat's classes and functions."""
+"""`patch_trl`: replaces names in the modules of TRL with quadrat's classes and functions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from quadrat.support.extras import needs
 
 
 def patch_trl() -> Patch:
-    """Replace the collators, `pad` and `pack_dataset` of TRL by quadrat's, in this process.
+    """Replace the collators, `pad` and `pack_dataset` of TRL with quadrat's, in this process.
 
     `SFTTrainer`, `DPOTrainer`, `RewardTrainer`, `KTOTrainer` and `TPOTrainer` without `data_collator` then use
     quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, also in modules that are loaded later.
     Names that were imported earlier do not change: call this before `from trl... import DataCollator...`.
 
     Returns:
-        The patch: `with quadrat.patch_trl(): ...` undoes it at the end of the block, `.undo()` at any time. With
+        A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
         several patches, undoing the last one restores TRL.
 
     Raises:

@@ -124,7 +124,7 @@ def flatten(
             `padding_mask`, `[total]` bool, True where there is no token.
 
     Returns:
-        A `Flattened`: values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
+        A `Flattened` of values, position_ids, seq_idx, cu_seqlens, max_length. With `align_to`, an `Aligned`, see
         `quadrat.varlen.align`. With `kwargs_for`, a dict.
 
     Raises:

@@ -1,4 +1,4 @@
-"""TRL's collators and `pad`, by quadrat's kernels: drop-in, bit-identical to the installed TRL.
+"""TRL's collators and `pad` with quadrat's kernels: drop-in, bit-identical to the installed TRL.
 
 Each trainer has a module here with the collator it uses: `quadrat.trl.sft.DataCollatorForLanguageModeling`,
 `quadrat.trl.dpo.DataCollatorForPreference`, `quadrat.trl.reward.DataCollatorForPreference`,

@@ -59,7 +59,7 @@ def align(
     Args:
         cu_seqlens: `[sequences + 1]` integers, where each sequence begins in the columns, and where the last one ends.
         *columns: NumPy arrays or torch tensors, `[tokens, ...]` each, of any dtype, on one device; they may have a
-            gradient. Columns on a GPU need a `cu_seqlens` there; the call waits for it once.
+            gradient. Columns on a GPU need a `cu_seqlens` there, and the call synchronises once.
         pad_to_multiple_of: each sequence is padded to a multiple of this. An empty sequence stays empty.
         total_length: the length of the result, for static shapes, a multiple of `pad_to_multiple_of`. The last sequence
             gets the padding that is needed.
