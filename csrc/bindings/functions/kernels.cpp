@@ -2,24 +2,20 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
 #include "../../kernels/check_offsets.hpp"
 #include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/cu_seqlens.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/fill_ends.hpp"
 #include "../../kernels/mask_layout.hpp"
 #include "../../kernels/position_ids.hpp"
 #include "../../kernels/put_tokens.hpp"
-#include "../../kernels/seq_idx.hpp"
 #include "../../kernels/take_tokens.hpp"
 #include "../../kernels/unpad.hpp"
 #include "../../kernels/unpad_masked.hpp"
-#include "../input/decode.hpp"
-#include "../plan/execute.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
@@ -71,47 +67,18 @@ void register_flat(py::module_& m) {
             return position_ids(numbers_at(lengths, rows), start, out, out_size);
         },
         "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
-    m.def(
-        "seq_idx",
-        [](Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
-            return seq_idx(numbers_at(lengths, rows), out, out_size);
-        },
-        "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
-    m.def(
-        "cu_seqlens",
-        [](Address lengths, std::int64_t rows, Kind kind, Address out) {
-            return cu_seqlens(numbers_at(lengths, rows), kind, out);
-        },
-        "lengths"_a, "rows"_a, "kind"_a, "out"_a);
-    m.def(
-        "fill_tail",
-        [](Address out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::object& value) {
-            return fill_tail(out, kind, filled, out_size, value);
-        },
-        "out"_a, "kind"_a, "filled"_a, "out_size"_a, "value"_a);
 }
 
 void register_varlen(py::module_& m) {
     m.def(
-        "fill_ends",
-        [](Address start, Address lengths, std::int64_t rows, Kind kind, const py::object& value, Address out,
-           std::int64_t out_size) {
-            std::uint64_t element = 0;
-            return decode_number(value.ptr(), kind, &element)
-                       ? fill_ends(numbers_at(start, rows + 1), lengths, kind, &element, out, out_size)
-                       : Status{Code::out_of_range};
-        },
-        "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
         "document_blocks",
-        [](Address offsets, std::int64_t count, std::int64_t total, std::int64_t before, std::int64_t after,
-           std::int64_t row_size, std::int64_t column_size, Address partial_counts, Address partial_columns,
-           Address full_counts, Address full_columns) {
-            return document_blocks(numbers_at(offsets, count), total, {before, after}, {row_size, column_size},
-                                   {partial_counts, partial_columns}, {full_counts, full_columns});
+        [](Address offsets, std::int64_t count, std::int64_t total, std::array<std::int64_t, 2> reach,
+           std::array<std::int64_t, 2> size, std::array<Address, 4> out) {
+            const py::gil_scoped_release release;
+            return document_blocks(numbers_at(offsets, count), total, {reach[0], reach[1]}, {size[0], size[1]},
+                                   {out[0], out[1]}, {out[2], out[3]});
         },
-        "offsets"_a, "count"_a, "total"_a, "before"_a, "after"_a, "row_size"_a, "column_size"_a, "partial_counts"_a,
-        "partial_columns"_a, "full_counts"_a, "full_columns"_a, WithoutGil());
+        "offsets"_a, "count"_a, "total"_a, "reach"_a, "size"_a, "out"_a);
 }
 
 void register_ragged(py::module_& m) {
