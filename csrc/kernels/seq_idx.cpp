@@ -23,7 +23,9 @@ Status seq_idx(Span<const std::int64_t> start, const std::int64_t* lengths, RowN
             return {Code::row_too_long, i};
         }
         const T number = numbers.first + static_cast<T>(i);
-        fill(out + place, start[i] - place, &none);
+        if (start[i] > place) {
+            fill(out + place, start[i] - place, &none);
+        }
         fill(out + start[i], lengths[i], &number);
         place = start[i] + lengths[i];
     }

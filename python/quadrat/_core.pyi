@@ -257,9 +257,13 @@ class PhiloxLabels(Labels):
 # Addresses; lengths and starts are int64.
 def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -> _Failure: ...
 def document_blocks(
-    offsets: int, count: int, total: int, reach: tuple[int, int], size: tuple[int, int], out: tuple[int, int, int, int]
+    offsets: NDArray[np.int64],
+    total: int,
+    reach: tuple[int, int],
+    size: tuple[int, int],
+    out: tuple[int, int, int, int],
 ) -> _Failure: ...
-def check_offsets(offsets: int, count: int, size: int) -> tuple[_Failure, int, int]: ...
+def check_offsets(offsets: NDArray[np.int64], size: int) -> tuple[_Failure, int, int]: ...
 def rebalance_batches(
     lengths: int, rows: int, ranks: int, coefficient: float, moves: int, counts: int, ranking: int, batches: int
 ) -> _Failure: ...
@@ -268,10 +272,8 @@ def copy_rows(
     values: int,
     values_size: int,
     kind: int,
-    bounds: int,
-    bounds_size: int,
-    numbers: int,
-    count: int,
+    bounds: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     out: int,
     out_size: int,
 ) -> _Failure: ...

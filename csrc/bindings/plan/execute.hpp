@@ -51,7 +51,7 @@ private:
     std::int64_t flat_extent(std::int64_t placed) const;
     Output flat(std::int64_t placed, Kind kind) const;
     // Where the places of the rows begin, and where the last one ends: with the output.
-    std::vector<std::int64_t> places(const Column& column, std::int64_t extent) const;
+    const std::vector<std::int64_t>& places(std::size_t index, std::int64_t extent) const;
 
     const Columns& columns_;
     const Plan& plan_;
@@ -61,6 +61,8 @@ private:
     std::int64_t* ids_data_ = nullptr;          // once they are written
     mutable std::vector<std::int64_t> chains_;  // of the column `chained_`
     mutable std::size_t chained_ = 0;
+    mutable std::vector<std::int64_t> places_;  // of the column `placed_`
+    mutable std::size_t placed_ = 0;
 };
 
 // The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.

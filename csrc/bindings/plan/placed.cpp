@@ -46,16 +46,20 @@ std::int64_t Execution::flat_extent(std::int64_t placed) const {
     return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
 }
 
-std::vector<std::int64_t> Execution::places(const Column& column, std::int64_t extent) const {
-    std::vector<std::int64_t> start;
-    start.reserve(column.lengths.size() + 1);
-    std::int64_t sum = 0;
-    for (const std::int64_t length : column.lengths) {
-        start.push_back(sum);
-        sum += placed(length);
+const std::vector<std::int64_t>& Execution::places(std::size_t index, std::int64_t extent) const {
+    const std::vector<std::int64_t>& lengths = columns_.at(index).lengths;
+    if (placed_ == index && places_.size() == lengths.size() + 1 && places_.back() == extent) {
+        return places_;
     }
-    start.push_back(extent);
-    return start;
+    placed_ = index;
+    places_.resize(lengths.size() + 1);
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        places_[i] = sum;
+        sum += placed(lengths[i]);
+    }
+    places_.back() = extent;
+    return places_;
 }
 
 py::object Execution::object(const Step& step) const {
@@ -88,7 +92,7 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
     if (!has_room(column)) {
         return {Code::row_too_long};
     }
-    const std::vector<std::int64_t> start = places(column, flat_extent(placed(column)));
+    const std::vector<std::int64_t>& start = places(step.index, flat_extent(placed(column)));
     const std::vector<std::int64_t> aligned =
         layout_.align_to == 0 ? std::vector<std::int64_t>() : lengths_between(start);
     const Span<const std::int64_t> counted = layout_.align_to == 0 ? column.all_lengths() : span_of(aligned);
@@ -145,12 +149,13 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
         return {Code::out_of_range};
     }
-    const std::vector<std::int64_t> own = places(column, extent);
-    std::vector<std::int64_t> start = own;
-    if (shifts && layout_.plain()) {
-        start = column.offsets(1);
-        start.back() = extent;
+    const std::vector<std::int64_t>& own = places(step.index, extent);
+    std::vector<std::int64_t> apart;
+    if (shifts && column.min_length == 0) {
+        apart = column.offsets(1);
+        apart.back() = extent;
     }
+    const std::vector<std::int64_t>& start = apart.empty() ? own : apart;
     const Span<const std::int64_t> first{start.data(), columns_.count(step.index)};
     Status status;
     if (shifts && has_ids_for(step)) {  // they are numbers already: no Python object is looked at again

@@ -12,7 +12,7 @@ from quadrat.input.columns import SEQUENCES, BatchLayout
 from quadrat.ops._rows import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT32, address_of, empty, on_gpu
+from quadrat.support.memory import INT32, empty, on_gpu
 from quadrat.varlen.aligned import column_of, run_flat
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, in
     rows, columns = (-(-total // one) for one in size)
     shapes = ((1, 1, rows), (1, 1, rows, columns)) * 2
     tensors, addresses = zip(*(empty("pt", shape, INT32) for shape in shapes), strict=True)
-    _require(_core.document_blocks(address_of(bounds), len(bounds), total, reach, size, addresses))
+    _require(_core.document_blocks(bounds, total, reach, size, addresses))
     return _Blocks(*tensors)
 
 
