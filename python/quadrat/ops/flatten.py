@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
-from quadrat.input.columns import POSITIONS, SEQUENCES, TOKEN_BOUNDS, BatchLayout
+from quadrat.input.columns import POSITIONS, SEQUENCES, TOKEN_BOUNDS
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
 from quadrat.ops._rows import padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, Framework
-from quadrat.varlen.aligned import ALIGNED, Aligned, Placement, align_on_device, join
+from quadrat.varlen.aligned import ALIGNED, Aligned, Placement, align_on_device, flat_layout, join
 from quadrat.varlen.names import check_names, renamed
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def flatten_here(
     tokens = int(source.lengths.sum())
     total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
     _require_int64(position_ids_start)
-    layout = BatchLayout(start=int(position_ids_start), total=total, continue_positions=continue_positions)
+    layout = flat_layout(total, int(position_ids_start), continues=continue_positions)
     made = join(source, _STEPS, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
     return Flattened(max_length=source.longest[1], **made)
 

@@ -159,7 +159,7 @@ class Placement(NamedTuple):
         multiple = min(self.multiple_of, _INT32)  # what takes more is refused, and does not overflow meanwhile
         needed = int((-(-lengths // multiple) * multiple).sum())
         total = self.total(needed, len(lengths))
-        return col.BatchLayout(start=self.start, align_to=multiple, total=total, continue_positions=self.continues)
+        return flat_layout(total, self.start, multiple, continues=self.continues)
 
 
 # The outputs that tell rows apart, of rows that are padded one by one.
@@ -171,6 +171,11 @@ ALIGNED = (
     ("max_length_padded", 0, col.LONGEST, INT64),
     ("padding_mask", 0, col.GAPS, BOOL),
 )
+
+
+def flat_layout(total: int, start: int = 0, align_to: int = 0, *, continues: bool = True) -> col.BatchLayout:
+    """The layout of `total` tokens, `[total]`."""
+    return col.BatchLayout(start=start, align_to=align_to, total=total, continue_positions=continues, batched=False)
 
 
 def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
@@ -192,7 +197,6 @@ def run_flat(
     """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
         torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
-    layout = layout._replace(batched=False)
     made: dict[str, Any] | tuple[int, int, int, int]
     made = columns.run(tuple(steps), fills, interop(), framework == "pt", layout)
     if isinstance(made, dict):
