@@ -160,13 +160,9 @@ struct PhiloxMask {
 struct MaskState {
     std::uint64_t total;    // tokens kept
     std::uint64_t longest;  // tokens kept of one row, at most
-    std::uint64_t seen;     // of the bits below
+    std::uint64_t unusual;  // 1 where a number is neither 0 nor 1
     std::uint64_t ticket;   // the next segment
 };
-
-inline constexpr std::uint64_t mask_not_plain = 1;     // a number other than 0 and 1
-inline constexpr std::uint64_t mask_not_in_front = 2;  // a row whose kept tokens are not its first
-inline constexpr std::uint64_t mask_not_at_end = 4;    // a row whose kept tokens are not its last
 
 // The places of a row that a warp has, at most.
 inline constexpr std::int64_t mask_segment = 1024;
@@ -184,7 +180,6 @@ struct MaskLayout {
     MaskState* state;
     std::uint64_t* published;  // [rows * segments_of(width)], after the state
     std::int64_t* indices;     // room for [rows * width]
-    std::int64_t* offsets;     // [rows + 1]
     std::int32_t* cu_seqlens;  // [rows + 1]
     std::int32_t* lengths;     // [rows]
 };

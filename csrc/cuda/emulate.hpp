@@ -24,7 +24,6 @@ inline unsigned long long atomicAdd(unsigned long long* target, unsigned long lo
 inline void atomicMax(unsigned long long* target, unsigned long long value) {
     *target = value > *target ? value : *target;
 }
-inline void atomicOr(unsigned long long* target, unsigned long long value) { *target |= value; }
 
 // Which of the blocks along x run: a test of a huge output looks at a few.
 struct BlockRange {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "causal_labels.cuh"
 #include "copy_rows.cuh"
@@ -31,26 +32,25 @@ inline auto kernel_of(const CausalLabels&) { return causal_labels; }
 inline auto kernel_of(const RowKeys&) { return row_keys; }
 inline auto kernel_of(const PhiloxMask&) { return philox_mask; }
 inline auto kernel_of(const PadMasked&) { return pad_masked; }
-inline auto kernel_of(const SeparateRows& call) {
-    return call.item == 1   ? separate_rows<std::uint8_t>
-           : call.item == 2 ? separate_rows<std::uint16_t>
-           : call.item == 4 ? separate_rows<std::uint32_t>
-                            : separate_rows<std::uint64_t>;
-}
 
+// f of an unsigned integer of so many bytes.
+template <typename F>
+auto with_item(std::size_t item, F f) {
+    return item == 1   ? f(std::uint8_t{})
+           : item == 2 ? f(std::uint16_t{})
+           : item == 4 ? f(std::uint32_t{})
+                       : f(std::uint64_t{});
+}
+inline auto kernel_of(const SeparateRows& call) {
+    return with_item(call.item, [](auto item) { return separate_rows<decltype(item)>; });
+}
 inline auto kernel_of(const MaskLayout& call) {
-    return call.item == 1   ? mask_layout<std::uint8_t>
-           : call.item == 2 ? mask_layout<std::uint16_t>
-           : call.item == 4 ? mask_layout<std::uint32_t>
-                            : mask_layout<std::uint64_t>;
+    return with_item(call.item, [](auto item) { return mask_layout<decltype(item)>; });
 }
 inline auto kernel_of(const TakeTokens& call) {
     const std::size_t word = word_of_tokens(call);
-    return word == 1   ? take_tokens<std::uint8_t>
-           : word == 2 ? take_tokens<std::uint16_t>
-           : word == 4 ? take_tokens<std::uint32_t>
-           : word == 8 ? take_tokens<std::uint64_t>
-                       : take_tokens<Word>;
+    return word == sizeof(Word) ? take_tokens<Word>
+                                : with_item(word, [](auto item) { return take_tokens<decltype(item)>; });
 }
 
 // The blocks of the kernels that have them in one line, whatever the queue has at most.
@@ -59,17 +59,11 @@ inline std::int64_t blocks_in_line(const MaskLayout& call) { return blocks_of(ca
 template <typename Call>
 inline constexpr bool in_line = std::is_same_v<Call, TakeTokens> || std::is_same_v<Call, MaskLayout>;
 
-// The kernels that write rows in pieces; the others have a thread per element.
-template <typename Call>
+// The kernels that write rows in pieces have a plan (see shape.hpp); the others have a thread per element.
+template <typename Call, typename = void>
 inline constexpr bool in_pieces = false;
-template <>
-inline constexpr bool in_pieces<CopyRows> = true;
-template <>
-inline constexpr bool in_pieces<FlattenColumns> = true;
-template <>
-inline constexpr bool in_pieces<Unpad> = true;
-template <int most>
-inline constexpr bool in_pieces<SomeColumns<most>> = true;
+template <typename Call>
+inline constexpr bool in_pieces<Call, std::void_t<decltype(plan(std::declval<Call&>(), 0))>> = true;
 
 template <typename Queue, typename Call>
 typename Queue::Error launch_on(const Queue& queue, const Call& call) {

@@ -80,18 +80,9 @@ __global__ void mask_layout(MaskLayout call) {
     const std::int64_t begin = part * mask_segment, end = clamp(call.width, 0, begin + mask_segment);
     const T* const mask = static_cast<const T*>(call.mask) + row * call.width;
 
-    // A row that begins with what it keeps has no place that is kept after one that is not, and the other way round.
     std::int64_t count = 0;
-    unsigned before = mask[begin > 0 ? begin - 1 : 0] != 0 ? 1 : 0;
-    unsigned rising = 0, falling = 0;
-    const bool plain = for_words(mask, begin, end, lane, [&](std::int64_t at, unsigned word) {
-        const unsigned valid = end - at < warp_lanes ? (1U << (end - at)) - 1 : ~0U >> (32 - warp_lanes);
-        const unsigned shifted = ((word << 1) | before) & valid;
-        rising |= word & ~shifted;
-        falling |= shifted & ~word;
-        before = word >> (warp_lanes - 1) & 1;
-        count += count_bits(word);
-    });
+    const bool plain =
+        for_words(mask, begin, end, lane, [&](std::int64_t, unsigned word) { count += count_bits(word); });
 
     const auto own = static_cast<std::uint64_t>(count);
     std::uint64_t* const published = call.published;
@@ -120,17 +111,13 @@ __global__ void mask_layout(MaskLayout call) {
     if (lane != 0) {
         return;
     }
-    const std::uint64_t seen =
-        (plain ? 0 : mask_not_plain) | (rising == 0 ? 0 : mask_not_in_front) | (falling == 0 ? 0 : mask_not_at_end);
-    if ((seen & ~read_published(&call.state->seen)) != 0) {
-        atomicOr(reinterpret_cast<unsigned long long*>(&call.state->seen), static_cast<unsigned long long>(seen));
+    if (!plain && read_published(&call.state->unusual) == 0) {
+        atomicMax(reinterpret_cast<unsigned long long*>(&call.state->unusual), 1ULL);
     }
     if (segment == 0) {
-        call.offsets[0] = 0;
         call.cu_seqlens[0] = 0;
     }
     if (end == call.width) {
-        call.offsets[row + 1] = last;
         call.cu_seqlens[row + 1] = static_cast<std::int32_t>(last);
         call.lengths[row] = static_cast<std::int32_t>(last - row_first);
         const auto length = static_cast<std::uint64_t>(last - row_first);

@@ -214,8 +214,7 @@ void register_tokens(py::module_& m, Launch launch, const Names&... names) {
     m.def(
         "mask_layout",
         [launch](std::uintptr_t mask, std::size_t item, std::int64_t rows, std::int64_t width, std::uintptr_t state,
-                 std::uintptr_t indices, std::uintptr_t offsets, std::uintptr_t cu_seqlens, std::uintptr_t lengths,
-                 Extra... extra) {
+                 std::uintptr_t indices, std::uintptr_t cu_seqlens, std::uintptr_t lengths, Extra... extra) {
             require_item(item);
             const std::int64_t size = padded_size(rows, width);
             require(size > 0, "a mask must have elements");
@@ -223,12 +222,10 @@ void register_tokens(py::module_& m, Launch launch, const Names&... names) {
             auto* const facts = reinterpret_cast<MaskState*>(first);
             launch(MaskLayout{pointer<const void>(mask, item, size), item, rows, width, facts,
                               first + sizeof(MaskState) / sizeof *first, array<std::int64_t>(indices, size),
-                              array<std::int64_t>(offsets, rows + 1), array<std::int32_t>(cu_seqlens, rows + 1),
-                              array<std::int32_t>(lengths, rows)},
+                              array<std::int32_t>(cu_seqlens, rows + 1), array<std::int32_t>(lengths, rows)},
                    extra...);
         },
-        "mask"_a, "item"_a, "rows"_a, "width"_a, "state"_a, "indices"_a, "offsets"_a, "cu_seqlens"_a, "lengths"_a,
-        names...);
+        "mask"_a, "item"_a, "rows"_a, "width"_a, "state"_a, "indices"_a, "cu_seqlens"_a, "lengths"_a, names...);
     m.def(
         "take_tokens",
         [launch](std::uintptr_t values, std::int64_t size, std::int64_t token, std::uintptr_t indices,

@@ -16,8 +16,9 @@ Status fill_ends(Span<const std::int64_t> start, const std::int64_t* lengths, Ki
         if (lengths[i] < 0 || lengths[i] > end - begin) {
             return {Code::row_too_long, i};
         }
-        fill(static_cast<char*>(out) + static_cast<std::size_t>(begin + lengths[i]) * item, end - begin - lengths[i],
-             value);
+        if (const std::int64_t gap = end - begin - lengths[i]; gap > 0) {  // usually there is none
+            fill(static_cast<char*>(out) + static_cast<std::size_t>(begin + lengths[i]) * item, gap, value);
+        }
     }
     return {};
 }

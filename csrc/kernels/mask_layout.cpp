@@ -25,11 +25,6 @@ inline Count count_of(const T* mask, std::int64_t width) {
     return {kept, bits <= 1};
 }
 
-QUADRAT_CLONES Count count(const std::uint8_t* mask, std::int64_t width) { return count_of(mask, width); }
-QUADRAT_CLONES Count count(const std::uint16_t* mask, std::int64_t width) { return count_of(mask, width); }
-QUADRAT_CLONES Count count(const std::uint32_t* mask, std::int64_t width) { return count_of(mask, width); }
-QUADRAT_CLONES Count count(const std::uint64_t* mask, std::int64_t width) { return count_of(mask, width); }
-
 constexpr std::int64_t step = 16;
 
 template <typename T>
@@ -69,18 +64,15 @@ inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> ou
     return {place == out.size ? Code::ok : Code::changed};
 }
 
-QUADRAT_CLONES Status indices(const std::uint8_t* mask, std::int64_t size, Span<std::int64_t> out) {
-    return indices_of(mask, size, out);
-}
-QUADRAT_CLONES Status indices(const std::uint16_t* mask, std::int64_t size, Span<std::int64_t> out) {
-    return indices_of(mask, size, out);
-}
-QUADRAT_CLONES Status indices(const std::uint32_t* mask, std::int64_t size, Span<std::int64_t> out) {
-    return indices_of(mask, size, out);
-}
-QUADRAT_CLONES Status indices(const std::uint64_t* mask, std::int64_t size, Span<std::int64_t> out) {
-    return indices_of(mask, size, out);
-}
+#define QUADRAT_MASK(T)                                                                                  \
+    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); } \
+    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {       \
+        return indices_of(mask, size, out);                                                              \
+    }
+QUADRAT_MASK(uint8_t)
+QUADRAT_MASK(uint16_t)
+QUADRAT_MASK(uint32_t)
+QUADRAT_MASK(uint64_t)
 
 // Calls f(mask) with the mask as integers of its size.
 template <typename F>

@@ -1,6 +1,7 @@
 #include "put_tokens.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "bytes.hpp"
 #include "read_once.hpp"
@@ -55,18 +56,17 @@ inline bool put_small(const char* values, Span<const std::int64_t> indices, char
     return true;
 }
 
-QUADRAT_CLONES bool put_1(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    return put_small<1>(values, indices, out, size);
-}
-QUADRAT_CLONES bool put_2(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    return put_small<2>(values, indices, out, size);
-}
-QUADRAT_CLONES bool put_4(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    return put_small<4>(values, indices, out, size);
-}
-QUADRAT_CLONES bool put_8(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    return put_small<8>(values, indices, out, size);
-}
+#define QUADRAT_PUT(token)                                                                           \
+    QUADRAT_CLONES bool put_##token(const char* values, Span<const std::int64_t> indices, char* out, \
+                                    std::int64_t size) {                                             \
+        return put_small<token>(values, indices, out, size);                                         \
+    }
+QUADRAT_PUT(1)
+QUADRAT_PUT(2)
+QUADRAT_PUT(4)
+QUADRAT_PUT(8)
+
+constexpr decltype(&put_1) small_puts[] = {nullptr, put_1, put_2, nullptr, put_4, nullptr, nullptr, nullptr, put_8};
 
 // The same for tokens of any size, a run at a time.
 bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
@@ -94,21 +94,6 @@ bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> in
     return true;
 }
 
-bool put_rising(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
-    switch (token) {
-        case 1:
-            return put_1(values, indices, out, size);
-        case 2:
-            return put_2(values, indices, out, size);
-        case 4:
-            return put_4(values, indices, out, size);
-        case 8:
-            return put_8(values, indices, out, size);
-        default:
-            return put_runs(values, token, indices, out, size);
-    }
-}
-
 }  // namespace
 
 Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
@@ -118,7 +103,8 @@ Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t
     }
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    if (put_rising(source, token, indices, target, size)) {
+    const bool small = token < std::size(small_puts) && small_puts[token] != nullptr;
+    if (small ? small_puts[token](source, indices, target, size) : put_runs(source, token, indices, target, size)) {
         return {};
     }
     const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };

@@ -1,6 +1,7 @@
 #include "take_tokens.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "bytes.hpp"
 #include "read_once.hpp"
@@ -62,18 +63,18 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
     return {};
 }
 
-QUADRAT_CLONES Status take_1(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    return take_small<1>(values, size, indices, out);
-}
-QUADRAT_CLONES Status take_2(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    return take_small<2>(values, size, indices, out);
-}
-QUADRAT_CLONES Status take_4(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    return take_small<4>(values, size, indices, out);
-}
-QUADRAT_CLONES Status take_8(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
-    return take_small<8>(values, size, indices, out);
-}
+#define QUADRAT_TAKE(token)                                                                                     \
+    QUADRAT_CLONES Status take_##token(const char* values, std::int64_t size, Span<const std::int64_t> indices, \
+                                       char* out) {                                                             \
+        return take_small<token>(values, size, indices, out);                                                   \
+    }
+QUADRAT_TAKE(1)
+QUADRAT_TAKE(2)
+QUADRAT_TAKE(4)
+QUADRAT_TAKE(8)
+
+constexpr decltype(&take_1) small_takes[] = {nullptr, take_1,  take_2,  nullptr, take_4,
+                                             nullptr, nullptr, nullptr, take_8};
 
 }  // namespace
 
@@ -85,17 +86,8 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    switch (token) {
-        case 1:
-            return take_1(source, size, indices, target);
-        case 2:
-            return take_2(source, size, indices, target);
-        case 4:
-            return take_4(source, size, indices, target);
-        case 8:
-            return take_8(source, size, indices, target);
-        default:
-            break;
+    if (token < std::size(small_takes) && small_takes[token] != nullptr) {
+        return small_takes[token](source, size, indices, target);
     }
     const bool stream = bytes(indices.size) >= static_cast<std::size_t>(stream_threshold);
     for (std::int64_t at = 0; at < indices.size;) {

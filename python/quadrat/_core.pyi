@@ -91,9 +91,6 @@ MOST_TOKENS: int
 MOST_BUDGET: int
 MOST_COLUMNS: int
 MASK_SEGMENT: int
-MASK_NOT_PLAIN: int
-MASK_NOT_IN_FRONT: int
-MASK_NOT_AT_END: int
 MOST_IN_PACK: int
 ALIGNMENT: int
 MOST_IN_MESSAGE: int
@@ -158,7 +155,6 @@ class Columns:
         deferred: Callable[..., Any] | None = None,
     ) -> Any: ...
     def pad(self, index: int, out: int, kind: int, width: int, left: bool, value: object) -> _Failure: ...
-    def place(self, index: int, start: int, out: int, kind: int, out_size: int) -> _Failure: ...
     def flatten(self, index: int, out: int, kind: int, out_size: int) -> _Failure: ...
     def attention_mask(self, index: int, out: int, kind: int, width: int, left: bool) -> _Failure: ...
     def lengths(self, index: int, out: int) -> None: ...
@@ -260,23 +256,14 @@ class PhiloxLabels(Labels):
 
 # Addresses; lengths and starts are int64.
 def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -> _Failure: ...
-def seq_idx(lengths: int, rows: int, out: int, out_size: int) -> _Failure: ...
-def cu_seqlens(lengths: int, rows: int, kind: int, out: int) -> _Failure: ...
-def fill_ends(start: int, lengths: int, rows: int, kind: int, value: object, out: int, out_size: int) -> _Failure: ...
 def document_blocks(
-    offsets: int,
-    count: int,
+    offsets: NDArray[np.int64],
     total: int,
-    before: int,
-    after: int,
-    row_size: int,
-    column_size: int,
-    partial_counts: int,
-    partial_columns: int,
-    full_counts: int,
-    full_columns: int,
+    reach: tuple[int, int],
+    size: tuple[int, int],
+    out: tuple[int, int, int, int],
 ) -> _Failure: ...
-def check_offsets(offsets: int, count: int, size: int) -> tuple[_Failure, int, int]: ...
+def check_offsets(offsets: NDArray[np.int64], size: int) -> tuple[_Failure, int, int]: ...
 def rebalance_batches(
     lengths: int, rows: int, ranks: int, coefficient: float, moves: int, counts: int, ranking: int, batches: int
 ) -> _Failure: ...
@@ -285,10 +272,8 @@ def copy_rows(
     values: int,
     values_size: int,
     kind: int,
-    bounds: int,
-    bounds_size: int,
-    numbers: int,
-    count: int,
+    bounds: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     out: int,
     out_size: int,
 ) -> _Failure: ...
@@ -341,7 +326,6 @@ class Gathered:
     def blocks(self, count: int) -> NDArray[np.int64]: ...
     def values(self, count: int) -> Any: ...
 
-def fill_tail(out: int, kind: int, filled: int, out_size: int, value: object) -> _Failure: ...
 def collect_nested(
     features: Any, names: tuple[str, ...], plain: str | None, choices: int, interop: Interop
 ) -> Columns | None: ...

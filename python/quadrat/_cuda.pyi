@@ -63,9 +63,8 @@ def unpad(
 ) -> None: ...
 
 # mask: `[rows, width]` integers of `item` bytes, with elements. state: `[4 + rows * segments]` int64, MASK_SEGMENT
-# places of a row each; first the tokens kept, those of the longest row and the bits MASK_NOT_... that hold. indices:
-# room for `[rows * width]` int64. offsets: `[rows + 1]` int64; cu_seqlens, lengths: the same and its differences, as
-# int32.
+# places of a row each; first the tokens kept, those of the longest row, and 1 where a number is neither 0 nor 1, else
+# 0. indices: room for `[rows * width]` int64. cu_seqlens: `[rows + 1]` int32; lengths: its differences, `[rows]` int32.
 def mask_layout(
     mask: int,
     item: int,
@@ -73,7 +72,6 @@ def mask_layout(
     width: int,
     state: int,
     indices: int,
-    offsets: int,
     cu_seqlens: int,
     lengths: int,
     device: int,

@@ -12,8 +12,7 @@ HOSTILE = st.integers(-3, 12) | st.sampled_from([2**31, 2**62, -(2**63), 2**63 -
 
 
 def check(offsets, size):
-    offsets = np.array(offsets, np.int64)
-    return _core.check_offsets(offsets.ctypes.data, len(offsets), size)
+    return _core.check_offsets(np.array(offsets, np.int64), size)
 
 
 @given(st.lists(HOSTILE, min_size=1, max_size=6) | st.lists(HOSTILE, min_size=1, max_size=6).map(sorted), HOSTILE)

@@ -7,6 +7,7 @@ from hypothesis import given
 
 import oracles
 from quadrat import _core
+from support.compiled import host
 
 KINDS = _core.kinds
 LENGTHS = st.lists(st.integers(0, 2**20), max_size=30)
@@ -15,7 +16,7 @@ OUT_OF_RANGE, BAD = _core.CODE_OUT_OF_RANGE, _core.CODE_BAD_ARGUMENT
 
 def write(lengths, kind, out):
     lengths = np.array(lengths, np.int64)
-    return _core.cu_seqlens(lengths.ctypes.data, len(lengths), KINDS.index(kind), out.address)
+    return host.cu_seqlens(lengths.ctypes.data, len(lengths), KINDS.index(kind), out.address)
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])

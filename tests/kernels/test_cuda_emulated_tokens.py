@@ -15,29 +15,17 @@ from support.compiled import emulated
 from support.emulated import address, shifted
 from support.masks import indices_within, masks
 
-NOT_PLAIN, NOT_IN_FRONT, NOT_AT_END = _core.MASK_NOT_PLAIN, _core.MASK_NOT_IN_FRONT, _core.MASK_NOT_AT_END
-
-
-def seen_in(mask: Any) -> int:
-    """What mask_layout says of a mask besides its numbers."""
-    kept, seen = mask != 0, 0 if set(np.unique(mask)) <= {0, 1} else NOT_PLAIN
-    for row in kept:
-        seen |= NOT_IN_FRONT if (np.diff(row.astype(int)) > 0).any() else 0
-        seen |= NOT_AT_END if (np.diff(row.astype(int)) < 0).any() else 0
-    return seen
-
 
 def check(guarded: Any, mask: Any) -> None:
     rows, width = mask.shape
     indices, bounds, longest = oracles.mask_layout(mask)
     state = guarded("int64", 4 + rows * -(-width // _core.MASK_SEGMENT))
-    places, offsets = guarded("int64", mask.size), guarded("int64", rows + 1)
-    cu_seqlens, lengths = guarded("int32", rows + 1), guarded("int32", rows)
-    outs = state, places, offsets, cu_seqlens, lengths
+    places, cu_seqlens, lengths = guarded("int64", mask.size), guarded("int32", rows + 1), guarded("int32", rows)
+    outs = state, places, cu_seqlens, lengths
     emulated.mask_layout(address(mask), mask.itemsize, rows, width, *(out.address for out in outs))
-    assert state.array[:3].tolist() == [len(indices), longest, seen_in(mask)]
+    assert state.array[:3].tolist() == [len(indices), longest, not set(np.unique(mask)) <= {0, 1}]
     assert places.array[: len(indices)].tolist() == indices
-    assert offsets.array.tolist() == cu_seqlens.array.tolist() == bounds
+    assert cu_seqlens.array.tolist() == bounds
     assert lengths.array.tolist() == np.diff(bounds).tolist()
     assert all(out.intact() for out in outs)
 
@@ -78,11 +66,11 @@ def test_arguments_that_no_batch_has() -> None:
     place = address(out)
     for rows, width in ((0, 3), (3, 0), (-1, 1), (1, -1)):
         with pytest.raises(ValueError, match="must"):
-            emulated.mask_layout(place, 1, rows, width, place, place, place, place, place)
+            emulated.mask_layout(place, 1, rows, width, place, place, place, place)
     with pytest.raises(ValueError, match="item must be"):
-        emulated.mask_layout(place, 3, 1, 1, place, place, place, place, place)
+        emulated.mask_layout(place, 3, 1, 1, place, place, place, place)
     with pytest.raises(ValueError, match="multiple of the size"):
-        emulated.mask_layout(place, 1, 1, 1, place + 4, place, place, place, place)
+        emulated.mask_layout(place, 1, 1, 1, place + 4, place, place, place)
     for size, token, count in ((-1, 1, 1), (1, -1, 1), (1, 1, -1), (2**61, 8, 1)):
         with pytest.raises(ValueError, match=r"must not be negative|too large"):
             emulated.take_tokens(place, size, token, place, count, place)

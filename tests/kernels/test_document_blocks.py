@@ -15,10 +15,8 @@ BAD_ARGUMENT, BAD_START = _core.CODE_BAD_ARGUMENT, _core.CODE_BAD_START
 
 
 def write(offsets, total, reach, size, outs):
-    offsets = np.array(offsets, np.int64)
-    return _core.document_blocks(
-        offsets.ctypes.data, len(offsets), total, *reach, *size, *(out.address for out in outs)
-    )
+    addresses = tuple(out.address for out in outs)
+    return _core.document_blocks(np.array(offsets, np.int64), total, reach, size, addresses)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 20), reach=st.tuples(REACH, REACH), size=st.tuples(SIZE, SIZE))

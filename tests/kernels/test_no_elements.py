@@ -34,9 +34,8 @@ BLOCKS = np.array([[0, 3, 0], [0, 3, 2]])  # addresses, rows and widths
         lambda: host.word_starts_of_ids(0, 0, 0, 0),
         lambda: _core.CausalLabels(0).write(0, 0, 0),
         lambda: _core.position_ids(*EMPTY, 0, 0, 0),
-        lambda: _core.seq_idx(*EMPTY, 0, 0),
+        lambda: host.seq_idx(*EMPTY[:1], *EMPTY, 0, -1, False, 0, 0),
         lambda: host.separate_rows(0, 0, INT64, 0, 0, 0),
-        lambda: _core.fill_tail(0, INT64, 0, 0, 1),
         lambda: _core.unpad(0, 0, False, *EMPTY, 8, 0, 0),
         lambda: _core.unpad(0, 5, True, *EMPTY, 0, 0, 0),
         lambda: _core.unpad(0, 5, False, *ONES, 0, 0, 3),  # tokens of no bytes

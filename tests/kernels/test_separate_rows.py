@@ -38,15 +38,3 @@ def test_refuses_a_start_outside(guarded, bad):
     out = guarded("int64", (5,))
     assert write([0, bad, 1], "int64", 7, out) == (BAD_START, 1, -1)
     assert out.intact()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(filled=st.integers(0, 40), rest=st.integers(0, 300))
-def test_fill_tail_writes_what_is_left(guarded, kind, *, filled, rest):
-    out = guarded(kind, (filled + rest,))
-    expected = out.array.copy()
-    value = kind == "bool" or 1
-    expected[filled:] = value
-    assert _core.fill_tail(out.address, KINDS.index(kind), filled, filled + rest, value) is None
-    assert out.bytes.tobytes() == expected.tobytes()
-    assert out.intact()

@@ -38,7 +38,7 @@ from oracles.rows import (
     unpad_masked,
     word_starts,
 )
-from oracles.varlen import document_blocks, document_ids, fill_ends
+from oracles.varlen import document_blocks, fill_ends
 
 __all__ = [
     "attention_mask",
@@ -50,7 +50,6 @@ __all__ = [
     "copy_rows",
     "cu_seqlens",
     "document_blocks",
-    "document_ids",
     "fill_ends",
     "fill_gaps",
     "group_by_length",

@@ -121,13 +121,15 @@ def position_ids(lengths: Sequence[int], start: int, out: Array) -> None:
         out[rest] = out[rest - 1] + 1
 
 
-def seq_idx(lengths: Sequence[int], out: Array) -> None:
-    """Write to flat `out` which row each token belongs to, -1 after the last row."""
-    out[:] = -1
-    place = 0
+def seq_idx(lengths: Sequence[int], out: Array, start: Any = None, first: int = 0, none: int = -1) -> None:
+    """Write to flat `out` the number of each token's row, from `first` on, and `none` where there is no token.
+
+    Row i begins at `start[i]`; without `start`, where the row before it ends.
+    """
+    out[:] = none
     for row, length in enumerate(lengths):
-        out[place : place + length] = row
-        place += length
+        place = sum(lengths[:row]) if start is None else start[row]
+        out[place : place + length] = first + row
 
 
 def cu_seqlens(lengths: Sequence[int], out: Array) -> None:

@@ -43,10 +43,3 @@ def fill_ends(start: Sequence[int], lengths: Sequence[int], value: Any, out: Arr
     for row, length in enumerate(lengths):
         for place in range(start[row] + length, start[row + 1]):
             out[place] = value
-
-
-def document_ids(start: Sequence[int], lengths: Sequence[int], out: Array) -> None:
-    """Write to flat `out` the number of each token's row, from 1 on, and 0 where there is no token."""
-    out[:] = 0
-    for row, length in enumerate(lengths):
-        out[start[row] : start[row] + length] = row + 1

@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat.support import memory
 
 NAMES = sorted(name for name in vars(_core) if name.isupper())
-ENUMS = sorted({name.partition("_")[0] for name in NAMES} - {"MOST", "ALIGNMENT"})
+ENUMS = sorted({name.partition("_")[0] for name in NAMES} - {"MOST", "ALIGNMENT", "MASK"})
 CODES = [value for name, value in vars(_core).items() if name.startswith("CODE_")]
 
 

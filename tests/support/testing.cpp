@@ -10,10 +10,12 @@
 #include "../../csrc/bindings/masking_options.hpp"
 #include "../../csrc/cuda/launchers.hpp"
 #include "../../csrc/cuda/register.hpp"
-#include "../../csrc/kernels/document_ids.hpp"
+#include "../../csrc/kernels/cu_seqlens.hpp"
+#include "../../csrc/kernels/fill_ends.hpp"
 #include "../../csrc/kernels/philox_mask.hpp"
 #include "../../csrc/kernels/row_keys.hpp"
 #include "../../csrc/kernels/separate_rows.hpp"
+#include "../../csrc/kernels/seq_idx.hpp"
 #include "../../csrc/kernels/special_tokens.hpp"
 #include "../../csrc/kernels/word_starts.hpp"
 
@@ -108,11 +110,25 @@ void register_host_kernels(py::module_& m) {
         },
         "start"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
     m.def(
-        "document_ids",
-        [](Address start, Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
-            return document_ids({start, rows}, lengths, out, out_size);
+        "fill_ends",
+        [](Address start, Address lengths, std::int64_t rows, Kind kind, Address value, Address out,
+           std::int64_t out_size) { return fill_ends({start, rows + 1}, lengths, kind, value, out, out_size); },
+        "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
+    m.def(
+        "seq_idx",
+        [](Address start, Address lengths, std::int64_t rows, std::int32_t first, std::int32_t none, bool wide,
+           Address out, std::int64_t out_size) {
+            const Span<const std::int64_t> starts{start, rows};
+            return wide ? seq_idx<std::int64_t>(starts, lengths, {first, none}, out, out_size)
+                        : seq_idx<std::int32_t>(starts, lengths, {first, none}, out, out_size);
         },
-        "start"_a, "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
+        "start"_a, "lengths"_a, "rows"_a, "first"_a, "none"_a, "wide"_a, "out"_a, "out_size"_a);
+    m.def(
+        "cu_seqlens",
+        [](Address lengths, std::int64_t rows, Kind kind, Address out) {
+            return cu_seqlens({lengths, rows}, kind, out);
+        },
+        "lengths"_a, "rows"_a, "kind"_a, "out"_a);
 }
 
 }  // namespace

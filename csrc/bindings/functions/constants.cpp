@@ -1,12 +1,11 @@
 // The numbers that Python shares with C++, as plain ints of the module. Each is defined once, in C++, and named here.
 #include <pybind11/numpy.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "../../cuda/calls.hpp"
 #include "../../kernels/batch.hpp"
@@ -27,10 +26,12 @@
 namespace quadrat {
 namespace {
 
-template <typename Number>
-void add(py::module_& m, std::initializer_list<std::pair<const char*, Number>> constants) {
-    for (const auto& [name, value] : constants) {
-        m.attr(name) = static_cast<std::int64_t>(value);
+// Names all values of an enum, in their order: 0, 1, 2, ... or, of bits, 1, 2, 4, ...
+template <auto last, bool bits = false, std::size_t count>
+void add(py::module_& m, const char* prefix, const char* const (&names)[count]) {
+    static_assert(static_cast<std::size_t>(last) == (bits ? std::size_t{1} << (count - 1) : count - 1));
+    for (std::size_t i = 0; i < count; ++i) {
+        m.attr((std::string(prefix) + names[i]).c_str()) = bits ? std::size_t{1} << i : i;
     }
 }
 
@@ -94,79 +95,33 @@ void add_config(py::module_& m) {
 
 void register_constants(py::module_& m) {
     add_config(m);
-    add<Form>(m, {{"FORM_LIST", form_list},
-                  {"FORM_TUPLE", form_tuple},
-                  {"FORM_ARRAY", form_array},
-                  {"FORM_TENSOR", form_tensor},
-                  {"FORM_NUMBER", form_number},
-                  {"FORM_OTHER", form_other},
-                  {"FORM_SCALAR", form_scalar},
-                  {"FORM_TENSOR_NUMBER", form_tensor_number}});
-    add<Lengths>(
-        m, {{"LENGTHS_EQUAL", lengths_equal}, {"LENGTHS_ALIGNED", lengths_aligned}, {"LENGTHS_FULL", lengths_full}});
-    add<Action>(m, {{"ACTION_PAD", Action::pad},
-                    {"ACTION_PAD_OWN", Action::pad_own},
-                    {"ACTION_STACK", Action::stack},
-                    {"ACTION_NUMBERS", Action::numbers},
-                    {"ACTION_MASK", Action::mask},
-                    {"ACTION_HOLD", Action::hold},
-                    {"ACTION_LABELS", Action::labels},
-                    {"ACTION_JOIN", Action::join},
-                    {"ACTION_SHIFT", Action::shift},
-                    {"ACTION_POSITIONS", Action::positions},
-                    {"ACTION_SEQUENCES", Action::sequences},
-                    {"ACTION_BOUNDS", Action::bounds},
-                    {"ACTION_LONGEST", Action::longest},
-                    {"ACTION_TOKEN_BOUNDS", Action::token_bounds},
-                    {"ACTION_DOCUMENTS", Action::documents},
-                    {"ACTION_GAPS", Action::gaps},
-                    {"ACTION_TOTAL", Action::total},
-                    {"ACTION_CONSTANT", Action::constant},
-                    {"ACTION_ROW_POSITIONS", Action::row_positions},
-                    {"ACTION_CHAIN", Action::chain},
-                    {"ACTION_CHAIN_MASK", Action::chain_mask},
-                    {"ACTION_CHAIN_MARKS", Action::chain_marks}});
+    add<form_tensor_number, true>(m, "FORM_",
+                                  {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER", "SCALAR", "TENSOR_NUMBER"});
+    add<lengths_full, true>(m, "LENGTHS_", {"EQUAL", "ALIGNED", "FULL"});
+    add<Action::chain_marks>(
+        m, "ACTION_",
+        {"PAD",   "PAD_OWN",   "STACK",         "NUMBERS", "MASK",       "HOLD",         "LABELS",    "JOIN",
+         "SHIFT", "POSITIONS", "SEQUENCES",     "BOUNDS",  "LONGEST",    "TOKEN_BOUNDS", "DOCUMENTS", "GAPS",
+         "TOTAL", "CONSTANT",  "ROW_POSITIONS", "CHAIN",   "CHAIN_MASK", "CHAIN_MARKS"});
     for (const Reason& reason : reasons) {
         m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
     }
-    add<Guard::Fact>(m, {{"FACT_TYPE", Guard::Fact::type},
-                         {"FACT_ENTRY", Guard::Fact::entry},
-                         {"FACT_ABSENT", Guard::Fact::absent},
-                         {"FACT_ATTRIBUTE", Guard::Fact::attribute},
-                         {"FACT_ITEMS", Guard::Fact::items},
-                         {"FACT_CALL", Guard::Fact::call},
-                         {"FACT_OWN", Guard::Fact::own},
-                         {"FACT_OWN_ABSENT", Guard::Fact::own_absent}});
-    add<Way>(m, {{"WAY_OPAQUE", Way::opaque}, {"WAY_DICT", Way::dict}, {"WAY_WRAPPER", Way::wrapper}});
-    add<Source>(m, {{"SOURCE_TORCH", Source::torch},
-                    {"SOURCE_TORCH_DOUBLE", Source::torch_double},
-                    {"SOURCE_NUMPY", Source::numpy},
-                    {"SOURCE_NUMPY_LEGACY", Source::numpy_legacy},
-                    {"SOURCE_PYTHON", Source::python}});
-    add<WordSource>(m, {{"WORDS_FROM_NOTHING", WordSource::none},
-                        {"WORDS_FROM_OFFSETS", WordSource::offsets},
-                        {"WORDS_FROM_WORD_IDS", WordSource::word_ids}});
-    add<Word>(m, {{"WORD_INSIDE", word_inside}, {"WORD_BEGINS", word_begins}, {"WORD_NONE", word_none}});
-    add<Piece>(m, {{"PIECE_JOINS", piece_joins},
-                   {"PIECE_APART", piece_apart},
-                   {"PIECE_KEPT", piece_kept},
-                   {"PIECE_MISSING", piece_missing}});
-    add<Fit>(m, {{"FIT_BEST", Fit::best}, {"FIT_FIRST", Fit::first}, {"FIT_IN_ORDER", Fit::in_order}});
-    add<cuda::FlatSource>(m, {{"FLAT_VALUES", cuda::FlatSource::values},
-                              {"FLAT_SEPARATED", cuda::FlatSource::separated},
-                              {"FLAT_POSITIONS", cuda::FlatSource::positions},
-                              {"FLAT_SEQUENCES", cuda::FlatSource::sequences},
-                              {"FLAT_BOUNDS", cuda::FlatSource::bounds}});
-    add<std::int64_t>(m, {{"MOST_TOKENS", most_tokens},
-                          {"MOST_BUDGET", most_budget},
-                          {"MOST_COLUMNS", cuda::most_columns},
-                          {"MASK_SEGMENT", cuda::mask_segment},
-                          {"MASK_NOT_PLAIN", static_cast<std::int64_t>(cuda::mask_not_plain)},
-                          {"MASK_NOT_IN_FRONT", static_cast<std::int64_t>(cuda::mask_not_in_front)},
-                          {"MASK_NOT_AT_END", static_cast<std::int64_t>(cuda::mask_not_at_end)},
-                          {"MOST_IN_PACK", most_in_pack},
-                          {"ALIGNMENT", alignment},
-                          {"MOST_IN_MESSAGE", most_in_message}});
+    add<Guard::Fact::own_absent>(m, "FACT_",
+                                 {"TYPE", "ENTRY", "ABSENT", "ATTRIBUTE", "ITEMS", "CALL", "OWN", "OWN_ABSENT"});
+    add<Way::wrapper>(m, "WAY_", {"OPAQUE", "DICT", "WRAPPER"});
+    add<Source::python>(m, "SOURCE_", {"TORCH", "TORCH_DOUBLE", "NUMPY", "NUMPY_LEGACY", "PYTHON"});
+    add<WordSource::word_ids>(m, "WORDS_FROM_", {"NOTHING", "OFFSETS", "WORD_IDS"});
+    add<word_none>(m, "WORD_", {"INSIDE", "BEGINS", "NONE"});
+    add<piece_missing, true>(m, "PIECE_", {"JOINS", "APART", "KEPT", "MISSING"});
+    add<Fit::in_order>(m, "FIT_", {"BEST", "FIRST", "IN_ORDER"});
+    add<cuda::FlatSource::bounds>(m, "FLAT_", {"VALUES", "SEPARATED", "POSITIONS", "SEQUENCES", "BOUNDS"});
+    m.attr("MOST_TOKENS") = most_tokens;
+    m.attr("MOST_BUDGET") = most_budget;
+    m.attr("MOST_COLUMNS") = cuda::most_columns;
+    m.attr("MASK_SEGMENT") = cuda::mask_segment;
+    m.attr("MOST_IN_PACK") = most_in_pack;
+    m.attr("ALIGNMENT") = alignment;
+    m.attr("MOST_IN_MESSAGE") = most_in_message;
     m.def("explain", &explain, "failure"_a);
 }
 

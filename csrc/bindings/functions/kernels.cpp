@@ -1,49 +1,43 @@
 // Kernels one by one, for outputs that are not a batch.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
 #include "../../kernels/check_offsets.hpp"
 #include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/cu_seqlens.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/fill_ends.hpp"
 #include "../../kernels/mask_layout.hpp"
 #include "../../kernels/position_ids.hpp"
 #include "../../kernels/put_tokens.hpp"
-#include "../../kernels/seq_idx.hpp"
 #include "../../kernels/take_tokens.hpp"
 #include "../../kernels/unpad.hpp"
 #include "../../kernels/unpad_masked.hpp"
-#include "../input/decode.hpp"
-#include "../plan/execute.hpp"
 #include "../register.hpp"
 
 namespace quadrat {
 namespace {
 
-Span<const std::int64_t> numbers_at(Address address, std::int64_t size) {
-    if (size < 0) {
-        throw py::value_error("a size is negative");
-    }
-    return {address, size};
-}
+// int64 numbers that Python holds in an array: taken as they are, never converted, by `noconvert`.
+using Numbers = py::array_t<std::int64_t, py::array::c_style>;
+
+Span<const std::int64_t> span_of(const Numbers& numbers) { return {numbers.data(), numbers.size()}; }
 
 // Rows of flat values by their numbers, one after the other. Row r lies between bounds[r] and bounds[r + 1].
-Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, Address bounds, std::int64_t bounds_size,
-                    Address numbers, std::int64_t count, Address out, std::int64_t out_size) {
-    const auto bound = numbers_at(bounds, bounds_size);
+Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const Numbers& bounds, const Numbers& numbers,
+                    Address out, std::int64_t out_size) {
+    const Span<const std::int64_t> bound = span_of(bounds);
     const auto item = static_cast<std::int64_t>(item_size(kind));
     const char* const first = values;
     std::vector<Row> rows;
     std::vector<std::int64_t> start;
-    rows.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, count)));
+    rows.reserve(static_cast<std::size_t>(numbers.size()));
     start.reserve(rows.capacity());
     std::int64_t end = 0;
-    for (const std::int64_t number : numbers_at(numbers, count)) {
+    for (const std::int64_t number : span_of(numbers)) {
         const auto at = static_cast<std::int64_t>(rows.size());
         if (number < 0 || number >= bound.size - 1) {
             return {Code::bad_argument, at};
@@ -59,70 +53,41 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, Address
         start.push_back(end);
         end += length;
     }
-    return copy_rows({rows.data(), count}, {start.data(), count}, kind, out, out_size);
+    return copy_rows({rows.data(), numbers.size()}, {start.data(), numbers.size()}, kind, out, out_size);
 }
 
 void register_flat(py::module_& m) {
-    m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, "bounds"_a, "bounds_size"_a, "numbers"_a,
-          "count"_a, "out"_a, "out_size"_a, WithoutGil());
+    m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, py::arg("bounds").noconvert(),
+          py::arg("numbers").noconvert(), "out"_a, "out_size"_a, WithoutGil());
     m.def(
         "position_ids",
         [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
-            return position_ids(numbers_at(lengths, rows), start, out, out_size);
+            return position_ids({lengths, rows}, start, out, out_size);
         },
         "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
-    m.def(
-        "seq_idx",
-        [](Address lengths, std::int64_t rows, Address out, std::int64_t out_size) {
-            return seq_idx(numbers_at(lengths, rows), out, out_size);
-        },
-        "lengths"_a, "rows"_a, "out"_a, "out_size"_a);
-    m.def(
-        "cu_seqlens",
-        [](Address lengths, std::int64_t rows, Kind kind, Address out) {
-            return cu_seqlens(numbers_at(lengths, rows), kind, out);
-        },
-        "lengths"_a, "rows"_a, "kind"_a, "out"_a);
-    m.def(
-        "fill_tail",
-        [](Address out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::object& value) {
-            return fill_tail(out, kind, filled, out_size, value);
-        },
-        "out"_a, "kind"_a, "filled"_a, "out_size"_a, "value"_a);
 }
 
 void register_varlen(py::module_& m) {
     m.def(
-        "fill_ends",
-        [](Address start, Address lengths, std::int64_t rows, Kind kind, const py::object& value, Address out,
-           std::int64_t out_size) {
-            std::uint64_t element = 0;
-            return decode_number(value.ptr(), kind, &element)
-                       ? fill_ends(numbers_at(start, rows + 1), lengths, kind, &element, out, out_size)
-                       : Status{Code::out_of_range};
-        },
-        "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
-    m.def(
         "document_blocks",
-        [](Address offsets, std::int64_t count, std::int64_t total, std::int64_t before, std::int64_t after,
-           std::int64_t row_size, std::int64_t column_size, Address partial_counts, Address partial_columns,
-           Address full_counts, Address full_columns) {
-            return document_blocks(numbers_at(offsets, count), total, {before, after}, {row_size, column_size},
-                                   {partial_counts, partial_columns}, {full_counts, full_columns});
+        [](const Numbers& offsets, std::int64_t total, std::array<std::int64_t, 2> reach,
+           std::array<std::int64_t, 2> size, std::array<Address, 4> out) {
+            const py::gil_scoped_release release;
+            return document_blocks(span_of(offsets), total, {reach[0], reach[1]}, {size[0], size[1]}, {out[0], out[1]},
+                                   {out[2], out[3]});
         },
-        "offsets"_a, "count"_a, "total"_a, "before"_a, "after"_a, "row_size"_a, "column_size"_a, "partial_counts"_a,
-        "partial_columns"_a, "full_counts"_a, "full_columns"_a, WithoutGil());
+        py::arg("offsets").noconvert(), "total"_a, "reach"_a, "size"_a, "out"_a);
 }
 
 void register_ragged(py::module_& m) {
     m.def(
         "check_offsets",
-        [](Address offsets, std::int64_t count, std::int64_t size) {
+        [](const Numbers& offsets, std::int64_t size) {
             LongestRow longest;
-            const Status status = check_offsets({offsets, count}, size, &longest);
+            const Status status = check_offsets(span_of(offsets), size, &longest);
             return py::make_tuple(status, longest.row, longest.length);
         },
-        "offsets"_a, "count"_a, "size"_a);
+        py::arg("offsets").noconvert(), "size"_a);
     m.def(
         "unpad",
         [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,

@@ -4,13 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
-#include "../../kernels/fill_gaps.hpp"
-#include "../../kernels/position_ids.hpp"
-#include "../../kernels/separate_rows.hpp"
-#include "../../kernels/seq_idx.hpp"
-#include "../input/decode.hpp"
 #include "../labels/labels.hpp"
 
 namespace quadrat {
@@ -19,12 +13,6 @@ namespace {
 bool may_be_ids(const Step& step) {
     return step.kind == Kind::int64 &&
            (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
-}
-
-// Whether an output is a flat one, or says where its rows lie.
-bool is_flat(Action action) {
-    return action == Action::join || action == Action::shift || action == Action::positions ||
-           action == Action::sequences || action == Action::bounds;
 }
 
 }  // namespace
@@ -58,6 +46,7 @@ BatchLayout layout_of(const py::tuple& fields) {
     layout.choices = number();
     layout.completions = number();
     layout.prompts = fields[next++].cast<bool>();
+    layout.batched = fields[next++].cast<bool>();
     if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0 ||
         layout.completions < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");
@@ -98,6 +87,11 @@ std::vector<std::int64_t> Execution::padded(std::int64_t rows, std::int64_t exte
     return {rows / layout_.choices, layout_.choices, extent};
 }
 
+Output Execution::flat(std::int64_t placed, Kind kind) const {
+    const std::int64_t extent = flat_extent(placed);
+    return {layout_.batched ? std::vector<std::int64_t>{1, extent} : std::vector<std::int64_t>{extent}, kind};
+}
+
 Output Execution::output(const Step& step) const {
     const Column& column = columns_.at(step.index);
     const std::int64_t rows = columns_.count(step.index);
@@ -119,14 +113,14 @@ Output Execution::output(const Step& step) const {
             return {{rows + 1}, Kind::int32};
         case Action::join:
         case Action::shift:
-            return {{1, flat_extent(layout_.align_to == 0 ? filled(step) : placed(column))}, step.kind};
+            return flat(layout_.align_to == 0 ? filled(step) : placed(column), step.kind);
         case Action::positions:
         case Action::documents:
-            return {{1, flat_extent(placed(column))}, Kind::int64};
+            return flat(placed(column), Kind::int64);
         case Action::sequences:
-            return {{1, flat_extent(placed(column))}, Kind::int32};
+            return flat(placed(column), Kind::int32);
         case Action::gaps:
-            return {{1, flat_extent(placed(column))}, Kind::bool_};
+            return flat(placed(column), Kind::bool_);
         case Action::chain:
         case Action::chain_mask:
         case Action::chain_marks:
@@ -147,11 +141,6 @@ Output Execution::output(const Step& step) const {
 
 Status Execution::write(const Step& step, std::int64_t extent, void* out) {
     Status status;
-    if (!layout_.plain() && is_flat(step.action)) {
-        status = write_placed(step, extent, out);
-        ids_data_ = &step == ids_ ? static_cast<std::int64_t*>(out) : ids_data_;
-        return status;
-    }
     switch (step.action) {
         case Action::pad:
         case Action::pad_own:
@@ -165,21 +154,17 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::labels:
             return write_labels(step, extent, out);
         case Action::join:
-            status = join(step, extent, out);
-            break;
         case Action::shift:
-            return shift(step, extent, out);
+            status = place_rows(step, extent, out);
+            break;
         case Action::positions:
-            return position_ids(columns_.at(step.index).all_lengths(), layout_.start, static_cast<std::int64_t*>(out),
-                                extent);
         case Action::sequences:
-            return seq_idx(columns_.at(step.index).all_lengths(), static_cast<std::int32_t*>(out), extent);
         case Action::bounds:
-        case Action::token_bounds:
-            return cu_seqlens(columns_.at(step.index).all_lengths(), Kind::int32, out);
         case Action::documents:
         case Action::gaps:
-            return write_placed(step, extent, out);
+            return write_places(step, extent, out);
+        case Action::token_bounds:
+            return cu_seqlens(columns_.at(step.index).all_lengths(), Kind::int32, out);
         case Action::row_positions:
             return write_row_positions(step, extent, static_cast<std::int64_t*>(out));
         case Action::chain:
@@ -205,49 +190,6 @@ Status Execution::write_labels(const Step& step, std::int64_t extent, void* out)
     const bool flat = ids_->action == Action::join;
     return how.cast<const Labels&>().write(columns_, {step.index, columns_.count(step.index), extent, layout_.side,
                                                       flat, ids_data_, static_cast<std::int64_t*>(out)});
-}
-
-Status Execution::join(const Step& step, std::int64_t extent, void* out) const {
-    const std::int64_t total = columns_.at(step.index).total;
-    const Status status = columns_.flatten(step.index, out, step.kind, total);
-    return status ? fill_tail(out, step.kind, total, extent, value(step)) : status;
-}
-
-Status Execution::shift(const Step& step, std::int64_t extent, void* out) const {
-    const Column& column = columns_.at(step.index);
-    const std::vector<std::int64_t> offsets = column.offsets(1);
-    const Span<const std::int64_t> start{offsets.data(), columns_.count(step.index)};
-    const std::int64_t total = offsets.back();
-    std::uint64_t separator = 0;
-    if (!decode_number(layout_.separator.ptr(), step.kind, &separator)) {
-        return {Code::out_of_range};
-    }
-    Status status;
-    if (has_ids_for(step)) {  // they are numbers already: no Python object is looked at again
-        std::vector<Row> rows;
-        rows.reserve(column.lengths.size());
-        const std::int64_t* next = ids_data_;
-        for (const std::int64_t length : column.lengths) {
-            rows.push_back({next, length, sizeof(std::int64_t), Kind::int64});
-            next += length;
-        }
-        status = copy_rows({rows.data(), start.size}, start, step.kind, out, total);
-    } else {
-        status = columns_.place(step.index, start, out, step.kind, total);
-    }
-    status = status ? separate_rows(start, step.kind, &separator, out, total) : status;
-    return status ? fill_tail(out, step.kind, total, extent, value(step)) : status;
-}
-
-Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::handle& value) {
-    if (filled == out_size) {
-        return {};
-    }
-    std::uint64_t element = 0;
-    if (!decode_number(value.ptr(), kind, &element)) {
-        return {Code::out_of_range};
-    }
-    return fill_gaps({&filled, 1}, out_size, Side::right, kind, &element, out);
 }
 
 Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,

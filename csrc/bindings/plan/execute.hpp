@@ -36,33 +36,34 @@ private:
     py::handle value(const Step& step) const { return PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr()); }
     bool has_ids_for(const Step& step) const { return ids_data_ != nullptr && ids_->index == step.index; }
     Status write_labels(const Step& step, std::int64_t extent, void* out) const;
-    Status join(const Step& step, std::int64_t extent, void* out) const;
-    Status shift(const Step& step, std::int64_t extent, void* out) const;
-    // Flat outputs whose layout is not plain, and those that only such layouts need: see placed.cpp.
-    Status write_placed(const Step& step, std::int64_t extent, void* out) const;
-    Status place_rows(const Step& step, Span<const std::int64_t> start, std::int64_t extent, void* out) const;
+    // Flat outputs: see placed.cpp.
+    Status write_places(const Step& step, std::int64_t extent, void* out) const;
+    Status place_rows(const Step& step, std::int64_t extent, void* out) const;
+    bool has_room(const Column& column) const;
     Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // Prompts and completions: see chained.cpp.
     std::int64_t longest_chain(std::size_t index) const;
-    std::vector<std::int64_t> chains(std::size_t index) const;
+    const std::vector<std::int64_t>& chains(std::size_t index) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // The length of the place of a row, of all rows, and of the flat output.
     std::int64_t placed(std::int64_t length) const;
     std::int64_t placed(const Column& column) const;
     std::int64_t flat_extent(std::int64_t placed) const;
+    Output flat(std::int64_t placed, Kind kind) const;
     // Where the places of the rows begin, and where the last one ends: with the output.
-    std::vector<std::int64_t> places(const Column& column, std::int64_t extent) const;
+    const std::vector<std::int64_t>& places(std::size_t index, std::int64_t extent) const;
 
     const Columns& columns_;
     const Plan& plan_;
     const BatchLayout& layout_;
     const Step* user_ = nullptr;  // the first step that is made from the output of another
     const Step* ids_ = nullptr;
-    std::int64_t* ids_data_ = nullptr;  // once they are written
+    std::int64_t* ids_data_ = nullptr;          // once they are written
+    mutable std::vector<std::int64_t> chains_;  // of the column `chained_`
+    mutable std::size_t chained_ = 0;
+    mutable std::vector<std::int64_t> places_;  // of the column `placed_`
+    mutable std::size_t placed_ = 0;
 };
-
-// Everything after the first `filled` elements.
-Status fill_tail(void* out, Kind kind, std::int64_t filled, std::int64_t out_size, const py::handle& value);
 
 // The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.
 Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layout, const Interop& interop,

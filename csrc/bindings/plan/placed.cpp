@@ -1,9 +1,8 @@
-// Flat outputs in which rows have places longer than they are, whose length is given, or whose padding is not counted.
+// Flat outputs: rows one after the other, and what tells them apart.
 #include <algorithm>
 
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/cu_seqlens.hpp"
-#include "../../kernels/document_ids.hpp"
 #include "../../kernels/fill_ends.hpp"
 #include "../../kernels/position_ids.hpp"
 #include "../../kernels/separate_rows.hpp"
@@ -47,16 +46,20 @@ std::int64_t Execution::flat_extent(std::int64_t placed) const {
     return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
 }
 
-std::vector<std::int64_t> Execution::places(const Column& column, std::int64_t extent) const {
-    std::vector<std::int64_t> start;
-    start.reserve(column.lengths.size() + 1);
-    std::int64_t sum = 0;
-    for (const std::int64_t length : column.lengths) {
-        start.push_back(sum);
-        sum += placed(length);
+const std::vector<std::int64_t>& Execution::places(std::size_t index, std::int64_t extent) const {
+    const std::vector<std::int64_t>& lengths = columns_.at(index).lengths;
+    if (placed_ == index && places_.size() == lengths.size() + 1 && places_.back() == extent) {
+        return places_;
     }
-    start.push_back(extent);
-    return start;
+    placed_ = index;
+    places_.resize(lengths.size() + 1);
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        places_[i] = sum;
+        sum += placed(lengths[i]);
+    }
+    places_.back() = extent;
+    return places_;
 }
 
 py::object Execution::object(const Step& step) const {
@@ -79,45 +82,41 @@ py::object Execution::object(const Step& step) const {
     }
 }
 
-Status Execution::write_placed(const Step& step, std::int64_t extent, void* out) const {
-    const Column& column = columns_.at(step.index);
+bool Execution::has_room(const Column& column) const {
     const std::int64_t flat = flat_extent(placed(column));
-    if (placed(column) > flat || (column.lengths.empty() && flat > 0)) {
+    return placed(column) <= flat && (flat == 0 || !column.lengths.empty());
+}
+
+Status Execution::write_places(const Step& step, std::int64_t extent, void* out) const {
+    const Column& column = columns_.at(step.index);
+    if (!has_room(column)) {
         return {Code::row_too_long};
     }
-    const std::vector<std::int64_t> start = places(column, flat);
+    const std::vector<std::int64_t>& start = places(step.index, flat_extent(placed(column)));
+    const std::vector<std::int64_t> aligned =
+        layout_.align_to == 0 ? std::vector<std::int64_t>() : lengths_between(start);
+    const Span<const std::int64_t> counted = layout_.align_to == 0 ? column.all_lengths() : span_of(aligned);
+    const Span<const std::int64_t> first{start.data(), columns_.count(step.index)};
     const std::int64_t* const lengths = column.lengths.data();
-    Status status;
     switch (step.action) {
-        case Action::join:
-        case Action::shift:
-            return place_rows(step, span_of(start), extent, out);
         case Action::positions: {
             const std::int64_t none = 0;
-            const std::vector<std::int64_t> counted = layout_.align_to == 0 ? column.lengths : lengths_between(start);
-            status = position_ids(span_of(counted), layout_.start, static_cast<std::int64_t*>(out), extent);
+            const Status status = position_ids(counted, layout_.start, static_cast<std::int64_t*>(out), extent);
             return status && !layout_.continue_positions
                        ? fill_ends(span_of(start), lengths, Kind::int64, &none, out, extent)
                        : status;
         }
-        case Action::sequences: {
-            const std::int32_t none = -1;
-            status = seq_idx(span_of(lengths_between(start)), static_cast<std::int32_t*>(out), extent);
-            return status ? fill_ends(span_of(start), lengths, Kind::int32, &none, out, extent) : status;
-        }
-        case Action::bounds:
-            return cu_seqlens(layout_.align_to == 0 ? column.all_lengths() : span_of(lengths_between(start)),
-                              Kind::int32, out);
+        case Action::sequences:
+            return seq_idx(first, lengths, {0, -1}, static_cast<std::int32_t*>(out), extent);
         case Action::documents:
-            return document_ids({start.data(), columns_.count(step.index)}, lengths, static_cast<std::int64_t*>(out),
-                                extent);
-        case Action::gaps: {
+            return seq_idx(first, lengths, {1, 0}, static_cast<std::int64_t*>(out), extent);
+        case Action::bounds:
+            return cu_seqlens(counted, Kind::int32, out);
+        default: {
             const bool yes = true;
             std::fill_n(static_cast<bool*>(out), extent, false);
             return fill_ends(span_of(start), lengths, Kind::bool_, &yes, out, extent);
         }
-        default:
-            return {Code::bad_argument};
     }
 }
 
@@ -136,20 +135,41 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     return status ? fill_ends(span_of(start), column.lengths.data(), Kind::int64, &none, out, start.back()) : status;
 }
 
-Status Execution::place_rows(const Step& step, Span<const std::int64_t> start, std::int64_t extent, void* out) const {
+Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) const {
     const Column& column = columns_.at(step.index);
-    const Span<const std::int64_t> starts{start.data, columns_.count(step.index)};
+    const bool shifts = step.action == Action::shift;
+    if (!has_room(column)) {
+        return {Code::row_too_long};
+    }
+    if (shifts && !layout_.plain() && column.min_length == 0) {
+        return {Code::wrong_length};
+    }
     std::uint64_t fill = 0, separator = 0;
-    if (!decode_number(value(step).ptr(), step.kind, &fill) ||
-        (step.action == Action::shift && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
+    if ((filled(step) < extent && !decode_number(value(step).ptr(), step.kind, &fill)) ||
+        (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
         return {Code::out_of_range};
     }
-    Status status = columns_.place(step.index, starts, out, step.kind, extent);
-    if (status && step.action == Action::shift) {
-        status = column.min_length > 0 ? separate_rows(starts, step.kind, &separator, out, extent)
-                                       : Status{Code::wrong_length};
+    const std::vector<std::int64_t>& own = places(step.index, extent);
+    std::vector<std::int64_t> apart;
+    if (shifts && column.min_length == 0) {
+        apart = column.offsets(1);
+        apart.back() = extent;
     }
-    return status ? fill_ends(start, column.lengths.data(), step.kind, &fill, out, extent) : status;
+    const std::vector<std::int64_t>& start = apart.empty() ? own : apart;
+    const Span<const std::int64_t> first{start.data(), columns_.count(step.index)};
+    Status status;
+    if (shifts && has_ids_for(step)) {  // they are numbers already: no Python object is looked at again
+        std::vector<Row> rows;
+        rows.reserve(column.lengths.size());
+        for (std::size_t i = 0; i < column.lengths.size(); ++i) {
+            rows.push_back({ids_data_ + own[i], column.lengths[i], sizeof(std::int64_t), Kind::int64});
+        }
+        status = copy_rows({rows.data(), first.size}, first, step.kind, out, extent);
+    } else {
+        status = columns_.place(step.index, first, out, step.kind, extent);
+    }
+    status = status ? fill_ends(span_of(start), column.lengths.data(), step.kind, &fill, out, extent) : status;
+    return status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
 }
 
 }  // namespace quadrat

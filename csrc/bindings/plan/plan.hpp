@@ -75,12 +75,13 @@ struct BatchLayout {
     // chain is not longer than `total`, if that is not 0.
     std::int64_t completions = 0;
     bool prompts = false;
+    bool batched = true;  // whether flat outputs are [1, total], or else [total]
 
     bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
     // What `layout_of` makes this layout of.
     py::tuple as_tuple() const {
         return py::make_tuple(width, multiple_of, side, separator, start, align_to, total, continue_positions, choices,
-                              completions, prompts);
+                              completions, prompts, batched);
     }
 };
 

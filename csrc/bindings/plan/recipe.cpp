@@ -92,10 +92,9 @@ Recipe::Recipe(const py::tuple& facts, py::object interop, Source source, BatchL
       interop_owner_(std::move(interop)),
       interop_(&interop_owner_.cast<const Interop&>()),
       source_(std::move(source)),
+      width_(std::exchange(layout.width, 1)),  // of a batch that is not padded, 1 tells if a row is empty
       layout_(std::move(layout)),
-      result_(std::move(result)) {
-    source_.width = std::exchange(layout_.width, 1);  // of a batch that is not padded, 1 tells if a row is empty
-}
+      result_(std::move(result)) {}
 
 Recipe Recipe::extended(py::tuple names, const py::bytes& signature, const py::object& steps, py::dict values,
                         bool failed) const {
@@ -134,7 +133,7 @@ const Recipe::Decision* Recipe::find(const py::tuple& names, const Columns& colu
             measured = &decision;
             if (!source_.main.is_none()) {
                 const std::int64_t longest = columns.at(decision.main).max_length;
-                *width = source_.width < 0 ? round_up(longest, layout_.multiple_of) : source_.width;
+                *width = width_ < 0 ? round_up(longest, layout_.multiple_of) : width_;
                 if (*width < longest) {
                     return nullptr;
                 }
@@ -244,7 +243,7 @@ void register_recipe(py::module_& m) {
                          py::object deferred, bool falls_back, bool always, py::object notice, bool bare,
                          py::object plain) {
                  return Recipe(facts, std::move(interop),
-                               {std::move(names), bare, std::move(absent), std::move(main), -1, std::move(plain)},
+                               {std::move(names), bare, std::move(absent), std::move(main), std::move(plain)},
                                layout_of(layout),
                                {torch, std::move(wrapper), std::move(attributes), std::move(deferred),
                                 std::move(notice), falls_back, always});

@@ -41,12 +41,11 @@ class Recipe {
 public:
     // What a batch is read from.
     struct Source {
-        py::object names;    // the columns that are read; None: all that the first feature has
-        bool bare;           // whether features are the rows of the one column that is read, without mappings
-        py::tuple absent;    // columns that the first feature must not have
-        py::object main;     // the column to pad by; None where nothing is padded
-        std::int64_t width;  // to which it is padded; -1: to its longest row
-        py::object plain;    // of multiple choice, the column with one value for each example; else None
+        py::object names;  // the columns that are read; None: all that the first feature has
+        bool bare;         // whether features are the rows of the one column that is read, without mappings
+        py::tuple absent;  // columns that the first feature must not have
+        py::object main;   // the column to pad by; None where nothing is padded
+        py::object plain;  // of multiple choice, the column with one value for each example; else None
     };
     // What becomes of it.
     struct Result {
@@ -106,6 +105,7 @@ private:
     py::object interop_owner_;
     const Interop* interop_;
     Source source_;
+    std::int64_t width_;  // to which rows are padded; -1: to the longest
     BatchLayout layout_;
     Result result_;
     std::vector<Decision> decisions_;

@@ -108,12 +108,6 @@ void register_columns(py::module_& m) {
                const py::object& value) { return self.pad(index, out, kind, width, left, value); },
             "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a, "value"_a)
         .def(
-            "place",
-            [](const Columns& self, std::size_t index, Address start, Address out, Kind kind, std::int64_t out_size) {
-                return self.place(index, {start, self.count(index)}, out, kind, out_size);
-            },
-            "index"_a, "start"_a, "out"_a, "kind"_a, "out_size"_a)
-        .def(
             "flatten",
             [](const Columns& self, std::size_t index, Address out, Kind kind, std::int64_t out_size) {
                 return self.flatten(index, out, kind, out_size);

@@ -66,6 +66,24 @@ POSITIONS, SEQUENCES = _core.ACTION_POSITIONS, _core.ACTION_SEQUENCES
 TOKEN_BOUNDS, DOCUMENTS, GAPS = _core.ACTION_TOKEN_BOUNDS, _core.ACTION_DOCUMENTS, _core.ACTION_GAPS
 TOTAL, CONSTANT, ROW_POSITIONS = _core.ACTION_TOTAL, _core.ACTION_CONSTANT, _core.ACTION_ROW_POSITIONS
 CHAIN, CHAIN_MASK, CHAIN_MARKS = _core.ACTION_CHAIN, _core.ACTION_CHAIN_MASK, _core.ACTION_CHAIN_MARKS
+Step = tuple[str, int, int, int]  # output, column, action, kind
+
+
+class BatchLayout(NamedTuple):
+    """How the rows of a batch lie."""
+
+    width: int = 0
+    multiple_of: int = 1  # the width, or the total of rows that are joined
+    left: bool = False  # the side that is padded
+    separator: Any = None  # in place of a row's first label
+    start: int = 0  # of positions
+    align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
+    total: int = 0  # of rows that are joined; 0: what they take
+    continue_positions: bool = True  # whether positions go on through the padding; else they are 0 there
+    choices: int = 0  # of multiple choice: how many rows each example has
+    completions: int = 0  # of preferences: how many columns hold completions
+    prompts: bool = False  # whether a column of prompts is before them
+    batched: bool = True  # whether outputs of joined rows are `[1, total]`, or else `[total]`
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:

@@ -15,7 +15,7 @@ from quadrat.ragged import Ragged
 from quadrat.support import gpu
 from quadrat.support.arrays import carried, carrier_of, dense, fill_value
 from quadrat.support.gpu import FlatColumn, PadColumn
-from quadrat.support.memory import BOOL, INT64, KINDS, address_of, kind_of, on_gpu, torch_dtype
+from quadrat.support.memory import BOOL, INT64, KINDS, address_of, interop, kind_of, on_gpu, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -47,10 +47,11 @@ def bits_of_padding(value: Any, like: torch.Tensor) -> int:
         return 0
     if carrier_of(like) is not None:
         return carried(value, like) % (1 << 8 * like.element_size())
-    bits, kind = np.zeros(1, np.uint64), kind_of(like.dtype)
+    bits, kind, empty_row = np.zeros(1, np.uint64), kind_of(like.dtype), _core.Columns()
+    empty_row.add_values([()], interop())
     if kind == BOOL and value == 1:
         value = True
-    if _core.fill_tail(address_of(bits), kind, 0, 1, value) is not None:
+    if empty_row.pad(0, address_of(bits), kind, 1, False, value) is not None:
         raise OverflowError(f"padding_value={value!r} does not fit the dtype {KINDS[kind]}")
     return int(bits[0])
 

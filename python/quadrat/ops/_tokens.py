@@ -97,8 +97,8 @@ def _layout_on_gpu(mask: Any) -> MaskLayout | None:
         indices, cu_seqlens = mask.new_empty(0, dtype=torch.int64), mask.new_zeros(rows + 1, dtype=torch.int32)
         return MaskLayout(indices, cu_seqlens, cu_seqlens.new_zeros(rows), 0)
     launched = LaunchedLayout(mask)
-    total, longest, seen = launched.state[:3].tolist()
-    if seen & _core.MASK_NOT_PLAIN:
+    total, longest, unusual = launched.state[:3].tolist()
+    if unusual:
         return None
     indices = launched.indices[:total]
     if 2 * total < rows * width:  # not to keep room for the rest
@@ -114,10 +114,9 @@ class LaunchedLayout:
         segments = rows * -(-width // _core.MASK_SEGMENT)
         self.state = mask.new_empty(4 + segments, dtype=torch.int64)
         self.indices = mask.new_empty(rows * width, dtype=torch.int64)
-        self.offsets = mask.new_empty(rows + 1, dtype=torch.int64)
         self.cu_seqlens = mask.new_empty(rows + 1, dtype=torch.int32)
         self.lengths = mask.new_empty(rows, dtype=torch.int32)
-        outs = self.state, self.indices, self.offsets, self.cu_seqlens, self.lengths
+        outs = self.state, self.indices, self.cu_seqlens, self.lengths
         addresses = [address_of(out) for out in outs]
         gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *addresses)
 

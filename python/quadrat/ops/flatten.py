@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
-from quadrat import _core
-from quadrat.input.columns import OUT_OF_RANGE
+from quadrat.input.columns import POSITIONS, SEQUENCES, TOKEN_BOUNDS
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._rows import output_of, padded_length, require_own_dtype, whole
+from quadrat.ops._rows import padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
-from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
-from quadrat.varlen.aligned import Aligned, Placement, Places, align_on_device, described, placed
+from quadrat.support.memory import INT32, INT64, Framework
+from quadrat.varlen.aligned import ALIGNED, Aligned, Placement, align_on_device, flat_layout, join
 from quadrat.varlen.names import check_names, renamed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_STEPS = (
+    ("position_ids", 0, POSITIONS, INT64),
+    ("seq_idx", 0, SEQUENCES, INT32),
+    ("cu_seqlens", 0, TOKEN_BOUNDS, INT32),
+)
 
 Names = Literal["transformers", "varlen_attn", "megatron", "mask"]
 
@@ -36,54 +44,29 @@ class Flattened(NamedTuple):
     max_length: int
 
 
+class _Options(TypedDict, total=False):
+    position_ids_start: int
+    pad_to_multiple_of: int | None
+    padding_value: int | float | bool
+    dtype: Any
+    return_tensors: Framework | None
+    total_length: int | None
+    continue_positions: bool
+
+
+_Rows = Ragged | Sequence[Any]
+
+
 @overload
 def flatten(
-    rows: Ragged | Sequence[Any],
-    *,
-    position_ids_start: int = 0,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
-    align_to: None = None,
-    total_length: int | None = None,
-    continue_positions: bool = True,
-    kwargs_for: None = None,
+    rows: _Rows, *, align_to: None = None, kwargs_for: None = None, **options: Unpack[_Options]
 ) -> Flattened: ...
-
-
+@overload
+def flatten(rows: _Rows, *, align_to: int, kwargs_for: None = None, **options: Unpack[_Options]) -> Aligned: ...
 @overload
 def flatten(
-    rows: Ragged | Sequence[Any],
-    *,
-    position_ids_start: int = 0,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
-    align_to: int,
-    total_length: int | None = None,
-    continue_positions: bool = True,
-    kwargs_for: None = None,
-) -> Aligned: ...
-
-
-@overload
-def flatten(
-    rows: Ragged | Sequence[Any],
-    *,
-    position_ids_start: int = 0,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
-    align_to: int | None = None,
-    total_length: int | None = None,
-    continue_positions: bool = True,
-    kwargs_for: Names,
+    rows: _Rows, *, align_to: int | None = None, kwargs_for: Names, **options: Unpack[_Options]
 ) -> dict[str, Any]: ...
-
-
 def flatten(
     rows: Ragged | Sequence[Any],
     *,
@@ -144,25 +127,28 @@ def flatten(
         raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
     check_names(kwargs_for)
     made: Any
-    aligned = align_to is not None
+    aligned, ragged = align_to is not None, rows_on_gpu(rows)
+    if ragged is not None:
+        require_own_dtype(ragged.values, dtype, return_tensors)
     if aligned:
         how = _placement(align_to, pad_to_multiple_of, total_length, position_ids_start, continue_positions)
-        made = _flatten_aligned(rows, how, padding_value, dtype, return_tensors)
-    elif (ragged := rows_on_gpu(rows)) is not None:
-        require_own_dtype(ragged.values, dtype, return_tensors)
-        made = _flatten_on_gpu(ragged, position_ids_start, pad_to_multiple_of, padding_value, total_length)
+        if ragged is not None:
+            made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
+            made = made._replace(values=made.values[0])
+        else:
+            made = _flatten_aligned(rows, how, padding_value, dtype, return_tensors)
     else:
-        made = flatten_here(
-            rows,
-            total_length if total_length is None else whole(total_length, "total_length"),
-            position_ids_start=position_ids_start,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_value=padding_value,
-            dtype=dtype,
-            return_tensors=return_tensors,
-        )
-    if not (aligned or continue_positions):
-        made.position_ids[made.seq_idx < 0] = 0
+        total = total_length if total_length is None else whole(total_length, "total_length")
+        options: dict[str, Any] = {
+            "position_ids_start": position_ids_start,
+            "pad_to_multiple_of": pad_to_multiple_of,
+            "padding_value": padding_value,
+            "continue_positions": bool(continue_positions),
+        }
+        if ragged is not None:
+            made = _flatten_on_gpu(ragged, total, **options)
+        else:
+            made = flatten_here(rows, total, dtype=dtype, return_tensors=return_tensors, **options)
     return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
 
 
@@ -181,14 +167,9 @@ def _placement(align_to: Any, pad_to_multiple_of: Any, total_length: Any, start:
 def _flatten_aligned(
     rows: Any, how: Placement, padding_value: Any, dtype: Any, return_tensors: Framework | None
 ) -> Aligned:
-    if (ragged := rows_on_gpu(rows)) is not None:
-        require_own_dtype(ragged.values, dtype, return_tensors)
-        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
-        return made._replace(values=made.values[0])
     source = source_of(rows)
-    framework = output_of(source, dtype, return_tensors, padding_value)[0]
-    places = Places.of(source.lengths, how)
-    return described(placed(source, places, padding_value, dtype, return_tensors), places, framework, how)
+    made = join(source, ALIGNED, how.layout(source.lengths), padding_value, dtype=dtype, return_tensors=return_tensors)
+    return Aligned(max_length=source.longest[1], **made)
 
 
 def flatten_here(
@@ -200,29 +181,16 @@ def flatten_here(
     padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
+    continue_positions: bool = True,
 ) -> Flattened:
     """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `pad_to_multiple_of`."""
     source = source_of(rows)
-    framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     tokens = int(source.lengths.sum())
     total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
     _require_int64(position_ids_start)
-    values, address = empty(framework, (total, *source.trailing), kind)
-    source.require(source.columns.flatten(0, address, kind, source.total))
-    if _core.fill_tail(address, kind, source.total, total * source.inner, fill) is not None:
-        raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
-    values = values if source.own is None else values.view(source.own.dtype)
-    lengths, count = address_of(source.lengths), len(source)
-    position_ids, address = empty(framework, (total,), INT64)
-    if _core.position_ids(lengths, count, position_ids_start, address, total) is not None:
-        raise OverflowError(f"position_ids_start={position_ids_start} leads to positions beyond int64")
-    seq_idx, address = empty(framework, (total,), INT32)
-    source.require(_core.seq_idx(lengths, count, address, total))
-    cu_seqlens, address = empty(framework, (count + 1,), INT32)
-    failure = _core.cu_seqlens(lengths, count, INT32, address)
-    if failure is not None and failure[0] == OUT_OF_RANGE:
-        raise OverflowError(f"{tokens} tokens are more than int32 cu_seqlens can hold")
-    return Flattened(values, position_ids, seq_idx, cu_seqlens, source.longest[1])
+    layout = flat_layout(total, int(position_ids_start), continues=continue_positions)
+    made = join(source, _STEPS, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
+    return Flattened(max_length=source.longest[1], **made)
 
 
 def _checked_total(total: int, tokens: int) -> int:
@@ -239,17 +207,23 @@ def _require_int64(start: int) -> None:
 
 
 def _flatten_on_gpu(
-    ragged: Ragged, start: int, pad_to_multiple_of: int | None, padding_value: Any, total_length: int | None
+    ragged: Ragged,
+    total: int | None,
+    *,
+    position_ids_start: int,
+    pad_to_multiple_of: int | None,
+    padding_value: Any,
+    continue_positions: bool,
 ) -> Flattened:
     first, last, (_, longest) = ragged.facts
     tokens = last - first
-    total = padded_length((0, tokens), None, pad_to_multiple_of)
-    if total_length is not None:
-        total = _checked_total(whole(total_length, "total_length"), tokens)
-    _require_int64(start)
-    if start + total - 1 >= 2**63:
-        raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
-    if last - first >= 2**31:
-        raise OverflowError(f"{last - first} tokens are more than int32 cu_seqlens can hold")
-    made = device_flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
+    total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
+    _require_int64(position_ids_start)
+    if position_ids_start + total - 1 >= 2**63:
+        raise OverflowError(f"position_ids_start={position_ids_start} leads to positions beyond int64")
+    if tokens >= 2**31:
+        raise OverflowError(f"{tokens} tokens are more than int32 cu_seqlens can hold")
+    made = device_flatten(ragged.values, ragged.offsets, total, start=position_ids_start, padding_value=padding_value)
+    if not continue_positions:
+        made[1][made[2] < 0] = 0
     return Flattened(*made, longest)

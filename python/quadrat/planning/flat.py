@@ -10,27 +10,7 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input.columns import (
-    ARRAY,
-    BOUNDS,
-    CONSTANT,
-    DOCUMENTS,
-    GAPS,
-    INTS,
-    JOIN,
-    LABELS,
-    LIST,
-    LONGEST,
-    POSITIONS,
-    SEQUENCES,
-    SHIFT,
-    TENSOR,
-    TOKEN_BOUNDS,
-    TOTAL,
-    ColumnShape,
-    column_shapes,
-    explain,
-)
+from quadrat.input import columns as col
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.flat_plainly import flatten_plainly
@@ -44,13 +24,13 @@ from quadrat.support.memory import BOOL, INT32, INT64, interop
 _INT64 = range(-(2**63), 2**63)
 # How the parts of `quadrat.varlen.names` are made.
 _PARTS = {
-    "places": (BOUNDS, INT32),
-    "tokens": (TOKEN_BOUNDS, INT32),
-    "longest": (LONGEST, INT64),
-    "total": (TOTAL, INT64),
-    "documents": (DOCUMENTS, INT64),
-    "gaps": (GAPS, BOOL),
-    "thd": (CONSTANT, INT64),
+    "places": (col.BOUNDS, INT32),
+    "tokens": (col.TOKEN_BOUNDS, INT32),
+    "longest": (col.LONGEST, INT64),
+    "total": (col.TOTAL, INT64),
+    "documents": (col.DOCUMENTS, INT64),
+    "gaps": (col.GAPS, BOOL),
+    "thd": (col.CONSTANT, INT64),
 }
 
 
@@ -115,9 +95,9 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         batch = run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers)
         if isinstance(batch, tuple):
             step, code, row, position = batch
-            if made.steps[step][2] == LABELS:
+            if made.steps[step][2] == col.LABELS:
                 refuse_words(names, (code, row, position))
-            raise FallBack(f"'{made.steps[step][0]}': {explain((code, -1, -1))}")
+            raise FallBack(f"'{made.steps[step][0]}': {col.explain((code, -1, -1))}")
     if collator is not None:
         own = own_facts(collator)
         remember(
@@ -154,9 +134,9 @@ class FlatOptions(NamedTuple):
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
     options, names = key.options, key.names
-    shapes = column_shapes(key.signature)
+    shapes = col.column_shapes(key.signature)
     _require_ints(MAIN, shapes[0])
-    steps = [(MAIN, 0, JOIN, INT64)]
+    steps = [(MAIN, 0, col.JOIN, INT64)]
     first = 1 if options.label is None else 2  # of the columns that are neither ids nor labels
     if options.label is not None:
         _require_ints(options.label, shapes[1])
@@ -165,14 +145,14 @@ def flat_plan(key: PlanKey) -> Plan:
     if options.labels == "shifted" and options.padded and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
     if options.labels != "none":
-        action = SHIFT if options.labels == "shifted" else JOIN
+        action = col.SHIFT if options.labels == "shifted" else col.JOIN
         steps.append((options.label or "labels", first - 1, action, INT64))
     elif options.derives:
-        steps.append(("labels", 0, LABELS, INT64))
+        steps.append(("labels", 0, col.LABELS, INT64))
     if options.position_ids:
-        steps.append(("position_ids", 0, POSITIONS, INT64))
+        steps.append(("position_ids", 0, col.POSITIONS, INT64))
     if options.seq_idx:
-        steps.append(("seq_idx", 0, SEQUENCES, INT32))
+        steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
     steps += [(name, 0, *_PARTS[what]) for name, what in options.parts]
     last = first + len(options.extra)
     for index, (name, value_type) in enumerate(options.extra, first):
@@ -180,14 +160,14 @@ def flat_plan(key: PlanKey) -> Plan:
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
-        steps.append((name, index, JOIN, kind))
+        steps.append((name, index, col.JOIN, kind))
     for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
     return Plan(tuple(steps))
 
 
-def _require_ints(name: str, shape: ColumnShape) -> None:
+def _require_ints(name: str, shape: col.ColumnShape) -> None:
     # The reference calls tolist() where there is one, and joins lists to lists.
-    if shape.forms & ~(LIST | ARRAY | TENSOR) or shape.kinds & ~(INTS | 1 << BOOL):
+    if shape.forms & ~(col.LIST | col.ARRAY | col.TENSOR) or shape.kinds & ~(col.INTS | 1 << BOOL):
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints")

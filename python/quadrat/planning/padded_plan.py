@@ -8,30 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers.utils.generic import to_py_obj
 
-from quadrat.input.columns import (
-    HOLD,
-    INTS,
-    KEPT_KINDS,
-    LABELS,
-    LIST,
-    MASK,
-    MEMORY_ROWS,
-    NUMBER,
-    NUMBERS,
-    OTHER,
-    PAD,
-    PAD_OWN,
-    PYTHON_INTS,
-    PYTHON_ROWS,
-    ROWS,
-    SCALAR,
-    SINGLE_NUMBERS,
-    STACK,
-    TENSOR_NUMBER,
-    ColumnShape,
-    column_shapes,
-    inferred_kind,
-)
+from quadrat.input import columns as col
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan import Plan, PlanKey, Step, planned
@@ -63,12 +40,12 @@ class PaddedOptions(NamedTuple):
 @planned
 def padded_plan(key: PlanKey) -> Plan:
     """What becomes of the columns."""
-    names, options, shapes = key.names, key.options, column_shapes(key.signature)
+    names, options, shapes = key.names, key.options, col.column_shapes(key.signature)
     main = names.index(options.main)
     forms, first_form, kinds, equal, _, _ = shapes[main]
     # In lists the reference looks at the first number; arrays it turns into lists first.
-    arrays = bool(first_form & MEMORY_ROWS)
-    if not arrays and (forms & ~PYTHON_ROWS or kinds != PYTHON_INTS):
+    arrays = bool(first_form & col.MEMORY_ROWS)
+    if not arrays and (forms & ~col.PYTHON_ROWS or kinds != col.PYTHON_INTS):
         raise FallBack(f"column '{options.main}' is not made of lists of ints, arrays or tensors")
     if _is_padded(options.main, True):
         raise FallBack(f"column '{options.main}' is the one to pad by")
@@ -83,35 +60,35 @@ def padded_plan(key: PlanKey) -> Plan:
             steps.append((name, index, *_extra(name, shape, extra[name], key.float_kind)))
         elif options.pads and (index == main or _is_padded(name, options.makes_mask)):
             # What is left out in the end pads or fails in the reference before.
-            steps.append((name, index, PAD, _padded_kind(name, shape, arrays, key.float_kind)))
+            steps.append((name, index, col.PAD, _padded_kind(name, shape, arrays, key.float_kind)))
         elif name not in options.omits:
             steps.append((name, index, *_stacked(name, shape, arrays, key.float_kind)))
     if options.makes_mask and "attention_mask" not in names:
-        steps.append(("attention_mask", main, MASK, INT64))
+        steps.append(("attention_mask", main, col.MASK, INT64))
     if options.derives:
-        if any(name == "labels" and action == HOLD for name, _, action, _ in steps):
+        if any(name == "labels" and action == col.HOLD for name, _, action, _ in steps):
             raise FallBack("the reference stacks the labels in its own way, if at all")
-        steps.append(("labels", main, PAD if options.derives == "fill" else LABELS, INT64))
+        steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
-    held = {name: names[index] for name, index, action, _ in steps if action == HOLD}
+    held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     if label is not None:
         steps.append(_label_step(label, names, shapes))
     return Plan(tuple(steps), held)
 
 
-def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[ColumnShape]) -> Step:
+def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.ColumnShape]) -> Step:
     if label.name is None:
-        return label.output, 0, HOLD, 0
+        return label.output, 0, col.HOLD, 0
     index = names.index(label.name)
     shape = shapes[index]
-    if label.action == NUMBERS:
-        if shape.forms & ~SINGLE_NUMBERS or shape.kinds != PYTHON_INTS:
+    if label.action == col.NUMBERS:
+        if shape.forms & ~col.SINGLE_NUMBERS or shape.kinds != col.PYTHON_INTS:
             raise FallBack(f"column '{label.name}' is not made of ints")
-        return label.output, index, NUMBERS, INT64
-    known = LIST if label.lists and shape.first_form == LIST else ROWS
-    if shape.forms & ~known or not shape.kinds or shape.kinds & ~INTS:
+        return label.output, index, col.NUMBERS, INT64
+    known = col.LIST if label.lists and shape.first_form == col.LIST else col.ROWS
+    if shape.forms & ~known or not shape.kinds or shape.kinds & ~col.INTS:
         raise FallBack(f"column '{label.name}' is not made of rows of ints")
-    if label.action == STACK and (shape.forms != LIST or not shape.equal):
+    if label.action == col.STACK and (shape.forms != col.LIST or not shape.equal):
         raise FallBack(f"column '{label.name}' is not made of lists of one length")
     return label.output, index, label.action, INT64
 
@@ -137,35 +114,36 @@ def _is_padded(name: str, makes_mask: bool) -> bool:
     return name in ("token_type_ids", "special_tokens_mask") or (makes_mask and name == "attention_mask")
 
 
-def _padded_kind(name: str, shape: ColumnShape, arrays: bool, float_kind: int | None) -> int:
+def _padded_kind(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | None) -> int:
     if not shape.aligned:
         raise FallBack(f"column '{name}' differs in length from the tokens")
-    allowed = ROWS if arrays else PYTHON_ROWS if shape.full else LIST  # the reference cannot add a list to a tuple
-    kind = None if shape.forms & ~allowed else inferred_kind(shape.kinds, float_kind)
+    # The reference cannot add a list to a tuple.
+    allowed = col.ROWS if arrays else col.PYTHON_ROWS if shape.full else col.LIST
+    kind = None if shape.forms & ~allowed else col.inferred_kind(shape.kinds, float_kind)
     if kind is None:
         raise FallBack(f"column '{name}' holds rows or numbers the kernels do not know")
     return INT64 if kind == BOOL and not shape.full else kind
 
 
-def _stacked(name: str, shape: ColumnShape, arrays: bool, float_kind: int | None) -> tuple[int, int]:
-    kind = inferred_kind(shape.kinds, float_kind)
-    if kind is not None and shape.forms == NUMBER:
-        return NUMBERS, kind
-    if kind is not None and arrays and shape.forms == TENSOR_NUMBER:  # become Python numbers first
-        return NUMBERS, kind
-    if kind is not None and shape.forms == SCALAR and shape.kinds in KEPT_KINDS:
+def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | None) -> tuple[int, int]:
+    kind = col.inferred_kind(shape.kinds, float_kind)
+    if kind is not None and shape.forms == col.NUMBER:
+        return col.NUMBERS, kind
+    if kind is not None and arrays and shape.forms == col.TENSOR_NUMBER:  # become Python numbers first
+        return col.NUMBERS, kind
+    if kind is not None and shape.forms == col.SCALAR and shape.kinds in col.KEPT_KINDS:
         keeps = not arrays or _keeps_numpy_numbers()
-        return NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
-    if kind is not None and shape.equal and not shape.forms & ~(ROWS if arrays else PYTHON_ROWS):
-        return STACK, kind
-    if name == "attention_mask" and shape.forms & OTHER:
+        return col.NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
+    if kind is not None and shape.equal and not shape.forms & ~(col.ROWS if arrays else col.PYTHON_ROWS):
+        return col.STACK, kind
+    if name == "attention_mask" and shape.forms & col.OTHER:
         raise FallBack("an attention mask of more dimensions")
-    return HOLD, 0
+    return col.HOLD, 0
 
 
-def _extra(name: str, shape: ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
+def _extra(name: str, shape: col.ColumnShape, value_type: type, float_kind: int | None) -> tuple[int, int]:
     """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
     kind = extra_kind(shape.forms, shape.kinds, float_kind, value_type)
     if kind is None:
         raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
-    return PAD if shape.aligned else PAD_OWN, kind
+    return col.PAD if shape.aligned else col.PAD_OWN, kind

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
+from quadrat.input.columns import BatchLayout as BatchLayout  # noqa: PLC0414 - taken from here
+from quadrat.input.columns import Step as Step  # noqa: PLC0414
 from quadrat.planning.fallback import FallBack
 from quadrat.support.memory import Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
-
-Step = tuple[str, int, int, int]  # output, column, action, kind
 
 
 class PlanKey(NamedTuple):
@@ -30,22 +30,6 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...] = ()
     held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
     refusal: str | None = None
-
-
-class BatchLayout(NamedTuple):
-    """How the rows of a batch lie."""
-
-    width: int = 0
-    multiple_of: int = 1  # the width, or the total of rows that are joined
-    left: bool = False  # the side that is padded
-    separator: Any = None  # in place of a row's first label
-    start: int = 0  # of positions
-    align_to: int = 0  # of the place of each row that is joined; 0: rows are not padded one by one
-    total: int = 0  # of rows that are joined; 0: what they take
-    continue_positions: bool = True  # whether positions go on through the padding; else they are 0 there
-    choices: int = 0  # of multiple choice: how many rows each example has
-    completions: int = 0  # of preferences: how many columns hold completions
-    prompts: bool = False  # whether a column of prompts is before them
 
 
 def key_of(

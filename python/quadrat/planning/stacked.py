@@ -8,30 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from quadrat.input.columns import (
-    ARRAY,
-    BOOLS,
-    FLOATS,
-    HOLD,
-    INTS,
-    KEPT_KINDS,
-    NUMBER,
-    NUMBERS,
-    OTHER,
-    PYTHON_FLOATS,
-    PYTHON_INTS,
-    PYTHON_ROWS,
-    SCALAR,
-    SINGLE_NUMBERS,
-    STACK,
-    TENSOR,
-    TENSOR_NUMBER,
-    ColumnShape,
-    collect,
-    column_shapes,
-    explain,
-    inferred_kind,
-)
+from quadrat.input import columns as col
 from quadrat.input.rows import each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
@@ -58,20 +35,20 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
     Raises:
         FallBack: when the result cannot be proven to be the reference's.
     """
-    collected = collect(features)
+    collected = col.collect(features)
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     check_device(framework)
     names, columns = collected
     key = key_of(names, columns, framework, StackedOptions((), (), ()))
-    unlike = OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
+    unlike = col.OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
     if unlike:
         key = key._replace(options=_unlike(names, first_of(features)))
     plan = stacked_plan(key)
     if plan.refusal is None:
         batch = run_steps(columns, plan.steps, {}, framework, BatchLayout())
         if isinstance(batch, tuple):
-            raise FallBack(f"column '{plan.steps[batch[0]][0]}': {explain((batch[1], -1, -1))}")
+            raise FallBack(f"column '{plan.steps[batch[0]][0]}': {col.explain((batch[1], -1, -1))}")
         for name, column in plan.held.items():
             batch[name] = _reference_column(column, features, framework)
     if names and (plan.refusal is not None or not (plan.held or unlike)):
@@ -92,7 +69,7 @@ def _unlike(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOptions:
 @planned
 def stacked_plan(key: PlanKey) -> Plan:
     """What becomes of the columns: labels first."""
-    names, shapes = key.names, column_shapes(key.signature)
+    names, shapes = key.names, col.column_shapes(key.signature)
     missing, strings, nested = key.options
     outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
     label = next((name for name in _LABELS if name in names and name not in missing), None)
@@ -109,38 +86,40 @@ def stacked_plan(key: PlanKey) -> Plan:
     for name, (index, kind) in outputs.items():
         if kind is None or not shapes[index].equal:
             held[name] = names[index]
-            steps.append((name, index, HOLD, 0))
+            steps.append((name, index, col.HOLD, 0))
         else:
-            steps.append((name, index, STACK if shapes[index].forms & ~SINGLE_NUMBERS else NUMBERS, kind))
-    if held and not nested and not any(step[2] != HOLD and shapes[step[1]].forms & PYTHON_ROWS for step in steps):
+            steps.append((name, index, col.STACK if shapes[index].forms & ~col.SINGLE_NUMBERS else col.NUMBERS, kind))
+    lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
+    if held and not nested and not lists:
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
     return Plan(tuple(steps), held)
 
 
-def _kind(shape: ColumnShape, key: PlanKey) -> int | None:
+def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
     """The kind the reference makes of a column; None where its own code had better decide."""
-    if shape.forms == NUMBER or not shape.forms & ~PYTHON_ROWS:
-        return inferred_kind(shape.kinds, key.float_kind)
-    stacked = (ARRAY, SCALAR, *((TENSOR, TENSOR_NUMBER) if key.framework == "pt" else ()))
+    if shape.forms == col.NUMBER or not shape.forms & ~col.PYTHON_ROWS:
+        return col.inferred_kind(shape.kinds, key.float_kind)
+    stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
     kind = _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
-    refused = kind is not None and shape.forms == SCALAR and key.framework == "pt" and not torch_reads_numbers(kind)
+    refused = kind is not None and shape.forms == col.SCALAR and key.framework == "pt" and not torch_reads_numbers(kind)
     return None if refused else kind
 
 
-def _label_kind(shape: ColumnShape, name: str, key: PlanKey) -> int | None:
+def _label_kind(shape: col.ColumnShape, name: str, key: PlanKey) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
-    if name == "label_ids" and shape.forms == (TENSOR if key.framework == "pt" else ARRAY):
+    if name == "label_ids" and shape.forms == (col.TENSOR if key.framework == "pt" else col.ARRAY):
         return _only_kind(shape.kinds, key.framework)
-    if name == "label" and shape.forms == SCALAR:
-        whole = not shape.kinds & ~INTS and numpy_ints_are_labels(key.framework)
-        return INT64 if whole else FLOAT32 if shape.kinds in KEPT_KINDS else None
-    if name == "label" and shape.forms == TENSOR_NUMBER and key.framework == "pt":
-        return INT64 if not shape.kinds & ~(INTS | BOOLS) else FLOAT32 if not shape.kinds & ~FLOATS else None
-    if shape.forms & ~(NUMBER if name == "label" else PYTHON_ROWS):
+    if name == "label" and shape.forms == col.SCALAR:
+        whole = not shape.kinds & ~col.INTS and numpy_ints_are_labels(key.framework)
+        return INT64 if whole else FLOAT32 if shape.kinds in col.KEPT_KINDS else None
+    if name == "label" and shape.forms == col.TENSOR_NUMBER and key.framework == "pt":
+        whole = not shape.kinds & ~(col.INTS | col.BOOLS)
+        return INT64 if whole else FLOAT32 if not shape.kinds & ~col.FLOATS else None
+    if shape.forms & ~(col.NUMBER if name == "label" else col.PYTHON_ROWS):
         return None
-    if shape.kinds in (PYTHON_INTS, BOOLS):  # a bool is an int to the reference
+    if shape.kinds in (col.PYTHON_INTS, col.BOOLS):  # a bool is an int to the reference
         return INT64
-    return FLOAT32 if shape.kinds == PYTHON_FLOATS else None
+    return FLOAT32 if shape.kinds == col.PYTHON_FLOATS else None
 
 
 def _only_kind(kinds: int, framework: Framework) -> int | None:
@@ -148,7 +127,7 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
     if kinds.bit_count() != 1:
         return None
     kind = kinds.bit_length() - 1
-    return kind if kinds in KEPT_KINDS or framework == "np" or torch_has(kind) else None
+    return kind if kinds in col.KEPT_KINDS or framework == "np" or torch_has(kind) else None
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:

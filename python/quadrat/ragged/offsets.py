@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.support.arrays import as_numpy
-from quadrat.support.memory import KINDS, address_of, is_tensor, kind_of, on_gpu, recording
+from quadrat.support.memory import KINDS, is_tensor, kind_of, on_gpu, recording
 
 _LONGEST = 2**62  # tokens in all
 
@@ -56,7 +56,7 @@ def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]
 
 
 def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], Facts]:
-    failure, row, length = _core.check_offsets(address_of(bounds), len(bounds), total)
+    failure, row, length = _core.check_offsets(bounds, total)
     first, last = int(bounds[0]), int(bounds[-1])
     if failure is not None:
         row = failure[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,12 @@ class RowSource:
     def require(self, failure: tuple[int, int, int] | None) -> None:
         """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
         if failure is not None:
-            raise _ERRORS.get(failure[0], ValueError)(explain(failure))
+            raise_failure(failure)
+
+
+def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
+    """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
+    raise _ERRORS.get(failure[0], ValueError)(explain(failure))
 
 
 def _is_row(value: Any) -> bool:

@@ -36,9 +36,8 @@ def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], t
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
     kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
     inner = math.prod(source.shape[1:])
-    starts = bounds * inner
-    memory = address_of(source), len(source) * inner, kind, address_of(starts), len(starts)
-    failure = _core.copy_rows(*memory, address_of(rows), len(rows), address, total * inner)
+    place = address_of(source), len(source) * inner, kind
+    failure = _core.copy_rows(*place, bounds * inner, rows, address, total * inner)
     if failure is not None:
         raise ValueError(explain(failure))
     return out if carrier is None else out.view(source.dtype)

@@ -9,13 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import explain
+from quadrat.input import columns as col
 from quadrat.ops._rows import output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
-from quadrat.ragged.source import RowSource
+from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support.arrays import require_plain
-from quadrat.support.memory import BOOL, INT32, INT64, KINDS, Framework, address_of, empty, is_tensor, on_gpu
+from quadrat.support.memory import (
+    BOOL,
+    INT32,
+    INT64,
+    KINDS,
+    Framework,
+    address_of,
+    interop,
+    is_tensor,
+    on_gpu,
+    torch_dtype,
+)
 
 _INT32 = 2**31
 
@@ -105,9 +116,11 @@ def align(
     framework: Framework = "pt" if is_tensor(first) else "np"
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
-    places = Places.of(np.diff(bounds), how)
-    values = tuple(_align(column, bounds, places, fill) for column, fill in zip(columns, fills, strict=True))
-    return described(values, places, framework, how)
+    lengths = np.diff(bounds)
+    made = run_flat(column_of(lengths), ALIGNED, {}, framework, how.layout(lengths))
+    starts = made["cu_seqlens_padded"]
+    values = tuple(_align(one, bounds, starts, how, fill) for one, fill in zip(columns, fills, strict=True))
+    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
 
 
 class Placement(NamedTuple):
@@ -141,125 +154,129 @@ class Placement(NamedTuple):
             raise OverflowError(f"position_ids_start={self.start} leads to positions beyond int64")
         return total
 
-
-class Places(NamedTuple):
-    """Where sequences go, on the CPU."""
-
-    lengths: NDArray[np.int64]  # of the sequences
-    starts: NDArray[np.int64]  # `[sequences + 1]`, of their places, and the total
-
-    @classmethod
-    def of(cls, lengths: NDArray[np.int64], how: Placement) -> Places:
-        """Places that are multiples, the last one as long as it takes. Raises ValueError and OverflowError."""
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        multiple = min(how.multiple_of, _INT32)  # what takes more is refused, and does not overflow meanwhile
-        np.cumsum(-(-lengths // multiple) * multiple, out=starts[1:])
-        starts[-1] = how.total(int(starts[-1]), len(lengths))
-        return cls(lengths, starts)
-
-    @property
-    def total(self) -> int:
-        """The length of all places."""
-        return int(self.starts[-1])
+    def layout(self, lengths: NDArray[np.int64]) -> col.BatchLayout:
+        """The layout of sequences of these lengths, on the CPU. Raises ValueError and OverflowError."""
+        multiple = min(self.multiple_of, _INT32)  # what takes more is refused, and does not overflow meanwhile
+        needed = int((-(-lengths // multiple) * multiple).sum())
+        total = self.total(needed, len(lengths))
+        return flat_layout(total, self.start, multiple, continues=self.continues)
 
 
-def _align(column: Any, bounds: NDArray[np.int64], places: Places, fill: Any) -> Any:
+# The outputs that tell rows apart, of rows that are padded one by one.
+ALIGNED = (
+    ("position_ids", 0, col.POSITIONS, INT64),
+    ("seq_idx", 0, col.SEQUENCES, INT32),
+    ("cu_seqlens", 0, col.TOKEN_BOUNDS, INT32),
+    ("cu_seqlens_padded", 0, col.BOUNDS, INT32),
+    ("max_length_padded", 0, col.LONGEST, INT64),
+    ("padding_mask", 0, col.GAPS, BOOL),
+)
+
+
+def flat_layout(total: int, start: int = 0, align_to: int = 0, *, continues: bool = True) -> col.BatchLayout:
+    """The layout of `total` tokens, `[total]`."""
+    return col.BatchLayout(start=start, align_to=align_to, total=total, continue_positions=continues, batched=False)
+
+
+def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
+    """A column of rows of these lengths, whose values are not there to be read."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    columns = _core.Columns()
+    columns.add_ragged(0, BOOL, int(offsets[-1]), address_of(offsets), len(lengths), 1)
+    return columns
+
+
+def run_flat(
+    columns: _core.Columns,
+    steps: Sequence[col.Step],
+    fills: dict[str, Any],
+    framework: Framework,
+    layout: col.BatchLayout,
+) -> dict[str, Any]:
+    """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
+    if framework == "pt":
+        torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
+    made: dict[str, Any] | tuple[int, int, int, int]
+    made = columns.run(tuple(steps), fills, interop(), framework == "pt", layout)
+    if isinstance(made, dict):
+        return made
+    step, code, row, position = made
+    name, _, _, kind = steps[step]
+    if code == col.OUT_OF_RANGE and name == "position_ids":
+        raise OverflowError(f"position_ids_start={layout.start} leads to positions beyond int64")
+    if code == col.OUT_OF_RANGE and name == "cu_seqlens":
+        raise OverflowError("the tokens are more than int32 cu_seqlens can hold")
+    if code == col.OUT_OF_RANGE and row < 0:
+        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {KINDS[kind]}")
+    raise_failure((code, row, position))
+
+
+def join(
+    source: RowSource,
+    steps: Sequence[col.Step],
+    layout: col.BatchLayout,
+    fill: Any,
+    *,
+    dtype: Any = None,
+    return_tensors: Framework | None = None,
+) -> dict[str, Any]:
+    """The `values` of the rows, `[total, ...]`, and the outputs of `steps`; `total` is that of the layout.
+
+    Raises OverflowError, TypeError and ValueError.
+    """
+    framework, kind, fill = output_of(source, dtype, return_tensors, fill)
+    values = ("values", 0, col.JOIN, kind)
+    fills = {"values": fill}
+    if source.inner == 1:
+        made = run_flat(source.columns, (values, *steps), fills, framework, layout)
+    else:  # the kernels know rows of elements, the layout speaks of tokens
+        elements = layout._replace(align_to=layout.align_to * source.inner, total=layout.total * source.inner)
+        made = run_flat(source.columns, (values,), fills, framework, elements)
+        made |= run_flat(column_of(source.lengths), steps, {}, framework, layout)
+    if source.trailing:
+        made["values"] = made["values"].reshape(layout.total, *source.trailing)
+    if source.own is not None:
+        made["values"] = made["values"].view(source.own.dtype)
+    return made
+
+
+def _align(column: Any, bounds: NDArray[np.int64], starts: Any, how: Placement, fill: Any) -> Any:
+    lengths = np.diff(bounds)
     if is_tensor(column) and column.requires_grad:  # torch's own operations, which gradients go through
-        bounds, starts, lengths = (tensor_or_array(one, column) for one in (bounds, places.starts, places.lengths))
-        return _gathered(column, *_sources(bounds, starts, lengths, places.total), fill)
-    offsets = tensor_or_array(bounds, column)
-    return placed(source_of(Ragged.known(column, offsets, None)), places, fill)
-
-
-def placed(
-    source: RowSource, places: Places, fill: Any, dtype: Any = None, return_tensors: Framework | None = None
-) -> Any:
-    """The rows, each in its place, and `fill` behind it. Raises TypeError, OverflowError and ValueError."""
-    framework, kind, value = output_of(source, dtype, return_tensors, fill)
-    inner, total = source.inner, places.total * source.inner
-    starts, lengths = places.starts * inner, places.lengths * inner
-    out, address = empty(framework, (places.total, *source.trailing), kind)
-    source.require(source.columns.place(0, address_of(starts), address, kind, total))
-    where = address_of(starts), address_of(lengths), len(lengths)
-    if _core.fill_ends(*where, kind, value, address, total) is not None:
-        raise OverflowError(f"padding_value={fill!r} does not fit the dtype {KINDS[kind]}")
-    return out if source.own is None else out.view(source.own.dtype)
-
-
-def described(values: Any, places: Places, framework: Framework, how: Placement) -> Aligned:
-    """The values, and what tells the sequences apart."""
-    lengths, starts, total = places.lengths, places.starts, places.total
-    padded = np.diff(starts)
-    rows, where = len(lengths), (address_of(starts), address_of(lengths), len(lengths))
-    position_ids, address = empty(framework, (total,), INT64)
-    _done(_core.position_ids(address_of(padded), rows, how.start, address, total))
-    if not how.continues:
-        _done(_core.fill_ends(*where, INT64, 0, address, total))
-    seq_idx, address = empty(framework, (total,), INT32)
-    _done(_core.seq_idx(address_of(padded), rows, address, total))
-    _done(_core.fill_ends(*where, INT32, -1, address, total))
-    cu_seqlens, address = empty(framework, (rows + 1,), INT32)
-    _done(_core.cu_seqlens(address_of(lengths), rows, INT32, address))
-    cu_seqlens_padded, address = empty(framework, (rows + 1,), INT32)
-    _done(_core.cu_seqlens(address_of(padded), rows, INT32, address))
-    padding_mask, address = empty(framework, (total,), BOOL)
-    _done(_core.fill_tail(address, BOOL, 0, total, False))
-    _done(_core.fill_ends(*where, BOOL, True, address, total))
-    longest, longest_padded = (int(one.max()) if rows else 0 for one in (lengths, padded))
-    return Aligned(values, position_ids, seq_idx, cu_seqlens, longest, cu_seqlens_padded, longest_padded, padding_mask)
-
-
-def _done(failure: Any) -> None:
-    if failure is not None:
-        raise ValueError(explain(failure))
+        starts = np.asarray(starts, np.int64)
+        bounds, starts, lengths = (tensor_or_array(one, column) for one in (bounds, starts, lengths))
+        return _gathered(column, *_sources(bounds, starts, lengths, int(starts[-1])), fill)
+    source = source_of(Ragged.known(column, tensor_or_array(bounds, column), None))
+    return join(source, (), how.layout(lengths), fill)["values"]
 
 
 def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fills: Sequence[Any]) -> Aligned:
-    """As `align` by operations of torch, some thirty small ones. They wait once, for how long the result is."""
-    import torch
-
+    """As `align` where the columns are on a GPU. It waits once, for the boundaries; what is made of them is copied."""
     bounds = cu_seqlens.detach().long()
     for number, column in enumerate(columns):
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
-    lengths = bounds.diff()
-    multiple = min(how.multiple_of, _INT32)
-    padded = (lengths + multiple - 1) // multiple * multiple
-    rows = len(lengths)
-    longest = lengths.max() if rows else bounds[0] * 0
-    before, needed, most = torch.stack([padded[:-1].sum(), padded.sum(), longest]).tolist()
-    total = how.total(needed, rows)
-    starts = torch.cat([padded.new_zeros(1), padded.cumsum(0)])
-    starts[-1:].fill_(total)
-    padded = starts.diff()
-    source, gaps, sequence = _sources(bounds, starts, lengths, total)
-    positions = torch.arange(how.start, how.start + total, device=bounds.device) - starts[sequence]
-    most_padded = -(-most // how.multiple_of) * how.multiple_of
-    return Aligned(
-        tuple(_gathered(column, source, gaps, sequence, fill) for column, fill in zip(columns, fills, strict=True)),
-        positions if how.continues else positions.masked_fill(gaps, 0),
-        sequence.to(torch.int32).masked_fill(gaps, -1),
-        torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32),
-        most,
-        starts.to(torch.int32),
-        max(most_padded, total - before) if rows else 0,
-        gaps,
-    )
+    lengths = np.diff(bounds.cpu().numpy())
+    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths))
+    made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
+    sources = _sources(bounds, made["cu_seqlens_padded"].long(), bounds.diff(), len(made["position_ids"]))
+    values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))
+    return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
 
 
-def _sources(bounds: Any, starts: Any, lengths: Any, total: int) -> tuple[Any, Any, Any]:
-    """For each place of the result, where its token is, whether it has none, and its sequence."""
+def _sources(bounds: Any, starts: Any, lengths: Any, total: int) -> tuple[Any, Any]:
+    """For each place of the result, where its token is, and whether it has none."""
     import torch
 
     places = torch.arange(total, device=bounds.device)
     sequence = torch.searchsorted(starts[1:], places, right=True)
     within = places - starts[sequence]
     gaps = within >= lengths[sequence]
-    return (bounds[sequence] + within).masked_fill(gaps, 0), gaps, sequence
+    return (bounds[sequence] + within).masked_fill(gaps, 0), gaps
 
 
-def _gathered(column: Any, source: Any, gaps: Any, sequence: Any, fill: Any) -> Any:
-    del sequence
+def _gathered(column: Any, source: Any, gaps: Any, fill: Any) -> Any:
     if not len(column):
         return column.new_full((len(source), *column.shape[1:]), fill)
     gaps = gaps.view(-1, *[1] * (column.dim() - 1))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
+from quadrat.input.columns import SEQUENCES
 from quadrat.ops._rows import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.extras import needs
-from quadrat.support.memory import INT32, address_of, empty, on_gpu
+from quadrat.support.memory import INT32, empty, on_gpu
+from quadrat.varlen.aligned import column_of, flat_layout, run_flat
 
 if TYPE_CHECKING:
     import torch
@@ -122,8 +124,8 @@ def _on_cpu(
     if on_gpu(bounds):
         bounds = bounds.cpu().numpy()
     lengths = np.diff(bounds, append=total)
-    documents, address = empty("pt", (total,), INT32)
-    _require(_core.seq_idx(address_of(lengths), len(lengths), address, total))
+    numbers = (("seq_idx", 0, SEQUENCES, INT32),)
+    documents = run_flat(column_of(lengths), numbers, {}, "pt", flat_layout(total))["seq_idx"]
     blocks = _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
     if target.type == "cpu":
         return documents, *blocks
@@ -133,10 +135,10 @@ def _on_cpu(
 
 def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, int]) -> _Blocks:
     rows, columns = (-(-total // one) for one in size)
-    made = [empty("pt", shape, INT32) for shape in ((1, 1, rows), (1, 1, rows, columns)) * 2]
-    where = address_of(bounds), len(bounds), total
-    _require(_core.document_blocks(*where, *reach, *size, *(address for _, address in made)))
-    return _Blocks(*(tensor for tensor, _ in made))
+    shapes = ((1, 1, rows), (1, 1, rows, columns)) * 2
+    tensors, addresses = zip(*(empty("pt", shape, INT32) for shape in shapes), strict=True)
+    _require(_core.document_blocks(bounds, total, reach, size, addresses))
+    return _Blocks(*tensors)
 
 
 def _require(failure: Any) -> None:

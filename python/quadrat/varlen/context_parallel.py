@@ -144,8 +144,8 @@ class _Slicer:
         kind, inner = kind_of(source.dtype), int(np.prod(source.shape[1:], dtype=np.int64))
         out, address = empty(framework, (self._tokens, *source.shape[1:]), kind)
         runs = self._runs if inner == 1 else self._runs * inner
-        where = address_of(source), len(source) * inner, kind, address_of(runs), len(runs)
-        failure = _core.copy_rows(*where, address_of(self._chosen), len(self._chosen), address, self._tokens * inner)
+        place = address_of(source), len(source) * inner, kind
+        failure = _core.copy_rows(*place, runs, self._chosen, address, self._tokens * inner)
         if failure is not None:
             raise ValueError(explain(failure))
         out = out if carrier is None else out.view(column.dtype)
