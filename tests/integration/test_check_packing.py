@@ -167,6 +167,22 @@ def test_flash_attention_takes_positions_or_boundaries(attention: str, monkeypat
     assert "as ints" in found.message
 
 
+@pytest.mark.parametrize("kind", [*PLAIN, "opt"])
+def test_flash_attention_of_decoders_reads_positions(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(kind)
+    monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
+    assert check_packing(model, Flattening()).ok
+
+
+def test_flash_attention_of_encoders_reads_boundaries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=64, hidden_size=48, num_hidden_layers=1))
+    assert "makes no mask" in check_packing(model, Flattening()).findings[0].message
+    monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
+    [found] = check_packing(model, Flattening()).findings
+    assert found.missing == ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+    assert check_packing(model, Flattening(return_flash_attn_kwargs=True)).ok
+
+
 def test_attention_mask_hides_the_boundaries() -> None:
     report = check_packing(model_of("llama"), Flattening(kwargs_for="mask"), run=True)
     assert "leave it out" in report.findings[0].message

@@ -180,7 +180,7 @@ def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]
     mask = given.get("attention_mask")
     if "flash" in kind:
         missing = tuple(name for name in _VARLEN if name not in given)
-        if missing and not usable:
+        if missing and not (usable and any(map(_hands_on_positions, types))):
             yield error(missing, f"{where} needs the boundaries of rows: {_remedy(*missing)}")
         elif not missing and hasattr(given["max_length_q"], "dtype"):
             yield error(("max_length_q",), f"{where} needs max_length_q and max_length_k as ints, not as tensors")
@@ -270,6 +270,13 @@ def _makes_masks(layer: type) -> bool:
     names = [{one.arg for one in call.keywords} for call in calls]
     names += [{getattr(key, "value", None) for key in node.keys} for node in nodes if isinstance(node, ast.Dict)]
     return any({"attention_mask", "position_ids"} <= one for one in names)
+
+
+def _hands_on_positions(layer: type) -> bool:
+    """Whether a module calls its layers with `position_ids`, from which FlashAttention reads where rows begin."""
+    calls = [node for node in _nodes(layer) if isinstance(node, ast.Call)]
+    inner = [call for call in calls if re.search("layer|block", ast.unparse(call.func))]
+    return any(one.arg == "position_ids" for call in inner for one in call.keywords)
 
 
 @functools.cache
