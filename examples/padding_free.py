@@ -2,8 +2,8 @@
 
 `quadrat.DataCollatorWithFlattening` joins the rows of a batch into one row. Its `position_ids` start at 0 in each
 row. With them, and without an attention mask and a cache, a transformers model makes a mask in which a token sees
-only its own row. This works for "sdpa" and "eager", also on a CPU. (Such a mask has as many elements as the square of the
-number of tokens. FlashAttention needs no mask: give the collator `return_flash_attn_kwargs=True`, and it makes
+only its own row. This works for "sdpa" and "eager", also on a CPU. (Such a mask has as many elements as the square of
+the number of tokens. FlashAttention needs no mask: give the collator `return_flash_attn_kwargs=True`, and it makes
 `cu_seq_lens_q` and so on.) `quadrat.varlen.check_packing` says before training what a model needs.
 
 The script trains three models from the same weights on the same batches: padded, flattened, and flattened without
