@@ -17,7 +17,7 @@ from support.compare import assert_same_batch, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
-CONSUMERS = (None, "transformers", "varlen_attn", "megatron", "mask")
+CONSUMERS = (None, "transformers", "varlen_attn", "flash_attn", "megatron", "mask")
 LENGTHS = st.lists(st.integers(1, 9) | st.just(33), min_size=1, max_size=5)
 
 
@@ -74,6 +74,12 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
             "max_length_k": longest,
         },
         "varlen_attn": {"cu_seq_q": starts, "cu_seq_k": starts, "max_q": longest, "max_k": longest},
+        "flash_attn": {
+            "cu_seqlens_q": starts,
+            "cu_seqlens_k": starts,
+            "max_seqlen_q": longest,
+            "max_seqlen_k": longest,
+        },
         "megatron": {
             "qkv_format": "thd",
             "cu_seqlens_q": made.cu_seqlens,
@@ -173,7 +179,7 @@ ROWS = [{"input_ids": [1, 2, 3]}, {"input_ids": [4]}]
         (
             {"kwargs_for": "te"},
             ROWS,
-            "kwargs_for must be one of 'transformers', 'varlen_attn', 'megatron', 'mask', or None",
+            "kwargs_for must be one of 'transformers', 'varlen_attn', 'flash_attn', 'megatron', 'mask', or None",
         ),
         ({"align_to": 0}, ROWS, "align_to must be a positive int"),
         ({"align_to": 2.0}, ROWS, "align_to must be a positive int"),

@@ -112,7 +112,7 @@ def test_outputs_are_whole() -> None:
 def test_the_table_of_names() -> None:
     """docs/padding-free.md: what `kwargs_for=` gives."""
     text = PAGES["docs/padding-free.md"].read_text(encoding="utf-8")
-    for name in ("transformers", "varlen_attn", "megatron", "mask"):
+    for name in ("transformers", "varlen_attn", "flash_attn", "megatron", "mask"):
         row = next(line for line in text.splitlines() if line.startswith(f'| `"{name}"` '))
         given = set(quadrat.flatten([[1, 2], [3]], kwargs_for=name)) - {"values", "position_ids", "seq_idx"}
         assert given == set(re.findall(r"`(\w+)`", row.rpartition("|")[0].rpartition("|")[2]))

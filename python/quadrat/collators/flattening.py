@@ -66,8 +66,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             or float32, instead of one label per token. Without either column there are no labels.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         kwargs_for: quadrat only: returns the row boundaries under the names of a consumer: "transformers" (as with
-            `return_flash_attn_kwargs`), "varlen_attn", "megatron" or "mask": see `quadrat.flatten`. A mask is
-            `[1, total]`.
+            `return_flash_attn_kwargs`), "varlen_attn", "flash_attn", "megatron" or "mask": see `quadrat.flatten`. A
+            mask is `[1, total]`.
         align_to: quadrat only: pads each row to a multiple of this, as `quadrat.varlen.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding: see `quadrat.flatten`.

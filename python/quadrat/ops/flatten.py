@@ -23,7 +23,7 @@ _STEPS = (
     ("cu_seqlens", 0, TOKEN_BOUNDS, INT32),
 )
 
-Names = Literal["transformers", "varlen_attn", "megatron", "mask"]
+Names = Literal["transformers", "varlen_attn", "flash_attn", "megatron", "mask"]
 
 
 class Flattened(NamedTuple):
@@ -99,9 +99,10 @@ def flatten(
         continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
         kwargs_for: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
             boundaries under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
-            `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "megatron": the fields
-            of `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`,
-            `total_tokens`. "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2 for the
+            `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "flash_attn":
+            `cu_seqlens_q`, `cu_seqlens_k`, `max_seqlen_q` and `max_seqlen_k`. "megatron": the fields of
+            `PackedSeqParams`: `qkv_format` ("thd"), `cu_seqlens_q` and `_kv`, `max_seqlen_q` and `_kv`, `total_tokens`.
+            "mask": `attention_mask`, `[total]` int64, 1 for the tokens of the first row, 2 for the
             second, ..., 0 for padding. With `align_to`, boundaries and lengths are those of the padded rows; "megatron"
             has the boundaries without padding, and the others as `cu_seqlens_q_padded` and `_kv_padded`; and there is a
             `padding_mask`, `[total]` bool, True where there is no token.

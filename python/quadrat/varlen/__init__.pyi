@@ -4,3 +4,4 @@ from quadrat.varlen.block_mask import document_block_mask as document_block_mask
 from quadrat.varlen.context_parallel import context_parallel_slice as context_parallel_slice
 from quadrat.varlen.many import pad_many as pad_many
 from quadrat.varlen.many import unpad_many as unpad_many
+from quadrat.varlen.packing_check import check_packing as check_packing

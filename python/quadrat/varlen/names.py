@@ -7,7 +7,7 @@ from typing import Any
 # By consumer, each output and what it is:
 #   places    where rows begin, and where the last one ends, int32 [rows + 1]; with padding between rows, their places
 #   tokens    the lengths of the rows added up, without any padding, int32 [rows + 1]
-#   longest   the length of the longest row, or place
+#   longest   the length of the longest row, or place: an int, since FlashAttention 4 takes no tensor
 #   total     the length of the batch, an int
 #   documents 1 ... rows for the tokens of each row, and 0 for padding, int64
 #   gaps      whether there is no token, bool
@@ -24,6 +24,12 @@ NAMES: dict[str, tuple[tuple[str, str], ...]] = {
         ("cu_seq_k", "places"),
         ("max_q", "longest"),
         ("max_k", "longest"),
+    ),
+    "flash_attn": (
+        ("cu_seqlens_q", "places"),
+        ("cu_seqlens_k", "places"),
+        ("max_seqlen_q", "longest"),
+        ("max_seqlen_k", "longest"),
     ),
     "megatron": (
         ("qkv_format", "thd"),

@@ -1,0 +1,98 @@
+"""Two rows, packed by a collator, and the logits that a model has for them: the part of `check_packing` that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+_LENGTHS = 12, 9  # of the two rows
+
+
+def batch_of_two(model: Any, collator: Any) -> Any:
+    """What a copy of the collator makes of two short rows."""
+    config = model.config.get_text_config()
+    special = [value for key, value in vars(config).items() if key.endswith("token_id")]
+    usual = [token for token in range(min(getattr(config, "vocab_size", 100), 1000)) if token not in special]
+    tokens = [usual[7 * place % len(usual)] for place in range(1, 1 + sum(_LENGTHS))]
+    try:
+        made = copy.copy(collator)([{"input_ids": tokens[: _LENGTHS[0]]}, {"input_ids": tokens[_LENGTHS[0] :]}])
+        return made if isinstance(made, Mapping) else made.to("cpu")  # a DeferredBatch
+    except Exception as error:
+        raise ValueError(
+            f"{type(collator).__name__} makes no batch of rows of input_ids alone ({type(error).__name__}: {error}): "
+            "pass one of its batches, with at least two rows, instead of the collator"
+        ) from error
+
+
+def starts(position_ids: Any) -> list[int]:
+    """Where rows begin, by their positions."""
+    positions = np.asarray(position_ids.tolist()).reshape(-1, position_ids.shape[-1])[0]
+    return [0, *(np.flatnonzero(positions[1:] <= positions[:-1]) + 1).tolist()]
+
+
+@contextlib.contextmanager
+def undisturbed(collator: Any) -> Iterator[None]:
+    """Gives all random generators their states back, those of the collator too."""
+    import torch
+
+    own = getattr(collator, "__dict__", {}).values()
+    torchs = [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
+    numpys = [(one.bit_generator, one.bit_generator.state) for one in own if isinstance(one, np.random.Generator)]
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        for generator, was in torchs:
+            generator.set_state(was)
+        for bits, state in numpys:
+            bits.state = state
+
+
+class NoLogitsError(ValueError):
+    """The model returns nothing for each token."""
+
+
+def compare(model: Any, batch: dict[str, Any], kwargs: dict[str, Any]) -> tuple[tuple[float, ...], float]:
+    """For each row the largest difference of its logits, in the batch and alone; and what rounding explains."""
+    import torch
+
+    weight = next(one for one in model.parameters() if one.is_floating_point())
+    tensors = {key: torch.as_tensor(one).to(weight.device) for key, one in batch.items() if hasattr(one, "dtype")}
+    inputs = {key: tensors.get(key, one) for key, one in batch.items() if key != "labels"}
+    total = inputs["input_ids"].shape[1]
+    if "cu_seq_lens_q" in inputs:
+        bounds = inputs["cu_seq_lens_q"].tolist()
+    else:
+        bounds = [*(starts(inputs["position_ids"]) if "position_ids" in inputs else (0, _LENGTHS[0])), total]
+    own = ("labels", "position_ids", "seq_idx", "attention_mask", "padding_mask")  # of the batch, not of a row
+    columns = {key: one for key, one in tensors.items() if one.shape == (1, total) and key not in own}
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        together, differences, scale = _logits(model(**inputs, **kwargs), total), [], 0.0
+        for start, end in itertools.pairwise(bounds):
+            row = {key: one[:, start:end] for key, one in columns.items()}
+            alone = _logits(model(**row, **kwargs), end - start)
+            differences.append(float((together[start:end] - alone).abs().max()))
+            scale = max(scale, float(alone.abs().max()))
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return tuple(differences), scale * float(torch.finfo(weight.dtype).eps) ** 0.5
+
+
+def _logits(outputs: Any, tokens: int) -> Any:
+    for name in ("logits", "last_hidden_state"):
+        one = getattr(outputs, name, None)
+        if one is not None and one.ndim == 3 and one.shape[1] == tokens:
+            return one[0].float()
+    raise NoLogitsError("run=True compares logits or hidden states of each token; this model returns neither")

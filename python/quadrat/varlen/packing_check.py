@@ -1,0 +1,296 @@
+"""`quadrat.varlen.check_packing`: whether a model gets what it needs to keep the rows of a packed batch apart."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import inspect
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from quadrat.varlen.packed_run import NoLogitsError, batch_of_two, compare, starts, undisturbed
+
+_VARLEN = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+# The option of `DataCollatorWithFlattening` that returns each argument.
+_OPTIONS = {
+    "position_ids": "return_position_ids",
+    "seq_idx": "return_seq_idx",
+    **dict.fromkeys(_VARLEN, "return_flash_attn_kwargs"),
+}
+# For each state that a layer carries from token to token: the argument that resets it, and the package that reads it.
+_RESETS: dict[str, tuple[str | None, str]] = {
+    "causal convolution": ("seq_idx", "causal_conv1d"),
+    "Mamba-2 scan": ("seq_idx", "mamba_ssm"),
+    "gated delta rule": ("cu_seq_lens_q", "fla"),
+    "Mamba-1 scan": (None, "mamba_ssm"),
+    "recurrence": (None, ""),
+}
+_OTHER_RECURRENCES = re.compile(r"(Lightning|Retention)Attention$|^Rwkv(SelfAttention|FeedForward)$|Rglru$|LSTMLayer$")
+_OTHER_MODALITIES = re.compile(r"vision|visual|audio|speech|image|video")
+_MASK_FUNCTION = re.compile(r"create_(?!bidirectional|recurrent)\w*mask")
+
+
+@dataclass(frozen=True)
+class PackingFinding:
+    """One reason why a model cannot use packed batches.
+
+    Attributes:
+        severity: "error" if rows mix; "warning" if transformers itself will raise an error.
+        part: the class of the layer or of the model.
+        missing: the names of the missing arguments; empty if no argument helps.
+        message: what is wrong, and what to do.
+    """
+
+    severity: Literal["error", "warning"]
+    part: str
+    missing: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True)
+class PackingReport:
+    """What `check_packing` found; it is true if the model keeps rows apart.
+
+    Attributes:
+        model: the class of the model.
+        packed: whether the batch is packed; a padded one needs no check.
+        findings: the `PackingFinding`s, errors first.
+        differences: with `run=True`, for each row the largest difference between its logits in the batch and alone.
+        tolerance: with `run=True`, the largest difference that rounding explains.
+    """
+
+    model: str
+    packed: bool
+    findings: tuple[PackingFinding, ...] = ()
+    differences: tuple[float, ...] | None = None
+    tolerance: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def raise_if_missing(self) -> None:
+        """Raise a ValueError with the report, unless it is `ok`."""
+        if not self.ok:
+            raise ValueError(str(self))
+
+    def __str__(self) -> str:
+        lines = [f"{self.model} {'keeps' if self.ok else 'does not keep'} the rows of these batches apart"]
+        lines += [f"- {finding.severity}: {finding.message}" for finding in self.findings]
+        if self.differences is not None:
+            shown = ", ".join(f"{one:.1e}" for one in self.differences)
+            lines.append(f"- logits in the batch and alone, row by row: {shown} (rounding: {self.tolerance:.1e})")
+        return "\n".join(lines)
+
+
+def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any) -> PackingReport:
+    """Check before training whether a transformers model gets the arguments that keep packed rows apart.
+
+    Attention, Mamba layers, linear attention and causal convolutions need different arguments. Without one of them rows
+    read each other, usually without an error. The check reads the config of the model and the code of its layers, and
+    makes a batch of two short rows with the collator.
+
+    Args:
+        model: a model of transformers, or a wrapper of one, for example a `PeftModel`.
+        collator: a collator that makes a packed batch from rows of `input_ids`; or a packed batch of at least two rows.
+        run: also run the model, in evaluation mode and without gradients, on the packed rows and on each row alone, and
+            report how much the logits differ. Training mode and random generators stay as they are.
+        kwargs: what the model gets besides the batch, for example `use_cache=False`.
+
+    Returns:
+        A `PackingReport`. It is false if rows mix, and has a finding for each reason. `print(report)` shows it,
+        `report.raise_if_missing()` raises it.
+
+    Raises:
+        TypeError: when the model has no config.
+        ValueError: when the collator needs other columns than `input_ids`: pass one of its batches instead. With
+            `run=True`, when the model returns neither logits nor hidden states of each token.
+
+    Examples:
+        >>> import quadrat
+        >>> from transformers import Mamba2Config, Mamba2ForCausalLM
+        >>> config = Mamba2Config(vocab_size=64, hidden_size=32, num_heads=4, head_dim=16, num_hidden_layers=1)
+        >>> report = quadrat.varlen.check_packing(Mamba2ForCausalLM(config), quadrat.DataCollatorWithFlattening())
+        >>> report.ok, report.findings[0].part
+        (False, 'Mamba2Mixer')
+    """
+    import torch
+
+    inner = next((one for one in model.modules() if hasattr(getattr(one, "config", None), "model_type")), None)
+    if inner is None:
+        raise TypeError(f"model must be a model of transformers, with a config; {type(model).__name__} has none")
+    name, is_batch = type(inner).__name__, isinstance(collator, Mapping)
+    with undisturbed(collator):
+        batch = dict(collator if is_batch else batch_of_two(inner, collator))
+    if len(batch["input_ids"]) != 1:
+        return PackingReport(name, packed=False)
+    given = {key: value for key, value in {**batch, **kwargs}.items() if value is not None}
+    if not is_batch and "position_ids" in given and len(starts(given["position_ids"])) == 1:
+        del given["position_ids"]
+    findings = [*_of_attention(inner, given), *_of_recurrences(inner, given)]
+    differences = tolerance = None
+    if run:
+        try:
+            with undisturbed(collator), torch.no_grad():
+                differences, tolerance = compare(model, batch, kwargs)
+        except NoLogitsError:
+            raise
+        except Exception as error:
+            said = f"{name} raises {type(error).__name__} for such a batch: {error}"
+            findings.append(PackingFinding("error", name, (), said))
+        else:
+            if not max(differences) <= tolerance:
+                findings.append(PackingFinding("error", name, (), "the logits show that rows read each other"))
+    findings.sort(key=lambda finding: finding.severity)
+    return PackingReport(name, True, tuple(findings), differences, tolerance)
+
+
+def _remedy(*missing: str) -> str:
+    options = dict.fromkeys(f"{_OPTIONS[name]}=True" for name in missing)
+    return f"use DataCollatorWithFlattening({', '.join(options)})"
+
+
+def _layers(model: Any) -> dict[str, Any]:
+    """The modules that work on the tokens of a text, by their paths."""
+    return {path: layer for path, layer in model.named_modules() if not _OTHER_MODALITIES.search(path)}
+
+
+def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]:
+    """FlashAttention needs the boundaries of rows; otherwise the model must make a mask from `position_ids`."""
+    names = {type(layer).__name__ for layer in _layers(model).values() if not _states(layer)}
+    part = min((name for name in names if "Attention" in name), key=len, default=None)
+    if part is None:
+        return
+    config = model.config.get_text_config()
+    types: set[Any] = {type(layer) for layer in _layers(model).values()}
+    kind, positions = getattr(config, "_attn_implementation", None) or "eager", given.get("position_ids")
+    # Some models with M-RoPE read the boundaries from a fourth row of positions, those of the text.
+    multimodal = any("position_ids.shape[0] == 4" in (code := _code(one)) and ".expand(4," not in code for one in types)
+    usable = positions is not None and (not multimodal or (positions.ndim == 3 and len(positions) == 4))
+    error, where = functools.partial(PackingFinding, "error", part), f"{part} ({kind})"
+    mask = given.get("attention_mask")
+    if "flash" in kind:
+        missing = tuple(name for name in _VARLEN if name not in given)
+        if missing and not (usable and any(map(_hands_on_positions, types))):
+            yield error(missing, f"{where} needs the boundaries of rows: {_remedy(*missing)}")
+        elif not missing and hasattr(given["max_length_q"], "dtype"):
+            yield error(("max_length_q",), f"{where} needs max_length_q and max_length_k as ints, not as tensors")
+    elif mask is not None and mask.ndim > 2:
+        return  # the mask says which tokens attend to which
+    elif mask is not None:
+        yield error((), f"{where} ignores where position_ids start again if there is an attention_mask: leave it out")
+    elif not any(map(_makes_masks, types)):
+        said = f"{where}: {type(model).__name__} makes no mask from position_ids; set attn_implementation to a "
+        yield error(_VARLEN, f"{said}FlashAttention that it supports, and {_remedy(*_VARLEN)}; or use padded batches")
+    elif positions is None:
+        yield error(("position_ids",), f"{where} needs positions that start again: {_remedy('position_ids')}")
+    elif not usable:
+        said = f"{where} needs position_ids of shape [4, 1, total]: those of the text, then the three of M-RoPE"
+        yield error(("position_ids",), said)
+    elif given.get("use_cache", getattr(config, "use_cache", False)):
+        said = f"{where} ignores where position_ids start again if there is a cache: set model.config.use_cache = False"
+        yield error(("use_cache",), f"{said} (SFTTrainer and the Trainer of transformers 5 do so)")
+
+
+def _of_recurrences(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]:
+    """Layers that carry a state from token to token must reset it where a row begins."""
+    found = {path: layer for path, layer in _layers(model).items() if _states(layer)}
+    counts = Counter(type(layer) for layer in found.values())
+    for path, layer in {type(layer): (path, layer) for path, layer in found.items()}.values():
+        name, states = type(layer).__name__, _states(layer)
+        where = f"{name} ({counts[type(layer)]} in the model)"
+        kept = [state for state in states if not _arrives(model, path, _RESETS[state][0])]
+        needed = dict.fromkeys(argument for argument, _ in map(_RESETS.__getitem__, states) if argument is not None)
+        missing = tuple(argument for argument in needed if argument not in given)
+        packages = [package for _, package in map(_RESETS.__getitem__, states)]
+        if kept:
+            said = f"{where}: the installed transformers cannot reset its {' and '.join(kept)} between rows"
+            yield PackingFinding("error", name, (), f"{said}: use padded batches")
+        elif missing:
+            said = f"{where} needs {' and '.join(missing)} to reset its {' and '.join(states)} between rows"
+            yield PackingFinding("error", name, missing, f"{said}: {_remedy(*missing)}")
+        elif not getattr(model, "use_kernels", False) and not all(map(importlib.util.find_spec, packages)):
+            said = f"{where}: without the kernels of {' and '.join(packages)}, transformers raises an error"
+            yield PackingFinding("warning", name, (), f"{said}: install them")
+
+
+def _states(layer: Any) -> list[str]:
+    """The states that a layer carries from token to token, by its parameters."""
+    import torch
+
+    convolutions = (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
+    if any(one.groups > 1 and one.kernel_size[0] > 1 for one in convolutions):
+        own = {path.rpartition(".")[2]: parameter for path, parameter in layer.named_parameters()}
+        if "A_log" not in own:
+            return ["causal convolution"]
+        mamba = "Mamba-1 scan" if own["A_log"].ndim > 1 else "Mamba-2 scan"
+        return ["causal convolution", mamba if "D" in own else "gated delta rule"]
+    return ["recurrence"] if _OTHER_RECURRENCES.search(type(layer).__name__) else []
+
+
+def _arrives(model: Any, path: str, argument: str | None) -> bool:
+    """Whether an argument of the model reaches the layer at this path, which uses it by this name or passes it on."""
+    if argument is None:
+        return False
+    names = path.split(".")
+    types: list[Any] = [type(model.get_submodule(".".join(names[:count]))) for count in range(len(names) + 1)]
+    named = argument != "seq_idx"  # convolutions and scans take seq_idx by this name, all others need it by theirs
+    return _takes(types[-1], argument, named) and all(_takes(one, argument, False) for one in types[:-1])
+
+
+@functools.cache
+def _takes(layer: type, argument: str, named: bool) -> bool:
+    """Whether `forward` takes an argument and names it, or passes on what it does not name."""
+    if not _code(layer):
+        return True
+    parameters = inspect.signature(inspect.unwrap(layer.forward)).parameters  # type: ignore[attr-defined]
+    if argument in parameters:
+        return True
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    calls = [node for node in _nodes(layer) if isinstance(node, ast.Call) and "loss" not in ast.unparse(node.func)]
+    passes = any(one.arg is None for call in calls for one in call.keywords)
+    return takes_all and (argument in _code(layer) or (passes and not named))
+
+
+def _makes_masks(layer: type) -> bool:
+    """Whether a module makes causal masks from `position_ids`, given as a keyword or in a dict of arguments."""
+    nodes = _nodes(layer)
+    if not any(isinstance(node, ast.Name) and _MASK_FUNCTION.match(node.id) for node in nodes):
+        return False
+    calls = [node for node in nodes if isinstance(node, ast.Call) and "mask" in ast.unparse(node.func)]
+    names = [{one.arg for one in call.keywords} for call in calls]
+    names += [{getattr(key, "value", None) for key in node.keys} for node in nodes if isinstance(node, ast.Dict)]
+    return any({"attention_mask", "position_ids"} <= one for one in names)
+
+
+def _hands_on_positions(layer: type) -> bool:
+    """Whether a module calls its layers with `position_ids`, from which FlashAttention reads where rows begin."""
+    calls = [node for node in _nodes(layer) if isinstance(node, ast.Call)]
+    inner = [call for call in calls if re.search("layer|block", ast.unparse(call.func))]
+    return any(one.arg == "position_ids" for call in inner for one in call.keywords)
+
+
+@functools.cache
+def _code(layer: type) -> str:
+    """The source of a module's `forward`; empty where there is none to read."""
+    import torch
+
+    try:
+        forward = inspect.unwrap(layer.forward)  # type: ignore[attr-defined]
+        return "" if forward is torch.nn.Module.forward else textwrap.dedent(inspect.getsource(forward))
+    except (AttributeError, OSError, TypeError):
+        return ""
+
+
+@functools.cache
+def _nodes(layer: type) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(_code(layer))))
