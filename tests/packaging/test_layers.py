@@ -22,7 +22,7 @@ LAYERS = [
     ("_names",),
     ("input",),
     ("ragged",),
-    ("input.rows", "input.items"),
+    ("input.rows", "input.items", "input.lazy_row"),
     ("ops", "batching", "varlen"),
     ("deferred",),
     ("installed",),

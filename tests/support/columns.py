@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 import quadrat
+from quadrat.input.lazy_row import LazyRow, Source
 
 _INT_TYPES = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 _FLOAT_TYPES = [pa.float32(), pa.float64()]
@@ -167,6 +168,12 @@ def _dict_of_arrow(draw: Any, columns: dict[str, list[Any]]) -> dict[str, Any]:
     return {name: _arrow(draw, values) for name, values in columns.items()}
 
 
+def _lazy_rows(draw: Any, columns: dict[str, list[Any]]) -> list[LazyRow]:
+    table = _table(draw, columns)
+    half = len(table) // 2
+    return [row for part in (table[:half], table[half:]) for row in Source.of(part).rows(range(len(part)))]
+
+
 FORMS: dict[str, Callable[[Any, dict[str, list[Any]]], Any]] = {
     "dict": lambda _, columns: dict(columns),
     "tuples": lambda _, columns: {name: tuple(values) for name, values in columns.items()},
@@ -180,4 +187,5 @@ FORMS: dict[str, Callable[[Any, dict[str, list[Any]]], Any]] = {
     "numpy": _numpy,
     "ragged": _ragged,
     "nested": _nested,
+    "lazy rows": _lazy_rows,
 }

@@ -64,6 +64,7 @@ class Share:
                 first = 0
             if not _has_buffer(dataset._ex_iterable):
                 self._source = dataset
+            _read_lazily(dataset)
         else:
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(epoch)
@@ -110,6 +111,14 @@ def _makes_rows(dataset: Any) -> bool:
 def _is_stream_of_datasets(dataset: Any) -> bool:
     datasets = sys.modules.get("datasets")
     return datasets is not None and isinstance(dataset, datasets.IterableDataset)
+
+
+def _read_lazily(dataset: Any) -> None:
+    """Leave the rows of a stream of `datasets` in Arrow, where it has them there."""
+    from quadrat.data.iterable import in_arrow
+
+    if (prepare := getattr(dataset, "_prepare_ex_iterable_for_iteration", None)) is not None:
+        dataset._prepare_ex_iterable_for_iteration = lambda *args, **options: in_arrow(prepare(*args, **options))
 
 
 def _has_buffer(source: Any) -> bool:

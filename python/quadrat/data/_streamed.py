@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat.batching._epoch import Resumable
-from quadrat.batching.lengths import measure
+from quadrat.batching.lengths import lengths, measure
 from quadrat.batching.packing import pieces_of
 from quadrat.data._grouped import columns_of, with_columns
 from quadrat.data._share import Place, Share, here, require_rows
 from quadrat.input.items import Pieces
+from quadrat.input.lazy_row import together
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
 
@@ -212,8 +213,9 @@ class StreamedDataset(Resumable, _Base):
         """The units of the next rows, and whether they are the last ones."""
         first, rows = share.read, share.take(self._window)
         ends = len(rows) < self._window
+        rows, measured = self._in_arrow(rows)
         try:
-            known = measure(rows, len(rows), self._column)
+            known = measure(rows, len(rows), self._column) if measured is None else measured
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} (counted from {place.row(first)})") from None
         if self._overlong == "error" and rows and (longest := int(known.max())) > self._limit:
@@ -222,7 +224,18 @@ class StreamedDataset(Resumable, _Base):
                 f"{place.row(first + int(known.argmax()))} has {longest} tokens, more than {self._limit}; overlong="
                 + (others if "split" in self._OVERLONG else "'alone' makes such a row a batch of its own")
             )
-        return self._units(with_columns(rows, self.columns), known, first), ends
+        return self._units(rows if measured is not None else with_columns(rows, self.columns), known, first), ends
+
+    def _in_arrow(self, rows: list[Any]) -> tuple[list[Any], IntArray | None]:
+        """Rows of one table with the columns to keep, and their lengths; None where they are not all in Arrow."""
+        found = together(rows, self.columns)
+        if found is None:
+            return rows, None
+        source, places = found
+        try:
+            return list(source.rows(places)), lengths(source.arrow, self._column)[places]
+        except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
+            return rows, None
 
     def _units(self, rows: list[Any], known: IntArray, first: int) -> Units:
         """Rows of these lengths, or pieces of rows that are too long; `first` is the number of the first row."""

@@ -146,7 +146,7 @@ class StoredRows:
             stored._format_type, stored._format_kwargs = None, {}
         looks = [_look_of(stored, field) for field in arrow.schema]
         if not self._formatted or all(map(functools.partial(_waits, stored._format_type), looks, arrow.columns)):
-            plain = all(look == PYTHON for look in looks) and all(map(_is_plain, arrow.schema.types))
+            plain = all(look == PYTHON for look in looks) and all(map(is_plain_type, arrow.schema.types))
             self._is_plain = plain and not dataset._format_kwargs
             self._mapping = None if dataset._indices is None else _core.arrow_columns(dataset._indices.table)[1][0]
             self._table = table_of_arrow(_copy_of(arrow), functools.partial(_value, stored), looks)
@@ -195,10 +195,10 @@ def _array_of(array: pa.Array) -> pa.Array:
     return array.slice(0)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def is_plain_type(kind: pa.DataType) -> bool:
     """Whether Python has numbers, texts or lists of them for this type."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _is_plain(kind.value_type)
+        return is_plain_type(kind.value_type)
     return any(
         is_kind(kind)
         for is_kind in (

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
+from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, first_mapping, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
 from quadrat.support.mappings import is_plain
@@ -166,7 +167,9 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
         elif type(features[0]) is Pack and all(type(feature) is Pack for feature in features):
             packs = Packs.of(features)
             return packs.documents() if documents else packs.rows()
-    rows = rows_of(list(features) if type(features) is Batch else features, bare=bare)
+    if type(features) is Batch:
+        features = list(features)
+    rows = rows_of(as_columns(features), bare=bare)
     return _documents_of(rows) if documents and has_documents(rows) else rows
 
 
@@ -194,7 +197,7 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
         TypeError: when a column does not hold rows of numbers, or a feature is no mapping with these columns.
         ValueError: when the columns differ in the length of a row, or it is not as long as `pieces` say.
     """
-    collected = _core.collect(features, tuple(names), interop())
+    collected = _core.collect(as_columns(features), tuple(names), interop())
     if collected is None:
         raise TypeError(f"rows must be mappings, each with the columns {list(names)} of the first one")
     columns, values, kinds = collected[1], {}, []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from quadrat.data.iterable import in_arrow
 from quadrat.data.stored import StoredRows, original_getitem, original_getitems, reads_as_datasets
 from quadrat.integration.switch import Patch, Switch
 from quadrat.support.extras import needs
@@ -81,12 +82,22 @@ def _getitem(self: Any, key: Any) -> Any:
     return original_getitem(self, key)
 
 
+_original_prepare = getattr(datasets.IterableDataset, "_prepare_ex_iterable_for_iteration", None)
+
+
+def _prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """What `__iter__` of an `IterableDataset` iterates over."""
+    return in_arrow(_original_prepare(self, *args, **kwargs))  # type: ignore[misc]
+
+
 def _swap() -> None:
+    datasets.IterableDataset._prepare_ex_iterable_for_iteration = _prepare
     datasets.Dataset.__getitems__ = _getitems
     datasets.Dataset.__getitem__ = _getitem
 
 
 def _restore() -> None:
+    datasets.IterableDataset._prepare_ex_iterable_for_iteration = _original_prepare
     datasets.Dataset.__getitems__ = original_getitems
     datasets.Dataset.__getitem__ = original_getitem
     _stored.clear()
