@@ -17,20 +17,29 @@ if TYPE_CHECKING:
     import torch
 
 
-def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
-    """Tensors on one new block of shared memory, `size` bytes, and its address; each of (kind, first element, shape).
+# Up to this size, in bytes, a pipe is faster than shared memory, which costs a descriptor and a mapping.
+_BY_VALUE = 1 << 18
 
-    The block is sent to another process once for all of them. The storage of each ends where the tensor does and does
-    not grow, here and where it is sent. Raises RuntimeError where there is no room, and what else torch raises.
+
+def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) -> tuple[tuple[torch.Tensor, ...], int]:
+    """Tensors on one new block of `size` bytes, and its address; each of (kind, first element, shape).
+
+    The block is sent to another process once for all of them: by value if it is small, otherwise in shared memory. The
+    storage of each ends where the tensor does and does not grow, here and where it is sent. Raises RuntimeError where
+    there is no room, and what else torch raises.
     """
     import torch
 
     empty: Any = torch.empty
     _send_parts_of_blocks()
-    _require_room(size)
-    block = _new_block(size)
+    if size <= _BY_VALUE:
+        block: Any = torch.UntypedStorage(size)
+        block.quadrat_by_value = True
+    else:
+        _require_room(size)
+        block = _new_block(size)
     address = block.data_ptr()
-    if not _core.populate(address, size):  # a torch that does not have the system set the memory aside
+    if size > _BY_VALUE and not _core.populate(address, size):  # a torch that has the system set no memory aside
         raise RuntimeError(_no_room(size, ""))
     made = []
     for kind, first, shape in views:
@@ -47,9 +56,19 @@ def part_of(block: Any, start: int, stop: int) -> Any:
     return block[start:stop]
 
 
+def block_of(values: Any) -> Any:
+    """The storage of bytes that came by value. What a received tensor is made of: pickles name this function."""
+    import torch
+
+    return torch.from_numpy(values).untyped_storage()
+
+
 @functools.cache
 def _send_parts_of_blocks() -> None:
-    """Has `multiprocessing` send a part of a block as such; torch would copy it, and send a descriptor for each."""
+    """Has `multiprocessing` send a part of a block as such; torch would copy it, and send a descriptor for each.
+
+    A small block is sent by value: its bytes, which the other process would otherwise map.
+    """
     import torch
     from torch.multiprocessing import reductions
 
@@ -61,6 +80,8 @@ def _send_parts_of_blocks() -> None:
             start, size = storage.quadrat_start, storage.nbytes()
             if size and storage.data_ptr() == block.data_ptr() + start:  # else it has other memory since
                 return part_of, (block, start, start + size)
+        if "quadrat_by_value" in vars(storage):
+            return block_of, (torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy(),)
         return reduce_storage(storage)
 
     ForkingPickler.register(torch.UntypedStorage, reduce)
