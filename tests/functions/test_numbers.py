@@ -19,12 +19,12 @@ def mask(**options):
 @pytest.mark.parametrize(
     ("error", "call", "message"),
     [
-        (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be integers of one dimension, not float64"),
+        (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be 1-D integers, not float64"),
         (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be integers .* not float32"),
         (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers .* not bool"),
         (TypeError, lambda: mask(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: mask(lengths=[-1, 2]), "row 0 has the negative length -1"),
-        (ValueError, lambda: mask(lengths=[2**62, 1]), "no memory holds such a batch"),
+        (ValueError, lambda: mask(lengths=[2**62, 1]), "such a batch does not fit into memory"),
         (ValueError, lambda: mask(lengths=[1]), "lengths must be 2 numbers"),
         (TypeError, lambda: mask(row_keys=[1.0, 2.0]), "row 0 has the key 1.0: row keys are integers"),
         (TypeError, lambda: mask(row_keys=np.ones(2)), "row keys are integers, not float64"),

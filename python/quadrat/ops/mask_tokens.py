@@ -117,7 +117,7 @@ def mask_tokens(
         if offset_mapping is not None or lengths is not None:
             raise ValueError("offset_mapping and lengths are for padded input_ids, not for a Ragged")
         if by_counter and input_ids.values.ndim != 1:
-            raise ValueError(f"a Ragged of ids has values of one dimension, not of {input_ids.values.ndim}")
+            raise ValueError(f"the values of a Ragged of ids must be 1-D, not of shape {tuple(input_ids.values.shape)}")
         given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
         first, last, offsets, lengths = _bounds_of(input_ids)
         input_ids = input_ids.values[first:last]
