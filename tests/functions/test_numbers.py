@@ -20,7 +20,7 @@ def mask(**options):
     ("error", "call", "message"),
     [
         (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be 1-D integers, not float64"),
-        (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be integers .* not float32"),
+        (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be 1-D integers, not float32"),
         (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers .* not bool"),
         (TypeError, lambda: mask(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: mask(lengths=[-1, 2]), "row 0 has the negative length -1"),

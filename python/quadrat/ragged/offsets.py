@@ -81,7 +81,9 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:
-        raise ValueError(f"row {int(array.argmax())} has the length {int(array.max())}: such a batch does not fit into memory")
+        raise ValueError(
+            f"row {int(array.argmax())} has the length {int(array.max())}: such a batch does not fit into memory"
+        )
     return array.astype(np.int64, copy=False)
 
 

@@ -65,10 +65,6 @@ class _Torch:
     def kinds(self) -> dict[torch.dtype | None, int]:
         return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
 
-    @functools.cached_property
-    def empty(self) -> Callable[..., torch.Tensor]:
-        return self.module.empty  # type: ignore[no-any-return]
-
     def __getitem__(self, kind: int) -> torch.dtype:
         dtype = self._dtypes[kind]
         if dtype is None:
@@ -120,24 +116,25 @@ def empty_batch(framework: Framework, outputs: Sequence[tuple[Sequence[int], int
 
 
 def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
-    tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
+    tensor = _torch.module.empty(shape, dtype=_torch[kind], device="cpu")
     return tensor, tensor.data_ptr()
 
 
 @functools.cache
 def torch_has(kind: int) -> bool:
     """Whether torch has a dtype for a kind, and makes tensors of it from arrays."""
-    try:
-        return bool(_torch.module.from_numpy(np.zeros(1, KINDS[kind])).dtype == _torch[kind])
-    except TypeError:
-        return False
+    return _keeps(kind, lambda: _torch.module.from_numpy(np.zeros(1, _DTYPES[kind])))
 
 
 @functools.cache
 def torch_reads_numbers(kind: int) -> bool:
     """Whether torch makes a tensor of a kind from a list of NumPy numbers; torch 2.13 refuses uint64."""
+    return _keeps(kind, lambda: _torch.module.tensor([_DTYPES[kind].type(0)]))
+
+
+def _keeps(kind: int, make: Callable[[], Any]) -> bool:
     try:
-        return bool(_torch.module.tensor([np.dtype(KINDS[kind]).type(0)]).dtype == _torch[kind])
+        return bool(make().dtype == _torch[kind])
     except TypeError:
         return False
 
@@ -163,24 +160,15 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
     return *facts, (default_dtype, default_dtype())
 
 
-def require_cpu_default() -> None:
+def require_plain_tensors() -> None:
     """Raises NotOnCpu under `torch.set_default_device`, a mode that records, and the like."""
+    if torch_facts_of_plain_tensors() is not None:  # no need to make a tensor
+        return
     if recording():
         raise NotOnCpu("torch records what is done to tensors")
-    probe = _torch.empty(0)
+    probe = _torch.module.empty(0)
     if type(probe) is not _torch.module.Tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
-
-
-def require_plain_tensors() -> None:
-    """As `require_cpu_default`, without making a tensor where torch says enough. Raises NotOnCpu."""
-    if torch_facts_of_plain_tensors() is None:
-        require_cpu_default()
-
-
-def _not_shared() -> bool:
-    """In place of `_in_worker`, for tensors that are made in plain memory everywhere."""
-    return False
 
 
 def _in_worker() -> bool:
@@ -189,82 +177,61 @@ def _in_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
-class _Interops:
-    """The `_core.Interop`s of this process; in one that `multiprocessing` starts, they ask whether it is a worker."""
-
-    def __init__(self) -> None:
-        self._made: list[_core.Interop] = []
-        multiprocessing.util.register_after_fork(self, _Interops._started)  # called in spawned processes, too
-
-    def add(self, interop: _core.Interop) -> _core.Interop:
-        interop.may_be_worker = multiprocessing.parent_process() is not None
-        self._made.append(interop)
-        return interop
-
-    def _started(self) -> None:
-        for interop in self._made:
-            interop.may_be_worker = True
+# Those that ask, in a process that `multiprocessing` started, whether it is a worker.
+_sharing: list[_core.Interop] = []
 
 
-_interops = _Interops()
+def _process_started(_: object) -> None:
+    for made in _sharing:
+        made.may_be_worker = True
+
+
+multiprocessing.util.register_after_fork(_process_started, _process_started)  # called in spawned processes, too
 
 
 @functools.cache
-def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool = True) -> _core.Interop:
+def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _core.Interop:
     torch = sys.modules["torch"] if torch_loaded else None
     tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
-    wrapper = sys.modules["transformers"].BatchEncoding if transformers_loaded else None
-    made = _interops.add(
-        _core.Interop(
-            np.ndarray,
-            wrapper,
-            tensor,
-            exchange,
-            describe_tensor,
-            _make_tensor,
-            _in_worker if shares else _not_shared,
-            make_shared,
-            tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
-            way_to_read,
-            # What counts the function modes that are active, and what keeps them out of a stretch of code.
-            getattr(binding, "_len_torch_function_stack", None),
-            getattr(binding, "DisableTorchFunction", None),
-            vars(_forward_ad()) if torch_loaded else None,
-        )
+    made = _core.Interop(
+        np.ndarray,
+        sys.modules["transformers"].BatchEncoding if transformers_loaded else None,
+        tensor,
+        exchange,
+        describe_tensor,
+        _make_tensor,
+        _in_worker,
+        make_shared,
+        tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
+        way_to_read,
+        # What counts the function modes that are active, and what keeps them out of a stretch of code.
+        getattr(binding, "_len_torch_function_stack", None),
+        getattr(binding, "DisableTorchFunction", None),
+        vars(_forward_ad()) if torch_loaded else None,
     )
+    if shares:
+        made.may_be_worker = multiprocessing.parent_process() is not None
+        _sharing.append(made)
     if exchange is not None:
-        _learn_tensor(made)
+        with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
+            shown = _torch.module.empty(1, device="cpu")
+            made.learn_tensor(shown, shown._cdata, shown.untyped_storage()._cdata)  # where tensors keep their parts
     return made
 
 
-def _learn_tensor(interop: _core.Interop) -> None:
-    """Shows `interop` a tensor, so that it finds out where tensors keep their parts."""
-    with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
-        tensor = _torch.empty(1, device="cpu")
-        interop.learn_tensor(tensor, tensor._cdata, tensor.untyped_storage()._cdata)
+def interop(*, shares: bool = True) -> _core.Interop:
+    """The types to recognise among rows, of the libraries loaded so far.
 
-
-def interop() -> _core.Interop:
-    """The types to recognise among rows, of the libraries loaded so far."""
+    shares: whether tensors are made in shared memory in a DataLoader's workers.
+    """
     modules = sys.modules  # None stands there for a module that is shut out
-    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
-
-
-def interop_for_items() -> _core.Interop:
-    """The same; tensors that are made with it are in plain memory in a DataLoader's workers, too."""
-    modules = sys.modules
-    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares=False)
-
-
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's numbers are what its memory holds, on the CPU: what the kernels may be shown."""
-    return tensor.is_cpu and other_than_memory(tensor) is None
+    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares)
 
 
 def is_stored(tensor: torch.Tensor) -> bool:
     """Whether copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
-    if not is_plain(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+    if not tensor.is_cpu or other_than_memory(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         return False
     return not has_tangent(tensor)
 
