@@ -19,9 +19,9 @@ def mask(**options):
 @pytest.mark.parametrize(
     ("error", "call", "message"),
     [
-        (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be 1-D integers, not float64"),
-        (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be 1-D integers, not float32"),
-        (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers .* not bool"),
+        (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be integers, one per row, not float64"),
+        (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be integers, one per row, not float32"),
+        (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers, .* not bool"),
         (TypeError, lambda: mask(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: mask(lengths=[-1, 2]), "row 0 has the negative length -1"),
         (ValueError, lambda: mask(lengths=[2**62, 1]), "such a batch does not fit into memory"),

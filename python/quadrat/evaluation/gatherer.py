@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import arrays_in, tree_map
+from quadrat.ops._nested import leaves_of, tree_map
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.gatherer", "transformers"):
@@ -97,7 +97,7 @@ class DistributedTensorGatherer(Atomic):
             return None
         if held.offsets[0] != self.process_length:
             logger.warning("Not all data has been set. Are you sure you passed all values?")
-        for array in arrays_in(held.storage):
+        for array in leaves_of(held.storage):
             for process, offset in enumerate(held.offsets):  # an addition may have come to no end
                 array[offset : (process + 1) * self.process_length] = array[-1]
         return copy.deepcopy(nested_truncate(held.storage, self.num_samples))  # later steps do not change it

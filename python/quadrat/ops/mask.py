@@ -123,5 +123,5 @@ def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
     if not memory.on_gpu(rows):
         return None
     if rows.dim() != 1 or rows.dtype.is_floating_point:
-        raise TypeError(f"lengths must be 1-D integers, not {rows.dtype} of shape {tuple(rows.shape)}")
+        raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")
     return Ragged.of_lengths(rows, rows).offsets, None

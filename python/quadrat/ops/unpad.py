@@ -70,7 +70,9 @@ def unpad(
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
-            raise ValueError(f"lengths must be 1-D integers, not {lengths.dtype} of shape {tuple(lengths.shape)}")
+            raise ValueError(
+                f"lengths must be integers, one per row, not {lengths.dtype} of shape {tuple(lengths.shape)}"
+            )
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
             memory.require_unrecorded("lengths without total=")

@@ -77,7 +77,7 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"lengths must be 1-D integers, not {array.dtype} of shape {array.shape}{more}")
+        raise TypeError(f"lengths must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:
