@@ -19,7 +19,7 @@ UINT8 = KINDS.index("uint8")
 Steps = tuple[tuple[str, int, int, int], ...]
 
 
-class Place(NamedTuple):
+class Parts(NamedTuple):
     """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/deferred/defer.hpp has it."""
 
     offsets: int  # of the rows, int64 [rows + 1], or -1
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     start: int  # where the rows start in the output, int64 [rows], or -1
 
 
-NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
+NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
 
 
 class Masking(NamedTuple):
@@ -43,18 +43,18 @@ class Masking(NamedTuple):
     members_size: int
 
 
-class Plan(NamedTuple):
+class DeferredPlan(NamedTuple):
     """What the outputs are, and what they are made of."""
 
     steps: Steps  # as for `_core.Columns.run`
-    layout: tuple[Place, ...]  # a place for each step
+    layout: tuple[Parts, ...]  # a place for each step
     rows: int
     options: tuple[Any, ...]  # the fields of `BatchLayout`
     masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
-def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
+def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
     """The outputs of a plan, made on the device of the buffer, which is aligned to 64 bytes."""
     import torch
 
@@ -76,19 +76,19 @@ def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
 class _Maker:
     """Collects the columns of a launch."""
 
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+    def __init__(self, plan: DeferredPlan, buffer: torch.Tensor) -> None:
         self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
 
 
 class _Padded(_Maker):
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+    def __init__(self, plan: DeferredPlan, buffer: torch.Tensor) -> None:
         super().__init__(plan, buffer)
         self._columns: list[PadColumn] = []
-        self._ids: dict[int, tuple[Place, Any]] = {}  # by column
+        self._ids: dict[int, tuple[Parts, Any]] = {}  # by column
         self._labels: list[tuple[int, int, int, int]] = []
         self._masked: tuple[int, Any] | None = None
 
-    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+    def add(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:
         if action in (PAD, STACK) and kind == INT64:
             self._ids[source] = place, out
         if action == LABELS and place.values < 0:
@@ -116,7 +116,7 @@ class _Padded(_Maker):
         for ids, count, pad_id, labels in self._labels:
             gpu.launch("causal_labels", self.device, ids, count, pad_id, labels)
 
-    def _pad_masked(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+    def _pad_masked(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """The ids, their labels and the attention mask at once, then the other columns."""
         own = next(column for column in self._columns if column.out == address_of(ids))
         # An attention mask has no values, and is int64 where the bits of its ones are 1.
@@ -131,7 +131,7 @@ class _Padded(_Maker):
         rest = [column for column in self._columns if column not in (own, mask)]
         gpu.pad_columns(rest, self.plan.rows, self.device)
 
-    def _mask_padded(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+    def _mask_padded(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """All that is padded, what each token is among it, and then the ids masked in place."""
         import torch
 
@@ -156,12 +156,12 @@ _SOURCES = {
 
 
 class _Flat(_Maker):
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+    def __init__(self, plan: DeferredPlan, buffer: torch.Tensor) -> None:
         super().__init__(plan, buffer)
         self._columns: dict[int, list[FlatColumn]] = {}  # by their offsets
         self._sizes: dict[int, int] = {}
 
-    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+    def add(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:
         if place.offsets < 0 or out.numel() == 0:
             return
         separator, start = self.plan.options[3:5]
@@ -182,7 +182,7 @@ class _Flat(_Maker):
         column = FlatColumn(_SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out))
         self._columns.setdefault(place.offsets, []).append(column)
 
-    def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
+    def _shift(self, place: Parts, kind: int, first: int, out: torch.Tensor) -> None:
         """Where an empty row takes a place, or what pads the labels is not what separates them."""
         if place.fill is not None:
             multiple = self.plan.options[1]
@@ -198,18 +198,18 @@ class _Flat(_Maker):
             gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
 
 
-def elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+def elements(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """The values of a place, one after the other: memory of the buffer."""
     end = place.values + place.total * item_size(kind)
     return buffer[place.values : end].view(torch_dtype(kind))
 
 
-def view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+def view(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """An output that lies in the buffer as it is."""
     return elements(buffer, place, kind).view(place.shape)
 
 
-def ignoring(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
+def ignoring(plan: DeferredPlan, made: dict[str, Any]) -> dict[str, Any]:
     """The outputs, once labels ignore what they are to ignore."""
     if plan.ignored is not None and "labels" in made:
         made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)

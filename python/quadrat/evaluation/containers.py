@@ -11,7 +11,9 @@ from quadrat.evaluation.atomic import Atomic
 from quadrat.ops._gathered import Grown, GrownRagged, concatenated
 from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
 from quadrat.ops.concat import concat_two
+from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
+from quadrat.ragged import Ragged
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.containers", "transformers"):
@@ -49,15 +51,16 @@ class _Apart(NamedTuple):
         if not joins(own, likeness(batch), self.padding):
             return None
         size += _bytes_in(batch)
-        if size > _SMALL and (grown := Grown.of([*self._parts(), batch], self.padding)) is not None:
+        if size > _SMALL and (grown := Grown.of([*self.parts(), batch], self.padding)) is not None:
             return grown
         return _Apart(self, tree_map(_cloned, batch), self.number + 1, self.padding, own, size)
 
     def whole(self) -> Any:
         """All of them as one batch."""
-        return self.batch if self.before is None else concatenated(self._parts(), self.padding)
+        return self.batch if self.before is None else concatenated(self.parts(), self.padding)
 
-    def _parts(self) -> list[Any]:
+    def parts(self) -> list[Any]:
+        """The batches."""
         parts, rest = [self.batch], self.before
         while rest is not None:
             parts.append(rest.batch)
@@ -127,6 +130,11 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     def __init__(self, do_nested_concat: bool = True, padding_index: int = -100, *, ragged: bool = False) -> None:
         self.do_nested_concat, self.padding_index, self.ragged = do_nested_concat, padding_index, ragged
         self._held = (None, None)
+
+    def __repr__(self) -> str:
+        """How many rows it holds."""
+        tensors, arrays = map(_rows_in, self._held)
+        return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
 
     def _copied(self, held: _Held) -> _Held:
         tensors, arrays = (one.copied() if isinstance(one, (Grown, GrownRagged)) else one for one in held)
@@ -212,7 +220,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             if more is not None:
                 return more
         # What is not like the others is joined at once, or refused. It seldom is so twice.
-        both = concat_two(_whole(held), batch, self.padding_index)
+        whole = _padded(held, self.padding_index) if isinstance(held, GrownRagged) else _whole(held)
+        both = concat_two(whole, batch, self.padding_index)
         return _Apart(None, both, 2, self.padding_index)
 
     def _plus_ragged(self, held: Any, batch: Any) -> Any:
@@ -228,9 +237,11 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
 
     def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
         tensors, arrays = held
-        if isinstance(arrays, GrownRagged):
-            return held, arrays.whole()
-        whole = _whole(arrays)
+        if self.ragged and self.do_nested_concat and arrays is not None:
+            rows = arrays if isinstance(arrays, GrownRagged) else GrownRagged.of(arrays)
+            return (tensors, rows), rows.whole()
+        # `ragged` may have been set to False.
+        whole = _padded(arrays, self.padding_index) if isinstance(arrays, GrownRagged) else _whole(arrays)
         return (tensors, whole), whole
 
     def __getstate__(self) -> dict[str, Any]:
@@ -264,6 +275,18 @@ def _numpify(tensors: Any) -> Any:
     if type(tensors) is tuple:
         return tuple(map(_numpify, tensors))
     return nested_numpify(tensors)
+
+
+def _rows_in(held: Any) -> int:
+    if isinstance(held, (Grown, GrownRagged)):
+        return int(held.leaves[0].shapes()[0].sum()) if held.leaves else 0
+    batches = held.whole() if isinstance(held, _Listed) else held.parts() if isinstance(held, _Apart) else [held]
+    firsts: list[Any] = [next(leaves_of(batch), None) for batch in batches]
+    return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
+
+
+def _padded(rows: GrownRagged, padding: Any) -> Any:
+    return tree_map(lambda leaf: pad(leaf, padding_value=padding) if isinstance(leaf, Ragged) else leaf, rows.whole())
 
 
 def _whole(held: Any) -> Any:

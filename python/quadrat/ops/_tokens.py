@@ -113,8 +113,10 @@ class LaunchedLayout:
 
 
 def _room(like: Any, *shape: int) -> Any:
+    if on_gpu(like):
+        return like.new_empty(shape)
     try:
-        return room_like(like, *shape)
+        return room_like(like, shape)[0]
     except TypeError:  # of a dtype that has no name here
         return like.new_empty(shape)
 

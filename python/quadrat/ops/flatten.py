@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat.input.columns import OUT_OF_RANGE
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._rows import output_of, padded_length, require_own_dtype, whole
+from quadrat.ops._padding import output_of, padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, KINDS, Framework, address_of, empty
 from quadrat.varlen.aligned import Aligned, Placement, Places, align_on_device, described, placed

@@ -22,7 +22,7 @@ with needs("quadrat.ops.library"):
     import torch
 
 from quadrat.ops import _device
-from quadrat.ops._rows import Side, pad_here, unpad_here
+from quadrat.ops._padding import Side, pad_here, unpad_here
 from quadrat.ops._tokens import layout_now, put_here, take_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops import _device
-from quadrat.ops._rows import Side, is_left, padded_length
+from quadrat.ops._padding import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
 from quadrat.support import memory
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from quadrat.ops._rows import MaskOptions
+    from quadrat.ops._padding import MaskOptions
 
 
 @overload

@@ -11,7 +11,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ops import _philox as philox
-from quadrat.ops._rows import Side, is_left
+from quadrat.ops._padding import Side, is_left
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import as_numpy, require_plain
@@ -121,7 +121,7 @@ def mask_tokens(
         given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
         first, last, offsets, lengths = _bounds_of(input_ids)
         input_ids = input_ids.values[first:last]
-        places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
+        places = philox.RowBounds(lengths, len(lengths), last - first, left=False, flat=True)
     elif by_counter:
         places = _places(input_ids, lengths, padding_side)
     if by_counter:
@@ -189,7 +189,7 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
-def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.Places:
+def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.RowBounds:
     require_plain(input_ids, "input_ids")
     shape = tuple(np.shape(input_ids))
     rows = math.prod(shape[:-1])
@@ -197,10 +197,10 @@ def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.Places:
         lengths = as_lengths(lengths)
     if lengths is not None and tuple(lengths.shape) != (rows,):
         raise ValueError(f"lengths must be {rows} numbers, one per row, not {tuple(lengths.shape)}")
-    return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
+    return philox.RowBounds(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
 
 
-def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     """`mask_tokens` by counter, for rows in these places."""
     if is_tensor(input_ids) and input_ids.is_cuda:
         return _mask_on_gpu(input_ids, places, options, given)
@@ -221,7 +221,7 @@ def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOpt
     return MaskedTokens(masked, labels)
 
 
-def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     import torch
 
     special, offsets, keys, special_ids = given

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import NDArray
 
-from quadrat.ops._rows import Side, is_left, pad_here, padded_length, require_own_dtype
+from quadrat.ops._padding import Side, is_left, pad_here, padded_length, require_own_dtype
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import Array, fill_value
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from quadrat.ops._rows import PadOptions
+    from quadrat.ops._padding import PadOptions
 
 
 @overload

@@ -8,7 +8,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.input.columns import explain
-from quadrat.ops._rows import Side, copied, is_left, unpad_here
+from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
@@ -126,8 +126,8 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
     _core.count_masked(address_of(kept), width, address_of(bounds), rows)
     _, facts = checked_offsets(bounds, rows * width)
     source = dense(padded, "padded")
-    values, token = room_like(source, facts.last, *source.shape[2:]), bytes_per_token(source, 2)
-    place = address_of(source), address_of(kept), width, token, address_of(bounds), rows, address_of(values)
+    values, address = room_like(source, (facts.last, *source.shape[2:]))
+    place = address_of(source), address_of(kept), width, bytes_per_token(source, 2), address_of(bounds), rows, address
     if (failure := _core.unpad_masked(*place)) is not None:
         raise ValueError(explain(failure))
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)

@@ -30,13 +30,13 @@ def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any
 def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
     source = dense(values, "values")
-    out = room_like(source, total, *source.shape[1:])
+    out, address = room_like(source, (total, *source.shape[1:]))
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
     kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
     inner = math.prod(source.shape[1:])
     starts = bounds * inner
     memory = address_of(source), len(source) * inner, kind, address_of(starts), len(starts)
-    failure = _core.copy_rows(*memory, address_of(rows), len(rows), address_of(out), total * inner)
+    failure = _core.copy_rows(*memory, address_of(rows), len(rows), address, total * inner)
     if failure is not None:
         raise ValueError(explain(failure))
     return out

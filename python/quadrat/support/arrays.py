@@ -96,16 +96,16 @@ def _carrier(dtype: Any) -> Any:
     return np.dtype(integer) if isinstance(dtype, np.dtype) else memory.torch_dtype(KINDS.index(integer))
 
 
-def room_like(array: Any, *shape: int) -> Any:
-    """An uninitialised contiguous array of another shape, with the library, dtype and device of an array.
+def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """An uninitialised contiguous array of another shape, with the library and dtype of one on the CPU; its address.
 
     Raises TypeError when no kernel can move such elements.
     """
-    carrier = carrier_of(array)
-    if memory.on_gpu(array):
-        return array.new_empty(shape)
-    room, _ = memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(carrier or array.dtype))
-    return room if carrier is None else room.view(array.dtype)
+    carrier = _carrier(array.dtype)
+    if carrier is None:
+        return memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(array.dtype))
+    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(carrier))
+    return room.view(array.dtype), address
 
 
 def bytes_per_token(array: Any, lead: int) -> int:

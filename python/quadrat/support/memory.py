@@ -47,32 +47,17 @@ class NotOnCpu(RuntimeError):  # noqa: N818 - a reason to fall back, not raised 
     """An allocation landed on a device the CPU kernels cannot write to."""
 
 
-class _Torch:
-    """What quadrat needs of torch, imported at the first use."""
+@functools.cache
+def _torch() -> Any:
+    with needs("return_tensors='pt'"):
+        import torch
 
-    @functools.cached_property
-    def module(self) -> Any:
-        with needs("return_tensors='pt'"):
-            import torch
-
-        return torch
-
-    @functools.cached_property
-    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
-        return tuple(getattr(self.module, name, None) for name in KINDS)
-
-    @functools.cached_property
-    def kinds(self) -> dict[torch.dtype | None, int]:
-        return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
-
-    def __getitem__(self, kind: int) -> torch.dtype:
-        dtype = self._dtypes[kind]
-        if dtype is None:
-            raise TypeError(f"this torch has no dtype {KINDS[kind]}")
-        return dtype
+    return torch
 
 
-_torch = _Torch()
+@functools.cache
+def _torch_kinds() -> dict[torch.dtype, int]:
+    return {getattr(_torch(), name): kind for kind, name in enumerate(KINDS) if hasattr(_torch(), name)}
 
 
 def framework_of(return_tensors: str | None, default: Framework) -> Framework:
@@ -88,7 +73,7 @@ def kind_of(dtype: Any) -> int:
     """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes. Raises TypeError for other dtypes."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
-        kind = _torch.kinds.get(dtype)
+        kind = _torch_kinds().get(dtype)
     else:
         kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
     if kind is None:
@@ -100,13 +85,13 @@ def default_float_kind(framework: Framework) -> int | None:
     """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
     if framework == "np":
         return FLOAT64
-    return _torch.kinds.get(_torch.module.get_default_dtype())
+    return _torch_kinds().get(_torch().get_default_dtype())
 
 
 def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
     """An uninitialised contiguous array ("np") or CPU tensor ("pt"), and the address of its first element."""
     if framework == "pt":
-        _torch.module  # noqa: B018 - interop looks at the libraries loaded so far
+        _torch()  # interop looks at the libraries loaded so far
     return _core.allocate(interop(), framework == "pt", shape, kind)
 
 
@@ -116,25 +101,25 @@ def empty_batch(framework: Framework, outputs: Sequence[tuple[Sequence[int], int
 
 
 def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
-    tensor = _torch.module.empty(shape, dtype=_torch[kind], device="cpu")
+    tensor = _torch().empty(shape, dtype=torch_dtype(kind), device="cpu")
     return tensor, tensor.data_ptr()
 
 
 @functools.cache
 def torch_has(kind: int) -> bool:
     """Whether torch has a dtype for a kind, and makes tensors of it from arrays."""
-    return _keeps(kind, lambda: _torch.module.from_numpy(np.zeros(1, _DTYPES[kind])))
+    return _keeps(kind, lambda: _torch().from_numpy(np.zeros(1, _DTYPES[kind])))
 
 
 @functools.cache
 def torch_reads_numbers(kind: int) -> bool:
     """Whether torch makes a tensor of a kind from a list of NumPy numbers; torch 2.13 refuses uint64."""
-    return _keeps(kind, lambda: _torch.module.tensor([_DTYPES[kind].type(0)]))
+    return _keeps(kind, lambda: _torch().tensor([_DTYPES[kind].type(0)]))
 
 
 def _keeps(kind: int, make: Callable[[], Any]) -> bool:
     try:
-        return bool(make().dtype == _torch[kind])
+        return bool(make().dtype == torch_dtype(kind))
     except TypeError:
         return False
 
@@ -144,7 +129,7 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
 
     None where a mode is active or a default device is set, and where torch does not say.
     """
-    binding = _torch.module._C
+    binding = _torch()._C
     try:
         facts = (
             (binding._len_torch_function_stack, 0),
@@ -156,7 +141,7 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
         return None
     if any(function() != result for function, result in facts):
         return None
-    default_dtype = _torch.module.get_default_dtype
+    default_dtype = _torch().get_default_dtype
     return *facts, (default_dtype, default_dtype())
 
 
@@ -166,8 +151,8 @@ def require_plain_tensors() -> None:
         return
     if recording():
         raise NotOnCpu("torch records what is done to tensors")
-    probe = _torch.module.empty(0)
-    if type(probe) is not _torch.module.Tensor or not probe.is_cpu:
+    probe = _torch().empty(0)
+    if type(probe) is not _torch().Tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
 
 
@@ -215,7 +200,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _co
         _sharing.append(made)
     if exchange is not None:
         with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
-            shown = _torch.module.empty(1, device="cpu")
+            shown = _torch().empty(1, device="cpu")
             made.learn_tensor(shown, shown._cdata, shown.untyped_storage()._cdata)  # where tensors keep their parts
     return made
 
@@ -326,7 +311,10 @@ def item_size(kind: int) -> int:
 
 def torch_dtype(kind: int) -> torch.dtype:
     """The torch dtype of a kind. Raises TypeError where this torch has none."""
-    return _torch[kind]
+    dtype: torch.dtype | None = getattr(_torch(), KINDS[kind], None)
+    if dtype is None:
+        raise TypeError(f"this torch has no dtype {KINDS[kind]}")
+    return dtype
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
@@ -336,7 +324,7 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     """
     if tensor.dim() > 1 or not is_stored(tensor):
         return None
-    kind = _torch.kinds.get(tensor.dtype)
+    kind = _torch_kinds().get(tensor.dtype)
     if kind is None:
         return None
     if tensor.dim() == 0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.ops._rows import whole
+from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT32, address_of, empty, on_gpu

@@ -90,9 +90,9 @@ def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tu
     rows, width, *trailing = source.shape
     if len(bounds) != rows + 1:
         raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more offset than rows")
-    values, token = room_like(source, total, *trailing), bytes_per_token(source, 2)
-    place = address_of(source), width, left, address_of(bounds), rows, token
-    return values, _core.unpad(*place, address_of(values), total)
+    values, address = room_like(source, (total, *trailing))
+    token = bytes_per_token(source, 2)
+    return values, _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
 
 
 def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
