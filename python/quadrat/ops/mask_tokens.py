@@ -104,14 +104,14 @@ def mask_tokens(
     if by_counter:
         if generator is not None:
             raise ValueError('rng="philox" uses no generator: give a seed')
-        probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
-        options = philox.PhiloxOptions(
-            philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
-        )
     elif rng != "torch":
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
     elif seed is not None or epoch or row_keys is not None or lengths is not None:
         raise ValueError('seed, epoch, row_keys and lengths are for rng="philox"; otherwise give a generator')
+    probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
+    options = philox.PhiloxOptions(
+        philox.seed_of(seed), philox.epoch_of(epoch) if by_counter else 0, *probabilities, mask_token_id, vocab_size
+    )
     offsets = None
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None or lengths is not None:
@@ -127,16 +127,7 @@ def mask_tokens(
     if by_counter:
         made = mask_places(input_ids, places, options, given)
     else:
-        made = _mask_by_generator(
-            input_ids,
-            given,
-            generator,
-            mlm_probability=float(mlm_probability),
-            mask=mask_replace_prob,
-            random=random_replace_prob,
-            mask_id=mask_token_id,
-            vocab_size=vocab_size,
-        )
+        made = _mask_by_generator(input_ids, given, generator, options)
     return made if offsets is None else MaskedTokens(*(Ragged(values, offsets) for values in made))
 
 
@@ -149,25 +140,17 @@ class Given(NamedTuple):
     special_ids: Sequence[int] = ()
 
 
-def _mask_by_generator(
-    input_ids: Any,
-    given: Given,
-    generator: Any,
-    *,
-    mlm_probability: float,
-    mask: float,
-    random: float,
-    **options: Any,
-) -> MaskedTokens:
+def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: philox.PhiloxOptions) -> MaskedTokens:
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
     masked = _copy(input_ids)
+    mask, random = options.mask, options.random
     has_random = not (mask == 1 or random == 0)
     labeller = _core.MaskedLabels(
         source=origin.source,
         generator=origin.generator,
         every_word=False,
-        mlm_probability=origin.rounded(mlm_probability),
+        mlm_probability=origin.rounded(options.mlm_probability),
         mask=origin.rounded(mask),
         random_of_rest=origin.rounded(min(random / (1 - mask), 1.0)) if has_random else 0.0,
         has_random=has_random,
@@ -175,7 +158,8 @@ def _mask_by_generator(
         special=-1,
         words=-1,
         word_source=_core.WORDS_FROM_NOTHING,
-        **options,
+        mask_id=options.mask_id,
+        vocab_size=options.vocab_size,
     )
     return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
 
@@ -271,7 +255,7 @@ def write_labels(
     framework: Framework = "pt" if is_tensor(ids) else "np"
     labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     labeller.write(
         address_of(ids),
         address,
