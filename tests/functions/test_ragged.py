@@ -196,7 +196,7 @@ def test_refuses_offsets_outside_the_values(count, offsets):
         (TypeError, np.zeros(2, ">i4"), np.array([0, 2]), ">i4"),
         (TypeError, torch.zeros(2, dtype=torch.complex128), torch.tensor([0, 2]), "complex128"),
         (ValueError, np.array(1), np.array([0, 1]), "dimension"),
-        (ValueError, np.arange(2), np.array([[0, 2]]), "1-D integers"),
+        (ValueError, np.arange(2), np.array([[0, 2]]), "must be integers"),
         (ValueError, np.arange(2), np.array([0.0, 2.0]), "integers"),
         (ValueError, np.arange(2), np.array([False, True]), "integers"),
         (ValueError, torch.zeros(2, device="meta"), torch.tensor([0, 2]), "meta"),

@@ -32,7 +32,7 @@ def require_offsets(offsets: Any) -> None:
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
         raise ValueError(
-            f"offsets must be 1-D integers, one more than there are rows, not {offsets.dtype} of shape "
+            f"offsets must be integers, one more than there are rows, not {offsets.dtype} of shape "
             f"{tuple(offsets.shape)}"
         )
 
