@@ -119,8 +119,8 @@ def test_begins_where_the_first_sequence_does():
     [
         ([0, 3], {"pad_to_multiple_of": 0}, ValueError, "pad_to_multiple_of must be positive, not 0"),
         ([0, 3], {"pad_to_multiple_of": 1.0}, TypeError, "pad_to_multiple_of must be an int"),
-        ([0, 6], {"pad_to_multiple_of": 2}, ValueError, "stay within the 5 values"),
-        ([0, 3, 2], {"pad_to_multiple_of": 2}, ValueError, "row 1 runs from 3 to 2"),
+        ([0, 6], {"pad_to_multiple_of": 2}, ValueError, "offsets must be from 0 to 5"),
+        ([0, 3, 2], {"pad_to_multiple_of": 2}, ValueError, r"offsets\[1\] is 3 and offsets\[2\] is 2"),
         ([0, 3], {"pad_to_multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is not a multiple of 2"),
         ([0, 3], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
         ([0], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "but there is no sequence"),

@@ -77,9 +77,9 @@ def test_empty_batches_and_rows(rows):
     [
         (TypeError, "rows", {}, "not str"),
         (TypeError, 3, {}, "int"),
-        (TypeError, np.array([1.0]), {}, "float64 of 1"),
-        (TypeError, torch.tensor([True]), {}, "bool of 1"),
-        (TypeError, np.array([[1]]), {}, "int64 of 2"),
+        (TypeError, np.array([1.0]), {}, "one per row, not float64 of shape"),
+        (TypeError, torch.tensor([True]), {}, "one per row, not bool of shape"),
+        (TypeError, np.array([[1]]), {}, "one per row, not int64 of shape"),
         (TypeError, [[1], "row"], {}, "row 1 is the str 'row'"),
         (TypeError, [1, [1]], {}, "row 0 is the int 1"),
         (ValueError, [3, -1], {}, "row 1 has the negative length -1"),

@@ -28,7 +28,7 @@ from support.on_device import (
 
 MODULES = [
     importlib.import_module(f"quadrat.{name}")
-    for name in ("ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops._rows", "ops.mask", "ops.unpad")
+    for name in ("support.memory", "ragged.offsets", "ragged.take", "ragged.ragged", "ops._device", "ops.unpad")
 ]
 
 
@@ -57,7 +57,7 @@ def test_as_on_the_cpu(check, rows, data):
         (IndexError, torch.tensor([0, 2, -3]), "row 2 of 2"),
         (IndexError, torch.tensor([0, -3, 1]), "row -3 of 2"),
         (IndexError, torch.tensor([True]), "1 booleans for 2 rows"),
-        (IndexError, torch.tensor([[0]]), "one dimension, not of 2"),
+        (IndexError, torch.tensor([[0]]), "1-D index, not one of 2"),
         (TypeError, torch.tensor([0.0]), "not by torch.float32"),
         (IndexError, [0, 2], "row 2 of 2"),
     ],

@@ -70,7 +70,7 @@ def test_offsets_stay_within_the_values(offsets):
         lambda: ops.unpad(PADDED, offsets, 5),
         lambda: ops.flatten(VALUES, offsets, 5),
     ):
-        with pytest.raises(ValueError, match="offsets must rise from 0 and stay within the 5 values"):
+        with pytest.raises(ValueError, match="offsets must be from 0 to 5 and must not decrease"):
             call()
 
 

@@ -121,7 +121,7 @@ def test_chooses_from_values_that_are_not_as_stored():
         (IndexError, [True], "1 booleans for 2 rows"),
         (IndexError, np.ones(3, bool), "3 booleans for 2 rows"),
         (IndexError, torch.ones(0, dtype=torch.bool), "0 booleans for 2 rows"),
-        (IndexError, [[0], [1]], "one dimension, not of 2"),
+        (IndexError, [[0], [1]], "1-D index, not one of 2"),
         (TypeError, [0.0], "not by float64"),
         (TypeError, torch.ones(2), "not by float32"),
         (TypeError, np.zeros(0), "not by float64"),
@@ -178,10 +178,9 @@ def test_refuses_offsets_outside_the_values(count, offsets):
         made = quadrat.Ragged(values, np.array(offsets))
         assert made.to_lists() == [list(range(first, last)) for first, last in steps]
         return
-    message = f"{count} values; they run from {offsets[0]} to {offsets[-1]}"
-    bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count]
-    if bad:
-        message += f", and row {bad[0]} runs from {steps[bad[0]][0]} to {steps[bad[0]][1]}"
+    bad = [i for i, (first, last) in enumerate(steps) if not 0 <= first <= last <= count] or [0]
+    found = " and ".join(rf"offsets\[{bad[0] + i}\] is {one}" for i, one in enumerate(offsets[bad[0] : bad[0] + 2]))
+    message = f"from 0 to {count} and must not decrease, but {found}$"
     with pytest.raises(ValueError, match=message):
         quadrat.Ragged(values, np.array(offsets))
 
@@ -197,7 +196,7 @@ def test_refuses_offsets_outside_the_values(count, offsets):
         (TypeError, np.zeros(2, ">i4"), np.array([0, 2]), ">i4"),
         (TypeError, torch.zeros(2, dtype=torch.complex128), torch.tensor([0, 2]), "complex128"),
         (ValueError, np.array(1), np.array([0, 1]), "dimension"),
-        (ValueError, np.arange(2), np.array([[0, 2]]), "dimension"),
+        (ValueError, np.arange(2), np.array([[0, 2]]), "must be integers"),
         (ValueError, np.arange(2), np.array([0.0, 2.0]), "integers"),
         (ValueError, np.arange(2), np.array([False, True]), "integers"),
         (ValueError, torch.zeros(2, device="meta"), torch.tensor([0, 2]), "meta"),

@@ -68,8 +68,8 @@ def test_errors_are_shown_as_text():
     offsets = np.array([0, 2])
     made = Ragged(np.arange(2), offsets)
     offsets[1] = 9
-    assert repr(made).startswith("Ragged(offsets must rise")
-    assert "<table><caption>Ragged: offsets must rise" in made._repr_html_()
+    assert repr(made).startswith("Ragged(offsets must be from 0")
+    assert "<table><caption>Ragged: offsets must be from 0" in made._repr_html_()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.deferred.layout import NO_PLACE, UINT8, Masking, Place, Plan, elements, ignoring, make, view
+from quadrat.deferred.layout import NO_PARTS, UINT8, DeferredPlan, Masking, Parts, elements, ignoring, make, view
 from quadrat.input.columns import HOLD, JOIN, LABELS, LONGEST, PAD, STACK
-from quadrat.ops._philox import PhiloxOptions, Places, ids_of_bits, labels_on_cpu
+from quadrat.ops._philox import PhiloxOptions, RowBounds, ids_of_bits, labels_on_cpu
 from quadrat.ragged.shown import table
 from quadrat.support import gpu
 from quadrat.support.extras import needs
@@ -60,10 +60,10 @@ class DeferredBatch(Mapping[str, Any]):
             if kind is None:
                 self._held[name] = value
                 steps.append((name, 0, HOLD, 0))
-                layout.append(NO_PLACE)
+                layout.append(NO_PARTS)
                 continue
             steps.append((name, 0, STACK, kind))
-            layout.append(NO_PLACE._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
+            layout.append(NO_PARTS._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
             parts.append((size, value))
             size += -(-value.nbytes // _core.ALIGNMENT) * _core.ALIGNMENT
         buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
@@ -71,11 +71,11 @@ class DeferredBatch(Mapping[str, Any]):
             buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
         rows = len(next(iter(tensors.values()), ())) if parts else 0
         self._buffer = buffer
-        self._plan = Plan(tuple(steps), tuple(layout), rows, ())
+        self._plan = DeferredPlan(tuple(steps), tuple(layout), rows, ())
         self._made: dict[str, Any] = {}
 
     @classmethod
-    def _of(cls, buffer: torch.Tensor, plan: Plan, held: dict[str, Any]) -> DeferredBatch:
+    def _of(cls, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> DeferredBatch:
         batch: DeferredBatch = object.__new__(cls)
         batch._buffer = buffer
         batch._plan = plan
@@ -196,7 +196,7 @@ class DeferredBatch(Mapping[str, Any]):
         made: dict[str, Any] = {}
         steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
         sources: dict[int, int] = {}  # column of the decision -> that of `columns`
-        ids: dict[int, tuple[str, Place]] = {}  # by column of the decision
+        ids: dict[int, tuple[str, Parts]] = {}  # by column of the decision
         masked: tuple[str, int] | None = None
         for step, place in zip(plan.steps, plan.layout, strict=True):
             output, source, action, kind = step
@@ -224,12 +224,12 @@ class DeferredBatch(Mapping[str, Any]):
             made[labels] = self._mask(plan.masking, place, made[name])
         return ignoring(plan, made)
 
-    def _mask(self, masking: Masking, place: Place, ids: Any) -> Any:
+    def _mask(self, masking: Masking, place: Parts, ids: Any) -> Any:
         """Masks padded ids in place, as the collator does without `deferred`; returns the labels."""
         rows, (_, width), left = self._plan.rows, place.shape, bool(self._plan.options[2])
 
         def numbers(at: int, count: int) -> Any:
-            return elements(self._buffer, NO_PLACE._replace(values=at, total=count), INT64).numpy()
+            return elements(self._buffer, NO_PARTS._replace(values=at, total=count), INT64).numpy()
 
         flags, special_ids = None, []
         if masking.words < 0:
@@ -239,7 +239,7 @@ class DeferredBatch(Mapping[str, Any]):
             index = columns.index(place._replace(values=masking.words), UINT8)
             columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORD_NONE)
             flags = (words == _core.WORD_NONE).view(np.uint8)
-        places = Places(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
+        places = RowBounds(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
         keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
         return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)
 
@@ -261,7 +261,7 @@ class _Packed:
         self._address, self._rows = address, rows
         self._known: dict[tuple[int, int, int], int] = {}
 
-    def index(self, place: Place, kind: int) -> int:
+    def index(self, place: Parts, kind: int) -> int:
         where = place.offsets, place.values, kind
         if where not in self._known:
             self._known[where] = len(self._known)
@@ -271,7 +271,7 @@ class _Packed:
         return self._known[where]
 
 
-def _part(plan: Plan, name: str) -> Plan:
+def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
     """The plan of one output, and of those that it is made with: labels and the ids they come from."""
     wanted = next(step for step in reversed(plan.steps) if step[0] == name)
     labels = next((step for step in plan.steps if step[2] == LABELS), None)
@@ -306,8 +306,8 @@ def _restored(
         import torch
 
         buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
-    made = Plan(*plan)
-    layout = tuple(Place(*place) for place in made.layout)
+    made = DeferredPlan(*plan)
+    layout = tuple(Parts(*place) for place in made.layout)
     masking = None if made.masking is None else Masking(*made.masking)
     return cls._of(buffer, made._replace(layout=layout, masking=masking), held)
 

@@ -19,7 +19,7 @@ UINT8 = KINDS.index("uint8")
 Steps = tuple[tuple[str, int, int, int], ...]
 
 
-class Place(NamedTuple):
+class Parts(NamedTuple):
     """Where the parts of one output lie in the buffer, in bytes, as csrc/bindings/deferred/defer.hpp has it."""
 
     offsets: int  # of the rows, int64 [rows + 1], or -1
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     start: int  # where the rows start in the output, int64 [rows], or -1
 
 
-NO_PLACE = Place(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
+NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
 
 
 class Masking(NamedTuple):
@@ -43,22 +43,22 @@ class Masking(NamedTuple):
     members_size: int
 
 
-class Plan(NamedTuple):
+class DeferredPlan(NamedTuple):
     """What the outputs are, and what they are made of."""
 
     steps: Steps  # as for `_core.Columns.run`
-    layout: tuple[Place, ...]  # a place for each step
+    layout: tuple[Parts, ...]  # a place for each step
     rows: int
     options: tuple[Any, ...]  # the fields of `BatchLayout`
     masking: Masking | None = None  # of the ids that labels come from
     ignored: int | None = None  # an id that becomes -100 in `labels`
 
 
-def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
+def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
     """The outputs of a plan, made on the device of the buffer, which is aligned to 64 bytes."""
     import torch
 
-    padded, flat = _Padded(plan, buffer), _Flat(plan, buffer)
+    launches = _Launches(plan, buffer)
     made: dict[str, Any] = {}
     for (name, source, action, kind), place in zip(plan.steps, plan.layout, strict=True):
         if place.offsets < 0 and place.values >= 0:
@@ -67,28 +67,35 @@ def make(plan: Plan, buffer: torch.Tensor) -> dict[str, Any]:
             made[name] = place.total if action == LONGEST else None
         else:
             made[name] = torch.empty(place.shape, dtype=torch_dtype(kind), device=buffer.device)
-        (flat if action in _SOURCES else padded).add(source, action, kind, place, made[name])
-    padded.launch()
-    flat.launch()
+        add = launches.add_flat if action in _SOURCES else launches.add_padded
+        add(source, action, kind, place, made[name])
+    launches.launch()
     return ignoring(plan, made)
 
 
-class _Maker:
-    """Collects the columns of a launch."""
+# What each action is to flatten_columns.
+_SOURCES = {
+    JOIN: _core.FLAT_VALUES,
+    SHIFT: _core.FLAT_SEPARATED,
+    POSITIONS: _core.FLAT_POSITIONS,
+    SEQUENCES: _core.FLAT_SEQUENCES,
+    BOUNDS: _core.FLAT_BOUNDS,
+}
 
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
+
+class _Launches:
+    """Collects the columns of a batch, and launches the kernels that make them."""
+
+    def __init__(self, plan: DeferredPlan, buffer: torch.Tensor) -> None:
         self.plan, self.device, self.base = plan, buffer.device, address_of(buffer)
-
-
-class _Padded(_Maker):
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
-        super().__init__(plan, buffer)
         self._columns: list[PadColumn] = []
-        self._ids: dict[int, tuple[Place, Any]] = {}  # by column
+        self._ids: dict[int, tuple[Parts, Any]] = {}  # by column
         self._labels: list[tuple[int, int, int, int]] = []
         self._masked: tuple[int, Any] | None = None
+        self._flat: dict[int, list[FlatColumn]] = {}  # by their offsets
+        self._sizes: dict[int, int] = {}
 
-    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+    def add_padded(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:
         if action in (PAD, STACK) and kind == INT64:
             self._ids[source] = place, out
         if action == LABELS and place.values < 0:
@@ -115,8 +122,11 @@ class _Padded(_Maker):
             mask(masking, *self._ids[source], labels)
         for ids, count, pad_id, labels in self._labels:
             gpu.launch("causal_labels", self.device, ids, count, pad_id, labels)
+        for offsets, columns in self._flat.items():
+            size = self._sizes.get(offsets, 0)
+            gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
 
-    def _pad_masked(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+    def _pad_masked(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """The ids, their labels and the attention mask at once, then the other columns."""
         own = next(column for column in self._columns if column.out == address_of(ids))
         # An attention mask has no values, and is int64 where the bits of its ones are 1.
@@ -131,12 +141,12 @@ class _Padded(_Maker):
         rest = [column for column in self._columns if column not in (own, mask)]
         gpu.pad_columns(rest, self.plan.rows, self.device)
 
-    def _mask_padded(self, masking: Masking, place: Place, ids: Any, labels: Any) -> None:
+    def _mask_padded(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
         """All that is padded, what each token is among it, and then the ids masked in place."""
         import torch
 
         words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
-        self.add(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORD_NONE), words)
+        self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORD_NONE), words)
         gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
         gpu.launch(
@@ -144,24 +154,7 @@ class _Padded(_Maker):
             address_of(words), 0, 0, address_of(ids), address_of(labels), ids.numel(),
         )  # fmt: skip
 
-
-# What each action is to flatten_columns.
-_SOURCES = {
-    JOIN: _core.FLAT_VALUES,
-    SHIFT: _core.FLAT_SEPARATED,
-    POSITIONS: _core.FLAT_POSITIONS,
-    SEQUENCES: _core.FLAT_SEQUENCES,
-    BOUNDS: _core.FLAT_BOUNDS,
-}
-
-
-class _Flat(_Maker):
-    def __init__(self, plan: Plan, buffer: torch.Tensor) -> None:
-        super().__init__(plan, buffer)
-        self._columns: dict[int, list[FlatColumn]] = {}  # by their offsets
-        self._sizes: dict[int, int] = {}
-
-    def add(self, source: int, action: int, kind: int, place: Place, out: Any) -> None:
+    def add_flat(self, source: int, action: int, kind: int, place: Parts, out: Any) -> None:
         if place.offsets < 0 or out.numel() == 0:
             return
         separator, start = self.plan.options[3:5]
@@ -180,9 +173,9 @@ class _Flat(_Maker):
             self._sizes[place.offsets] = out.numel()
         values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
         column = FlatColumn(_SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out))
-        self._columns.setdefault(place.offsets, []).append(column)
+        self._flat.setdefault(place.offsets, []).append(column)
 
-    def _shift(self, place: Place, kind: int, first: int, out: torch.Tensor) -> None:
+    def _shift(self, place: Parts, kind: int, first: int, out: torch.Tensor) -> None:
         """Where an empty row takes a place, or what pads the labels is not what separates them."""
         if place.fill is not None:
             multiple = self.plan.options[1]
@@ -192,24 +185,19 @@ class _Flat(_Maker):
         gpu.launch("copy_rows", self.device, values, place.total, offsets, rows, starts, item, *target)
         gpu.launch("separate_rows", self.device, starts, rows, item, first, *target)
 
-    def launch(self) -> None:
-        for offsets, columns in self._columns.items():
-            size = self._sizes.get(offsets, 0)
-            gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
 
-
-def elements(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+def elements(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """The values of a place, one after the other: memory of the buffer."""
     end = place.values + place.total * item_size(kind)
     return buffer[place.values : end].view(torch_dtype(kind))
 
 
-def view(buffer: torch.Tensor, place: Place, kind: int) -> torch.Tensor:
+def view(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
     """An output that lies in the buffer as it is."""
     return elements(buffer, place, kind).view(place.shape)
 
 
-def ignoring(plan: Plan, made: dict[str, Any]) -> dict[str, Any]:
+def ignoring(plan: DeferredPlan, made: dict[str, Any]) -> dict[str, Any]:
     """The outputs, once labels ignore what they are to ignore."""
     if plan.ignored is not None and "labels" in made:
         made["labels"].masked_fill_(made["labels"] == plan.ignored, -100)

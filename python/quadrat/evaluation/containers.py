@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import arrays_in, bytes_in, cloned, is_array, joins, likeness, tree_map
-from quadrat.ops.concat import Joined, concat_alike, concat_two
+from quadrat.ops._gathered import Grown, GrownRagged, concatenated
+from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
+from quadrat.ops.concat import concat_two
+from quadrat.ops.pad import pad
 from quadrat.ops.unpad import unpad
+from quadrat.ragged import Ragged
 from quadrat.support.extras import needs
 
 with needs("quadrat.evaluation.containers", "transformers"):
@@ -28,39 +31,49 @@ _Held = tuple[Any, Any]
 
 
 class _Apart(NamedTuple):
-    """Batches that one call joins, alike and small from the fifth on. Nothing here is ever written to."""
+    """Batches that one call joins, alike from the fifth on. Nothing here is ever written to."""
 
     before: _Apart | None
     batch: Any  # in memory of its own
-    likeness: Any  # of the first; None where nobody asked yet
-    size: int  # of all of them, in bytes
     number: int  # of batches
     padding: Any
+    likeness: Any = None  # of the first; None where nobody asked yet
+    size: int = 0  # of all of them, in bytes
 
-    def with_one_more(self, batch: Any) -> _Apart | None:
-        """These and another; None if they are not alike or not small."""
+    def with_one_more(self, batch: Any) -> _Apart | Grown | None:
+        """These and another; None if they are not alike."""
         if self.number < _FEW:
-            both = concat_two(self.batch, batch, self.padding)
-            return _Apart(None, both, None, 0, self.number + 1, self.padding)
-        alike, likeness_here, size = likeness(batch), self.likeness, self.size
-        if likeness_here is None:
-            likeness_here = likeness(self.batch)
-            size = 0 if likeness_here is None else bytes_in(self.batch)
-        if alike is None or not joins(likeness_here, alike, self.padding):
+            return _Apart(None, concat_two(self.batch, batch, self.padding), self.number + 1, self.padding)
+        own, size = self.likeness, self.size
+        if own is None:
+            own = likeness(self.batch)
+            size = 0 if own is None else _bytes_in(self.batch)
+        if not joins(own, likeness(batch), self.padding):
             return None
-        size += bytes_in(batch)
-        more = self.number + 1
-        return _Apart(self, cloned(batch), likeness_here, size, more, self.padding) if size <= _SMALL else None
+        size += _bytes_in(batch)
+        if size > _SMALL and (grown := Grown.of([*self.parts(), batch], self.padding)) is not None:
+            return grown
+        return _Apart(self, tree_map(_cloned, batch), self.number + 1, self.padding, own, size)
 
     def whole(self) -> Any:
         """All of them as one batch."""
-        if self.before is None:
-            return self.batch
-        parts, rest = [], self
-        while rest.before is not None:
+        return self.batch if self.before is None else concatenated(self.parts(), self.padding)
+
+    def parts(self) -> list[Any]:
+        """The batches."""
+        parts, rest = [self.batch], self.before
+        while rest is not None:
             parts.append(rest.batch)
             rest = rest.before
-        return concat_alike([rest.batch, *reversed(parts)], self.padding)
+        return parts[::-1]
+
+
+def _bytes_in(batch: Any) -> int:
+    return sum(int(leaf.nbytes) for leaf in leaves_of(batch))
+
+
+def _cloned(array: Any) -> Any:
+    return array.clone() if isinstance(array, torch.Tensor) else array.copy(order="K")
 
 
 class _Listed(NamedTuple):
@@ -118,12 +131,14 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         self.do_nested_concat, self.padding_index, self.ragged = do_nested_concat, padding_index, ragged
         self._held = (None, None)
 
+    def __repr__(self) -> str:
+        """How many rows it holds."""
+        tensors, arrays = map(_rows_in, self._held)
+        return f"EvalLoopContainer({tensors} rows as tensors, {arrays} as arrays)"
+
     def _copied(self, held: _Held) -> _Held:
-        tensors, arrays = held
-        return (
-            tensors.copied() if isinstance(tensors, Joined) else tensors,
-            arrays.copied() if isinstance(arrays, Joined) else arrays,
-        )
+        tensors, arrays = (one.copied() if isinstance(one, (Grown, GrownRagged)) else one for one in held)
+        return tensors, arrays
 
     @property
     def tensors(self) -> Any:
@@ -174,7 +189,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     def get_arrays(self) -> Any:
         """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
         before = self._held
-        if before[1] is None and before[0] is not None and type(before[0]) is not Joined:  # few batches, or small ones
+        if before[1] is None and before[0] is not None and type(before[0]) is not Grown:  # few batches, or small ones
             array = _numpify(_whole(before[0]))
             if self._held is before:
                 self._held = (None, array)
@@ -185,7 +200,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         tensors, before = held
         if tensors is None:
             return held, None
-        arrays = _numpify(_value(_whole(tensors)))
+        arrays = _numpify(_whole(tensors))
         if self.do_nested_concat:
             arrays = self._plus(before, arrays)
         elif before is not None:
@@ -196,25 +211,38 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         return self._arrays_seen(self._moved(held)[0])
 
     def _plus(self, held: Any, batch: Any) -> Any:
+        if self.ragged:
+            return self._plus_ragged(held, batch)
         if held is None:
-            return batch if batch is None or not self.ragged else Joined.of(batch, self.padding_index, ragged=True)
-        if type(held) is _Apart:
-            if (kept := held.with_one_more(batch)) is not None:
-                return kept
-        elif not (self.ragged or isinstance(held, Joined)):
-            both = concat_two(held, batch, self.padding_index)
-            return _Apart(None, both, None, 0, 2, self.padding_index)
-        if not isinstance(held, Joined):
-            held = Joined.of(_whole(held), self.padding_index, ragged=self.ragged)
-        return held.plus(batch)
+            return batch
+        if isinstance(held, (_Apart, Grown)):
+            more = held.with_one_more(batch) if isinstance(held, _Apart) else held.plus(batch)
+            if more is not None:
+                return more
+        # What is not like the others is joined at once, or refused. It seldom is so twice.
+        whole = _padded(held, self.padding_index) if isinstance(held, GrownRagged) else _whole(held)
+        both = concat_two(whole, batch, self.padding_index)
+        return _Apart(None, both, 2, self.padding_index)
+
+    def _plus_ragged(self, held: Any, batch: Any) -> Any:
+        if batch is None and held is None:
+            return None
+        if held is None:
+            return GrownRagged.of(batch)
+        rows = held if isinstance(held, GrownRagged) else GrownRagged.of(held)
+        if (more := rows.plus(batch)) is not None:
+            return more
+        concat_two(rows.none(), batch, self.padding_index)
+        raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
 
     def _arrays_seen(self, held: _Held) -> tuple[_Held, Any]:
         tensors, arrays = held
-        if self.ragged and isinstance(arrays, Joined):
-            arrays = arrays.begun()
-            return (tensors, arrays), arrays.ragged()
-        whole = _whole(arrays)
-        return (tensors, whole), _value(whole)
+        if self.ragged and self.do_nested_concat and arrays is not None:
+            rows = arrays if isinstance(arrays, GrownRagged) else GrownRagged.of(arrays)
+            return (tensors, rows), rows.whole()
+        # `ragged` may have been set to False.
+        whole = _padded(arrays, self.padding_index) if isinstance(arrays, GrownRagged) else _whole(arrays)
+        return (tensors, whole), whole
 
     def __getstate__(self) -> dict[str, Any]:
         """What the reference keeps, and `ragged`."""
@@ -234,7 +262,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
 
 def _tensors_seen(held: _Held) -> tuple[_Held, Any]:
     tensors = _whole(held[0])
-    return (tensors, held[1]), _value(tensors)
+    return (tensors, held[1]), tensors
 
 
 def _numpify(tensors: Any) -> Any:
@@ -249,12 +277,20 @@ def _numpify(tensors: Any) -> Any:
     return nested_numpify(tensors)
 
 
+def _rows_in(held: Any) -> int:
+    if isinstance(held, (Grown, GrownRagged)):
+        return int(held.leaves[0].shapes()[0].sum()) if held.leaves else 0
+    batches = held.whole() if isinstance(held, _Listed) else held.parts() if isinstance(held, _Apart) else [held]
+    firsts: list[Any] = [next(leaves_of(batch), None) for batch in batches]
+    return sum(len(first) if getattr(first, "shape", ()) else int(first is not None) for first in firsts)
+
+
+def _padded(rows: GrownRagged, padding: Any) -> Any:
+    return tree_map(lambda leaf: pad(leaf, padding_value=padding) if isinstance(leaf, Ragged) else leaf, rows.whole())
+
+
 def _whole(held: Any) -> Any:
-    return held.whole() if isinstance(held, (Joined, _Listed, _Apart)) else held
-
-
-def _value(held: Any) -> Any:
-    return held.value() if isinstance(held, Joined) else held
+    return held.whole() if isinstance(held, (_Apart, Grown, GrownRagged, _Listed)) else held
 
 
 def without_padding(
@@ -293,7 +329,7 @@ def without_padding(
 
     @functools.wraps(compute_metrics)  # Trainer looks whether it takes `compute_result`
     def compute(prediction: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        labels = [label for label in arrays_in(prediction.label_ids) if label.ndim > 1]
+        labels = [label for label in leaves_of(prediction.label_ids) if is_array(label) and label.ndim > 1]
         masks = {tuple(label.shape[:2]): label != padding_index for label in reversed(labels) if label.ndim == 2}
 
         def without(value: Any) -> Any:

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat.evaluation.atomic import Atomic
-from quadrat.ops._nested import Nested, Unusual, arrays_in, leaves_like, tree_flatten, tree_map, tree_unflatten
-from quadrat.ops._pieces import Copied, Pieces, width_of
+from quadrat.ops._nested import leaves_of, tree_map
 from quadrat.support.extras import needs
-from quadrat.support.memory import is_tensor
 
 with needs("quadrat.evaluation.gatherer", "transformers"):
     from transformers.trainer_pt_utils import expand_like, nested_truncate
@@ -23,27 +21,12 @@ logger = logging.getLogger("quadrat")
 DEFAULT_PADDING = -100
 
 
-class _Stretches(NamedTuple):
-    """What a gatherer holds: where the next rows of each process go, and what has come."""
+class _Stored(NamedTuple):
+    """What a gatherer holds."""
 
-    offsets: tuple[int, ...]
-    # Batches as they came, or arrays of all rows, once a batch does not go with those before.
-    structure: Nested | None
-    leaves: list[Any] | None
-    storage: Any
-
-    @property
-    def is_empty(self) -> bool:
-        return self.leaves is None and self.storage is None
-
-    def moved_on(self, rows: int, leaves: list[Any] | None, storage: Any) -> _Stretches:
-        """After so many rows more of each process."""
-        return _Stretches(tuple(offset + rows for offset in self.offsets), self.structure, leaves, storage)
-
-    def copied(self) -> _Stretches:
-        """The same, in memory of its own."""
-        leaves = None if self.leaves is None else [leaf.copied() for leaf in self.leaves]
-        return self._replace(leaves=leaves, storage=copy.deepcopy(self.storage))
+    offsets: tuple[int, ...] = ()  # where the next rows of each process go
+    # Arrays of all rows; None before the first step. One row more, the last, is never written: it is what did not come.
+    storage: Any = None
 
 
 class DistributedTensorGatherer(Atomic):
@@ -51,7 +34,7 @@ class DistributedTensorGatherer(Atomic):
 
     Each process computes a contiguous part of the dataset (`SequentialDistributedSampler`), and a gather after each
     step joins the batches of all processes. This class puts the rows back into order and drops those that only filled
-    up the last batches. It keeps batches without padding and pads once.
+    up the last batches. Several threads may use one gatherer, and a step that fails changes nothing.
 
     Args:
         world_size: the number of processes.
@@ -79,10 +62,10 @@ class DistributedTensorGatherer(Atomic):
         self.total_samples = int(np.ceil(num_samples / total_size)) * total_size
         self.process_length = self.total_samples // world_size
         self.padding_index = padding_index
-        self._held = _Stretches((), None, None, None)
+        self._held = _Stored()
 
-    def _copied(self, held: _Stretches) -> _Stretches:
-        return held.copied()
+    def _copied(self, held: _Stored) -> _Stored:
+        return copy.deepcopy(held)
 
     def add_arrays(self, arrays: Any) -> None:
         """Add the rows of all processes in one step: `[world_size * rows, ...]`, those of process 0 first.
@@ -104,99 +87,33 @@ class DistributedTensorGatherer(Atomic):
 
     def __getstate__(self) -> dict[str, Any]:
         """The options, where the next rows go, and arrays of all rows."""
-
-        def seen(held: _Stretches) -> tuple[_Stretches, _Stretches]:
-            return held, _Stretches(held.offsets, None, None, self._storage_of(held))
-
-        return self._options() | {"_held": self._change(seen)._asdict()}
+        return self._options() | {"_held": self._change(lambda held: (held, tuple(copy.deepcopy(held))))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _held=_Stretches(**state["_held"]))
+        vars(self).update(state, _held=_Stored(*state["_held"]))
 
-    def _plus(self, held: _Stretches, arrays: Any) -> _Stretches:
-        if held.is_empty:
-            held = self._begun(arrays)
-        taken = self._taken(held, arrays)
-        if taken is not None:
-            rows, leaves = taken
-            return held.moved_on(rows, leaves, None)
-        return self._written(held, arrays)
-
-    def _finalized(self, held: _Stretches) -> Any:
-        if held.is_empty:
+    def _finalized(self, held: _Stored) -> Any:
+        if held.storage is None:
             return None
         if held.offsets[0] != self.process_length:
             logger.warning("Not all data has been set. Are you sure you passed all values?")
-        if held.leaves is not None:
-            return self._arranged(held, self.num_samples)
-        for array in arrays_in(held.storage):
+        for array in leaves_of(held.storage):
             for process, offset in enumerate(held.offsets):  # an addition may have come to no end
                 array[offset : (process + 1) * self.process_length] = array[-1]
-        return nested_truncate(held.storage, self.num_samples)
+        return copy.deepcopy(nested_truncate(held.storage, self.num_samples))  # later steps do not change it
 
-    def _begun(self, arrays: Any) -> _Stretches:
+    def _plus(self, held: _Stored, arrays: Any) -> _Stored:
+        """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
+        size, offsets = self.world_size, held.offsets
+        if held.storage is None:
+            offsets = tuple(range(0, self.total_samples, self.process_length))
         # The reference pads arrays in a list or tuple with its default, until a wider batch comes.
         padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
-        structure, leaves, storage = None, None, None
-        try:
-            firsts, structure = tree_flatten(arrays)
-            firsts = [_as_array(first) for first in firsts]
-            for first in firsts:
-                np.full_like(first, padding, shape=1)  # which raises where the padding is no number of the dtype
-            leaves = [Pieces.of(first, padding, copies=True) for first in firsts]
-        except Unusual:
-            rows = self.total_samples + 1
-            storage = tree_map(lambda array: np.full_like(array, padding, shape=(rows, *array.shape[1:])), arrays)
-        return _Stretches(tuple(range(0, self.total_samples, self.process_length)), structure, leaves, storage)
-
-    def _taken(self, held: _Stretches, arrays: Any) -> tuple[int, list[Pieces]] | None:
-        """The rows that each process adds, and all pieces; None where they do not go with those before."""
-        parts = leaves_like(held.structure, arrays) if held.leaves else None
-        if parts is None:
-            return None
-        pairs = list(zip(held.leaves or [], map(_as_array, parts), strict=True))
-        if not all(
-            part.ndim
-            and leaf.fits(part)
-            and (leaf.like.padding == self.padding_index or width_of(part.shape) <= leaf.width)
-            for leaf, part in pairs
-        ):
-            return None
-        counts = {len(part) for _, part in pairs}
-        rows, rest = divmod(counts.pop(), self.world_size)
-        if rest or counts or held.offsets[0] + rows > self.process_length:
-            return None
-        return rows, [leaf.plus(part) for leaf, part in pairs]
-
-    def _storage_of(self, held: _Stretches) -> Any:
-        """Arrays of all rows to write to. One more row, the last, is never written: it is what did not come."""
-        return held.storage if held.leaves is None else self._arranged(held, self.total_samples + 1)
-
-    def _arranged(self, held: _Stretches, count: int) -> Any:
-        """The first `count` rows, each in its place, and padding for those that did not come."""
-        arrays = [leaf.like.written(self._places(leaf, count), leaf.width) for leaf in held.leaves or []]
-        return tree_unflatten(held.structure, arrays)
-
-    def _places(self, leaf: Copied, count: int) -> NDArray[np.int64]:
-        blocks = leaf.blocks()
-        rows = blocks[:, 1] // self.world_size
-        # [processes, steps + 1]: a stretch of each piece, and what did not come.
-        places = np.zeros((self.world_size, len(blocks) + 1, 3), np.int64)
-        process = np.arange(self.world_size)[:, None]
-        places[:, :-1, 0] = blocks[:, 0] + process * rows * blocks[:, 2] * leaf.like.token_size
-        places[:, :-1, 1], places[:, :-1, 2] = rows, blocks[:, 2]
-        places[:, -1, 1] = self.process_length - rows.sum()
-        places[-1, -1, 1] += 1
-        flat = places.reshape(-1, 3)
-        starts = np.cumsum(flat[:, 1]) - flat[:, 1]
-        flat[:, 1] = np.clip(count - starts, 0, flat[:, 1])
-        return flat
-
-    def _written(self, held: _Stretches, arrays: Any) -> _Stretches:
-        """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
         counts: list[int] = []
         writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        size = self.world_size
+
+        def begun(array: Any) -> NDArray[Any]:
+            return np.full_like(array, padding, shape=(self.total_samples + 1, *array.shape[1:]))
 
         def prepared(array: Any, storage: Any) -> Any:
             rows, rest = divmod(array.shape[0], size)
@@ -209,7 +126,7 @@ class DistributedTensorGatherer(Atomic):
             if not isinstance(storage, np.ndarray):
                 raise TypeError(f"expected arrays in a {type(storage).__name__}, as in the first step, found an array")
             columns = () if array.ndim == 1 else (slice(array.shape[1]),)
-            for process, offset in enumerate(held.offsets):
+            for process, offset in enumerate(offsets):
                 # The reference's storage ends where the rows do.
                 target = storage[:-1][(slice(offset, offset + rows), *columns)]
                 part = np.empty_like(target)
@@ -218,11 +135,8 @@ class DistributedTensorGatherer(Atomic):
             counts.append(rows)
             return storage
 
-        storage = tree_map(prepared, arrays, self._storage_of(held))
+        storage = tree_map(begun, arrays) if held.storage is None else held.storage
+        storage = tree_map(prepared, arrays, storage)
         for target, part in writes:
             target[...] = part
-        return held.moved_on(counts[0], None, storage)
-
-
-def _as_array(value: Any) -> Any:
-    return np.asarray(value) if is_tensor(value) else value
+        return _Stored(tuple(offset + counts[0] for offset in offsets), storage)

@@ -163,7 +163,12 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
     """
     if type(features) in SEQUENCES and len(features) and type(features) is not Rows:
         if type(features[0]) in (Batch, Rows):
-            features = _batch_of(features)
+            if len(features) > 1:
+                raise ValueError(
+                    f"{len(features)} batches at once: each item of the dataset is a whole batch, so the DataLoader "
+                    "takes one (batch_size=1; in Trainer, per_device_train_batch_size=1)"
+                )
+            features = features[0]
         elif type(features[0]) is Pack and all(type(feature) is Pack for feature in features):
             packs = Packs.of(features)
             return packs.documents() if documents else packs.rows()
@@ -203,9 +208,15 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
     columns, values, kinds = collected[1], {}, []
     sizes = np.empty(columns.count(0), np.int64)
     for index, name in enumerate(names):
-        kinds.append(_require_rows(columns, index, name))
+        if (kind := _kind_of(columns, index)) is None:
+            raise TypeError(f"column {name!r} does not hold rows of numbers: name the columns to keep, columns=[...]")
+        kinds.append(kind)
         if (row := columns.first_difference(0, index)) >= 0:
-            raise _uneven(features, row, names[0], name, row if pieces is None else pieces.rows[row])
+            one, other = (np.size(_value(features, row, column)) for column in (names[0], name))
+            raise ValueError(
+                f"row {row if pieces is None else pieces.rows[row]} has {one} tokens in {names[0]!r} and {other} in "
+                f"{name!r}: rows are joined where all columns are equally long"
+            )
     columns.lengths(0, address_of(sizes))
     if pieces is not None:
         if (wrong := np.flatnonzero(sizes != pieces.lengths)).size:
@@ -223,20 +234,14 @@ def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> t
 
 
 def _kind_of(columns: _core.Columns, index: int) -> int | None:
-    """The kind of a column's numbers, of several kinds the one Python would make; None where NumPy has none."""
-    kinds = columns.describe(index)[2]
+    """The kind of the numbers in a column's rows: the one Python would make of several; None where NumPy has none."""
+    forms, _, kinds, *_ = columns.describe(index)
+    if forms & ~ROWS:
+        return None
     if not kinds & (kinds - 1):
         kind = kinds.bit_length() - 1 if kinds else INT64
         return None if KINDS[kind] == "bfloat16" else kind
     return inferred_kind(kinds, FLOAT64)
-
-
-def _require_rows(columns: _core.Columns, index: int, name: str) -> int:
-    """The kind of a column's numbers. Raises TypeError where it does not hold rows of them."""
-    kind = _kind_of(columns, index)
-    if columns.describe(index)[0] & ~ROWS or kind is None:
-        raise TypeError(f"column {name!r} does not hold rows of numbers: name the columns to keep, columns=[...]")
-    return kind
 
 
 def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pieces) -> _core.Columns:
@@ -257,24 +262,6 @@ def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pi
 
 def _value(features: Any, row: int, name: str) -> Any:
     return features.value(name, row) if isinstance(features, Rows) else features[row][name]
-
-
-def _uneven(features: Any, row: int, one: str, other: str, number: int) -> ValueError:
-    sizes = [np.size(_value(features, row, name)) for name in (one, other)]
-    return ValueError(
-        f"row {number} has {sizes[0]} tokens in {one!r} and {sizes[1]} in {other!r}: rows are joined where all columns "
-        "are equally long"
-    )
-
-
-def _batch_of(features: Any) -> Any:
-    """The rows of a list of one batch."""
-    if len(features) > 1:
-        raise ValueError(
-            f"{len(features)} batches at once: each item of the dataset is a whole batch, so the DataLoader takes one "
-            "(batch_size=1; in Trainer, per_device_train_batch_size=1)"
-        )
-    return features[0]
 
 
 def _documents_of(features: Any) -> Any:
@@ -303,6 +290,4 @@ def _documents_of(features: Any) -> Any:
 def _joins(features: Any, name: str) -> bool:
     """Whether a column holds rows of numbers."""
     collected = _core.collect(features, (name,), interop())
-    if collected is None:
-        return False
-    return not collected[1].describe(0)[0] & ~ROWS and _kind_of(collected[1], 0) is not None
+    return collected is not None and _kind_of(collected[1], 0) is not None

@@ -11,7 +11,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import carrier_of, dense
-from quadrat.support.memory import address_of, has_tangent, interop, is_plain, is_tensor, kind_of, on_gpu
+from quadrat.support.memory import address_of, has_tangent, interop, is_tensor, kind_of, on_gpu, other_than_memory
 
 MAIN = "input_ids"
 _of_table = _core.TableRows.__init__
@@ -265,7 +265,11 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
 def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
     if array.ndim == 0:
         return None
-    if is_tensor(array) and array.device.type in ("cpu", "meta") and (not is_plain(array) or has_tangent(array)):
+    if (
+        is_tensor(array)
+        and array.device.type in ("cpu", "meta")
+        and (array.is_meta or other_than_memory(array) or has_tangent(array))
+    ):
         try:
             return list(array.unbind())  # only torch can read its numbers: the reference gets the rows
         except (RuntimeError, TypeError):

@@ -1,78 +1,15 @@
-"""Arrays in lists, tuples and mappings: taken apart, and put together again."""
+"""Arrays in lists, tuples and mappings, and whether batches of them differ in their rows alone."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from quadrat.ops._pieces import Like, Pieces, bytes_of_padding, is_joinable, width_of
 from quadrat.support.memory import is_tensor, recording
-
-PLAIN: frozenset[type] = frozenset({list, tuple, dict})
-
-
-class Nested(NamedTuple):
-    """A list, tuple or mapping. In place of an array there is None."""
-
-    type: type
-    keys: list[Any] | None
-    children: list[Nested | None]
-
-
-class Unusual(Exception):  # noqa: N818 - not raised to users
-    """A batch does not consist of plain arrays in known containers."""
-
-
-def tree_flatten(batch: Any, known: frozenset[type] = PLAIN) -> tuple[list[Any], Nested | None]:
-    """The leaves of a batch, in order: arrays and objects of known types; and its structure.
-
-    Raises:
-        Unusual: where it holds something else, or a container of an unknown type.
-    """
-    if not isinstance(batch, (list, tuple, Mapping)):
-        if not (is_joinable(batch) or type(batch) in known) or (is_tensor(batch) and recording()):
-            raise Unusual
-        return [batch], None
-    if type(batch) not in known:
-        raise Unusual
-    keys = list(batch) if isinstance(batch, Mapping) else None
-    found = [tree_flatten(part, known) for part in (batch if keys is None else [batch[key] for key in keys])]
-    return [leaf for leaves, _ in found for leaf in leaves], Nested(type(batch), keys, [child for _, child in found])
-
-
-def tree_unflatten(structure: Nested | None, leaves: Iterable[Any]) -> Any:
-    """A batch of this structure."""
-    rest = iter(leaves)
-    if structure is None:
-        return next(rest)
-    parts = [tree_unflatten(child, rest) for child in structure.children]
-    make: Any = structure.type
-    return make(parts) if structure.keys is None else make(dict(zip(structure.keys, parts, strict=True)))
-
-
-def leaves_like(structure: Nested | None, batch: Any) -> list[Any] | None:
-    """What a batch holds in the places of a structure's arrays, and nothing else; None where a place is missing."""
-    if structure is None:
-        return [batch]
-    if type(batch) is not structure.type:
-        return None
-    parts: Any = batch
-    if structure.keys is not None:
-        if not all(key in parts for key in structure.keys):
-            return None
-        parts = [parts[key] for key in structure.keys]
-    if len(parts) < len(structure.children):
-        return None
-    leaves: list[Any] = []
-    for child, part in zip(structure.children, parts, strict=False):
-        inner = leaves_like(child, part)
-        if inner is None:
-            return None
-        leaves += inner
-    return leaves
 
 
 def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
@@ -85,25 +22,36 @@ def tree_map(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
     return function(batch, *others)
 
 
-def _parts(batch: Any) -> Iterable[Any] | None:
-    """What a list, tuple or mapping holds; None for all else."""
-    if isinstance(batch, Mapping):
-        return batch.values()
-    return batch if isinstance(batch, (list, tuple)) else None
+def leaves_of(batch: Any) -> Iterator[Any]:
+    """What stands in the lists, tuples and mappings of a batch, in order."""
+    if isinstance(batch, (list, tuple, Mapping)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from leaves_of(part)
+    else:
+        yield batch
 
 
-def types_of(batch: Any) -> frozenset[type]:
+def leaves_like(model: Any, batch: Any) -> list[Any] | None:
+    """What a batch holds in the places of a model's leaves, and nothing else; None where a place is missing."""
+    if not isinstance(model, (list, tuple, Mapping)):
+        return [batch]
+    if type(batch) is not type(model) or len(batch) < len(model):
+        return None
+    if isinstance(model, Mapping):
+        if not all(key in batch for key in model):
+            return None
+        pairs = [(part, batch[key]) for key, part in model.items()]
+    else:
+        pairs = list(zip(model, batch, strict=False))
+    found = [leaves_like(*pair) for pair in pairs]
+    return None if any(leaves is None for leaves in found) else [leaf for leaves in found for leaf in leaves or []]
+
+
+def types_of(batch: Any) -> set[type]:
     """The types of the containers in a batch."""
-    parts = _parts(batch)
-    return frozenset() if parts is None else frozenset({type(batch)}).union(*map(types_of, parts))
-
-
-def arrays_in(batch: Any) -> list[Any]:
-    """The arrays and tensors of a batch, in order; what else it holds is left out."""
-    parts = _parts(batch)
-    if parts is None:
-        return [batch] if is_array(batch) else []
-    return [array for part in parts for array in arrays_in(part)]
+    if not isinstance(batch, (list, tuple, Mapping)):
+        return set()
+    return {type(batch)}.union(*map(types_of, batch.values() if isinstance(batch, Mapping) else batch))
 
 
 def is_array(value: Any) -> bool:
@@ -112,63 +60,48 @@ def is_array(value: Any) -> bool:
 
 
 def likeness(batch: Any) -> Any:
-    """What is equal for batches that differ in their rows alone; None unless they are plain arrays.
-
-    Or lists, tuples and dicts of plain arrays.
-    """
+    """What is equal for batches that differ in their rows alone; None unless they are plain arrays in containers."""
     own = type(batch)
-    if own in PLAIN:
-        parts = batch.values() if own is dict else batch
-        alike = tuple(map(likeness, parts))
-        return None if None in alike else (own, tuple(batch) if own is dict else None, alike)
     if own is np.ndarray:
         plain = not batch.dtype.hasobject and batch.dtype.isnative
         return (own, batch.shape[1:], batch.dtype) if plain and batch.shape else None
     torch = sys.modules.get("torch")
-    if torch is None or own is not torch.Tensor or batch.requires_grad or not batch.shape:
+    if torch is not None and own is torch.Tensor:
+        plain = batch.layout is torch.strided and not (batch.requires_grad or batch.is_nested or batch.is_quantized)
+        return (own, batch.shape[1:], batch.dtype, batch.device) if plain and batch.shape else None
+    if not isinstance(batch, (list, tuple, Mapping)):
         return None
-    plain = batch.layout is torch.strided and not (batch.is_nested or batch.is_quantized)
-    return (own, batch.shape[1:], batch.dtype, batch.device) if plain else None
+    keys, parts = (tuple(batch), batch.values()) if isinstance(batch, Mapping) else (None, batch)
+    alike = tuple(map(likeness, parts))
+    return None if None in alike else (own, keys, alike)
 
 
 def joins(first: Any, other: Any, padding: Any) -> bool:
-    """Whether `concatenated` joins batches of these likenesses: they are equal, or arrays that differ in width."""
+    """Whether batches of these likenesses are joined by bytes: they are equal, or their arrays differ in width."""
     if first == other:
         return first is not None
-    if first is None or other is None or first[0] is not other[0] or first[0] in PLAIN or first[2:] != other[2:]:
+    if first is None or other is None or first[0] is not other[0]:
         return False
+    if type(first[2]) is tuple:
+        return first[1] == other[1] and all(joins(*pair, padding) for pair in zip(first[2], other[2], strict=True))
     one, two = first[1], other[1]
-    alike = bool(one and two) and one[1:] == two[1:] and not recording()
-    return alike and bytes_of_padding(first[2], padding) is not None
+    alike = bool(one and two) and one[1:] == two[1:] and first[2:] == other[2:]
+    return alike and not recording() and bytes_of_padding(first[2], padding) is not None
 
 
-def concatenated(batches: Sequence[Any], padding: Any) -> Any:
-    """Batches that can be joined as one batch; arrays get the width of the widest."""
-    first = batches[0]
-    own = type(first)
-    if own is dict:
-        return {key: concatenated([batch[key] for batch in batches], padding) for key in first}
-    if own in PLAIN:
-        return own(concatenated(parts, padding) for parts in zip(*batches, strict=True))
-    if len({batch.shape[1:] for batch in batches}) > 1:
-        widest = max(width_of(batch.shape) for batch in batches)
-        return Pieces(Like(first, padding), list(batches), len(batches), widest, clones=False).joined()
-    return np.concatenate(batches) if own is np.ndarray else sys.modules["torch"].cat(batches)
+def bytes_of_padding(dtype: Any, padding: Any) -> bytes | None:
+    """The bytes of the padding in arrays of a dtype of torch or NumPy; None where it is not a number of the dtype."""
+    made = _bytes_of_int if type(padding) is int else _bytes_of_int.__wrapped__  # 0.0 and -0.0 are equal keys
+    return made(dtype, padding)
 
 
-def cloned(batch: Any) -> Any:
-    """A batch that has a likeness, in memory of its own."""
-    own = type(batch)
-    if own is dict:
-        return {key: cloned(part) for key, part in batch.items()}
-    if own in PLAIN:
-        return own(map(cloned, batch))
-    return batch.copy(order="K") if own is np.ndarray else batch.clone()
-
-
-def bytes_in(batch: Any) -> int:
-    """The size of a batch that has a likeness."""
-    own = type(batch)
-    if own in PLAIN:
-        return sum(map(bytes_in, batch.values() if own is dict else batch))
-    return int(batch.nbytes)
+@functools.lru_cache(maxsize=64)
+def _bytes_of_int(dtype: Any, padding: Any) -> bytes | None:
+    try:
+        if isinstance(dtype, np.dtype):
+            return np.full(1, padding, dtype).tobytes()
+        torch = sys.modules["torch"]
+        two = torch.full((2,), padding, dtype=dtype, device="cpu")  # of one number, torch lets small floats overflow
+        return two[:1].view(torch.uint8).numpy().tobytes()  # type: ignore[no-any-return]
+    except (RuntimeError, OverflowError, TypeError, ValueError):
+        return None

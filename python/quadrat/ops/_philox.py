@@ -10,7 +10,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.input.columns import explain
-from quadrat.ops._rows import whole
+from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import offsets_like
 from quadrat.support import gpu
 from quadrat.support.arrays import as_numpy
@@ -33,7 +33,7 @@ class PhiloxOptions(NamedTuple):
     vocab_size: int  # random tokens are drawn below this
 
 
-class Places(NamedTuple):
+class RowBounds(NamedTuple):
     """Where the tokens of each row are: in a padded batch, `[rows, width]`, or one row after the other (`flat`)."""
 
     lengths: Any  # `[rows]` int64, an array, for tensors of a GPU also a tensor there; None: each row fills the width
@@ -41,14 +41,6 @@ class Places(NamedTuple):
     width: int  # of the whole array, where it is flat
     left: bool
     flat: bool
-
-    def require(self, ids: Any, lengths: Numbers | None) -> None:
-        """Checks that these are the places of all `ids`, and that each row has a length. Raises ValueError."""
-        count = self.width if self.flat else self.rows * self.width
-        if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (self.rows,)):
-            raise ValueError(
-                f"input_ids of shape {tuple(ids.shape)} do not match {self.rows} rows and lengths in {count} places"
-            )
 
 
 def seed_of(seed: Any) -> int:
@@ -103,7 +95,7 @@ def keys_of(values: Any, rows: int) -> Numbers:
 def labels_on_cpu(
     options: PhiloxOptions,
     ids: Any,
-    places: Places,
+    places: RowBounds,
     *,
     special_ids: list[int],
     keys: Numbers | None,
@@ -118,7 +110,10 @@ def labels_on_cpu(
     labeller = _core.PhiloxLabels(options, special_ids)
     labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
     lengths = None if places.lengths is None else np.ascontiguousarray(places.lengths, np.int64)
-    places.require(ids, lengths)
+    count = places.width if places.flat else places.rows * places.width
+    if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (places.rows,)):
+        shape = tuple(ids.shape)
+        raise ValueError(f"input_ids of shape {shape} do not match {places.rows} rows and lengths in {count} places")
     failure = labeller.write(
         address_of(ids),
         address,
@@ -137,7 +132,7 @@ def labels_on_cpu(
 
 
 def labels_on_gpu(
-    options: PhiloxOptions, ids: Any, places: Places, *, special_ids: list[int], keys: Any, words: Any
+    options: PhiloxOptions, ids: Any, places: RowBounds, *, special_ids: list[int], keys: Any, words: Any
 ) -> Any:
     """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it.
 
@@ -168,10 +163,9 @@ def labels_on_gpu(
 
 def bits_of_ids(ids: list[int]) -> Numbers:
     """The set of ids as a bit each, int64."""
-    members = np.zeros(max(ids) // 64 + 1, np.uint64)
-    for token in ids:
-        members[token // 64] |= np.uint64(1 << token % 64)
-    return members.view(np.int64)
+    members = np.zeros(max(ids) // 64 * 64 + 64, bool)
+    members[ids] = True
+    return np.packbits(members, bitorder="little").view(np.int64)
 
 
 def ids_of_bits(members: Numbers) -> list[int]:

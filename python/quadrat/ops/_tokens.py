@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ops import _device
-from quadrat.support import gpu
-from quadrat.support.arrays import carrier_of, dense
+from quadrat.support import gpu, memory
+from quadrat.support.arrays import bytes_per_token, dense, room_like
 from quadrat.support.extras import needs
-from quadrat.support.memory import (
-    INT32,
-    INT64,
-    address_of,
-    empty,
-    has_tangent,
-    kind_of,
-    on_gpu,
-    other_than_memory,
-)
+from quadrat.support.memory import INT32, INT64, address_of, empty, on_gpu
 
 with needs("quadrat.bert_padding"):
     import torch
@@ -40,7 +30,7 @@ def is_ours(tensor: Any) -> bool:
     """Whether the kernels can be shown a tensor; torch's own operations follow all others."""
     if not (tensor.is_cpu or tensor.is_cuda) or tensor.is_neg() or tensor.is_conj():
         return False
-    return other_than_memory(tensor) is None and not has_tangent(tensor)
+    return memory.other_than_memory(tensor) is None and not memory.has_tangent(tensor)
 
 
 def mask_layout(mask: Any) -> MaskLayout | None:
@@ -121,27 +111,13 @@ class LaunchedLayout:
         gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *addresses)
 
 
-@functools.cache
-def _kind(dtype: Any) -> int | None:
-    """The kind to make room as: of integers of the same size, for a dtype that no kernel has a name for."""
-    try:
-        carrier = carrier_of(torch.empty(0, dtype=dtype, device="cpu"))
-    except TypeError:
-        return None
-    return kind_of(carrier or dtype)
-
-
-def _room(like: Any, shape: tuple[int, ...]) -> Any:
-    kind = None if on_gpu(like) else _kind(like.dtype)
-    if kind is None:
+def _room(like: Any, *shape: int) -> Any:
+    if on_gpu(like):
         return like.new_empty(shape)
-    room, _ = empty("pt", shape, kind)
-    return room if room.dtype == like.dtype else room.view(like.dtype)
-
-
-def _token_bytes(values: Any, lead: int) -> int:
-    size: int = math.prod(values.shape[lead:]) * values.dtype.itemsize
-    return size
+    try:
+        return room_like(like, shape)[0]
+    except TypeError:  # of a dtype that has no name here
+        return like.new_empty(shape)
 
 
 def take_here(values: Any, indices: Any, lead: int) -> Any:
@@ -151,8 +127,8 @@ def take_here(values: Any, indices: Any, lead: int) -> Any:
     """
     values, indices = dense(values, "values"), _device.int64(indices)
     size, count = math.prod(values.shape[:lead]), len(indices)
-    out = _room(values, (count, *values.shape[lead:]))
-    _take(values, size, _token_bytes(values, lead), indices, out)
+    out = _room(values, count, *values.shape[lead:])
+    _take(values, size, bytes_per_token(values, lead), indices, out)
     return out
 
 
@@ -172,12 +148,12 @@ def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     values, indices = dense(values, "values"), _device.int64(indices)
     if len(values) != len(indices):
         raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")
-    size, token = math.prod(shape), _token_bytes(values, 1)
+    size, token = math.prod(shape), bytes_per_token(values, 1)
     if on_gpu(values):
         out = values.new_empty((*shape, *values.shape[1:]))
         _take(values, len(values), token, _inverse(indices, size), out)
         return out
-    out = _room(values, (*shape, *values.shape[1:]))
+    out = _room(values, *shape, *values.shape[1:])
     place = address_of(values), token, address_of(indices), len(indices)
     if (failure := _core.put_tokens(*place, address_of(out), size)) is not None:
         raise _outside(indices, failure[1], size)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from quadrat.ops._nested import (
-    PLAIN,
-    Nested,
-    Unusual,
-    concatenated,
-    joins,
-    leaves_like,
-    likeness,
-    tree_flatten,
-    tree_unflatten,
-    types_of,
-)
-from quadrat.ops._pieces import Pieces, at_least_1d
-from quadrat.ragged import Ragged
+from quadrat.ops._gathered import concatenated
+from quadrat.ops._nested import joins, likeness, types_of
 from quadrat.support.memory import is_tensor
 
 Batch = TypeVar("Batch")
 _FEW = 3  # so many are joined one after the other
+_PLAIN = {list, tuple, dict}
 
 
 def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
@@ -41,7 +30,8 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
 
     Returns:
         Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
-        single batch is returned as it is. The cost is that of one copy.
+        single batch is returned as it is. If they differ in rows and width alone, the cost is that of one
+        copy.
 
     Raises:
         AssertionError: when batches are of different types.
@@ -61,102 +51,12 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
     batches = list(arrays)
     if not batches:
         raise ValueError("there is no batch to concatenate")
+    if len(batches) > _FEW and not types_of(batches[0]) <= _PLAIN:  # other types may not be made of their parts
+        batches[:2] = [concat_two(batches[0], batches[1], padding_index)]
     alike = [likeness(batch) for batch in batches] if len(batches) > _FEW else []
-    if all(joins(alike[0], other, padding_index) for other in alike):
-        return concat_alike(batches, padding_index)  # type: ignore[no-any-return]
-    joined = Joined.of(batches[0], padding_index, copies=False)
-    for batch in batches[1:]:
-        joined = joined.plus(batch)
-    return joined.value()  # type: ignore[no-any-return]
-
-
-def concat_alike(batches: list[Any], padding_index: Any) -> Any:
-    """Batches that are few, or can be joined by `concatenated`, as one."""
-    if len(batches) > _FEW:
-        return concatenated(batches, padding_index)
+    if alike and all(joins(alike[0], other, padding_index) for other in alike):
+        return concatenated(batches, padding_index)  # type: ignore[no-any-return]
     return functools.reduce(functools.partial(concat_two, padding_index=padding_index), batches)
-
-
-class Joined(NamedTuple):
-    """Batches joined one after the other, in time linear in all of them.
-
-    The first batch is kept as it is until there is a second. A value that shares memory, see `Pieces`.
-    """
-
-    first: Any  # where there are no leaves: all batches as one
-    leaves: list[Pieces] | None
-    structure: Nested | None
-    known: frozenset[type]  # containers that are made of their parts
-    padding: Any
-    copies: bool
-    ragged_only: bool
-
-    @staticmethod
-    def of(first: Any, padding_index: Any, *, copies: bool = True, ragged: bool = False) -> Joined:
-        """The first batch.
-
-        copies: whether batches may be overwritten by their owner once they were added. ragged: for batches of NumPy
-        arrays, of which the first may have some as a `Ragged`: nothing is ever padded.
-        """
-        known = PLAIN | types_of(first) | {Ragged} if ragged else PLAIN
-        return Joined(first, None, None, known, padding_index, copies, ragged)
-
-    def plus(self, batch: Any) -> Joined:
-        """These and one more."""
-        room, firsts = self._opened()
-        if room.leaves is not None:
-            parts = leaves_like(room.structure, batch)
-            if parts is not None and all(leaf.accepts(part) for leaf, part in zip(room.leaves, parts, strict=True)):
-                for arrays in filter(None, (firsts, parts)):
-                    room = room._taking(arrays)
-                return room
-        if self.ragged_only and room.leaves is not None:
-            concat_two(tree_unflatten(room.structure, [leaf.none() for leaf in room.leaves]), batch, self.padding)
-            raise ValueError("the arrays of a batch must have as many dimensions as those of the first")
-        # What is unusual is joined at once, or refused. It seldom is so twice.
-        first = concat_two(self.value(), batch, self.padding)
-        return self._replace(first=first, leaves=None, known=self.known | types_of(first))
-
-    def value(self) -> Any:
-        """All batches so far, as one. Its arrays may share memory with what is kept here."""
-        if self.leaves is None:
-            return self.first
-        return tree_unflatten(self.structure, [leaf.joined() for leaf in self.leaves])
-
-    def whole(self) -> Joined:
-        """The same, as one batch, which `value` returns from now on."""
-        return self if self.leaves is None else self._replace(first=self.value(), leaves=None)
-
-    def ragged(self) -> Any:
-        """All batches so far, arrays of several dimensions as `Ragged`: no padding is added. Raises TypeError."""
-        begun = self.begun()
-        return tree_unflatten(begun.structure, [leaf.ragged() for leaf in begun.leaves or []])
-
-    def begun(self) -> Joined:
-        """The same, ready for more batches. Raises TypeError when they hold something else than arrays."""
-        room, firsts = self._opened()
-        if room.leaves is None:
-            raise TypeError(f"a batch must consist of arrays; this is {type(self.first).__name__}")
-        return room._taking(firsts) if firsts else room
-
-    def copied(self) -> Joined:
-        """The same, in memory of its own."""
-        return self if self.leaves is None else self._replace(leaves=[leaf.copied() for leaf in self.leaves])
-
-    def _opened(self) -> tuple[Joined, list[Any]]:
-        """Room for batches, and the arrays of the first that are not in it yet; no leaves where it is unusual."""
-        if self.leaves is not None:
-            return self, []
-        try:
-            firsts, structure = tree_flatten(self.first, self.known)
-        except Unusual:
-            return self, []
-        leaves = [Pieces.of(first, self.padding, copies=self.copies, ragged=self.ragged_only) for first in firsts]
-        return self._replace(first=None, leaves=leaves, structure=structure), firsts
-
-    def _taking(self, arrays: list[Any]) -> Joined:
-        leaves = [leaf.plus(array) for leaf, array in zip(self.leaves or [], arrays, strict=True)]
-        return self._replace(leaves=leaves)
 
 
 def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
@@ -174,7 +74,8 @@ def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
         return make({key: concat_two(value, second[key], padding_index) for key, value in first.items()})
     if not (is_tensor(first) or isinstance(first, np.ndarray)):
         raise TypeError(f"Unsupported type for concatenation: got {type(first)}")
-    return _concat_two_arrays(at_least_1d(first), at_least_1d(second), padding_index)
+    first, second = (array if array.ndim else array.reshape(1) for array in (first, second))
+    return _concat_two_arrays(first, second, padding_index)
 
 
 def _concat_two_arrays(first: Any, second: Any, padding_index: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 from quadrat.input.columns import POSITIONS, SEQUENCES, TOKEN_BOUNDS
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._rows import padded_length, require_own_dtype, whole
+from quadrat.ops._padding import padded_length, require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.support.memory import INT32, INT64, Framework
 from quadrat.varlen.aligned import ALIGNED, Aligned, Placement, align_on_device, flat_layout, join

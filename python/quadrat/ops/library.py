@@ -22,7 +22,7 @@ with needs("quadrat.ops.library"):
     import torch
 
 from quadrat.ops import _device
-from quadrat.ops._rows import Side, pad_here, unpad_here
+from quadrat.ops._padding import Side, pad_here, unpad_here
 from quadrat.ops._tokens import layout_now, put_here, take_here
 from quadrat.ops.flatten import flatten_here
 from quadrat.ops.mask_tokens import mask_tokens
@@ -55,6 +55,20 @@ def _define(schema: str, function: Any, fake: Any, check: Any) -> None:
     for key in ("CPU", "CUDA"):
         _library.impl(name, checked(function), key)
     torch.library.register_fake(f"quadrat::{name}", checked(fake), lib=_library)
+
+
+def _derive(name: str, inverse: str, kept: Callable[..., tuple[Any, ...]]) -> None:
+    """Register the derivative: another operator, of the gradient, the second argument and what `kept` returns."""
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.kept, ctx.others = kept(*inputs), [None] * (len(inputs) - 1)
+        ctx.save_for_backward(inputs[1])
+        del output
+
+    def derive(ctx: Any, gradient: Any) -> Any:
+        return getattr(torch.ops.quadrat, inverse)(gradient, *ctx.saved_tensors, *ctx.kept), *ctx.others
+
+    torch.library.register_autograd(f"quadrat::{name}", derive, setup_context=keep, lib=_library)
 
 
 def _require(condition: Any, message: Callable[[], str]) -> None:
@@ -106,18 +120,10 @@ def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: b
     return pad_here(rows, padding_side="left" if left else "right", max_length=length, padding_value=padding_value)
 
 
-def _fake_pad(values: Any, offsets: Any, length: int, *_: Any, **__: Any) -> Any:
-    return values.new_empty((offsets.shape[0] - 1, length, *values.shape[1:]))
-
-
 def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
     if padded.is_cuda:
         return _device.unpad(padded, offsets, total, left=left)
     return unpad_here(dense(padded, "padded"), offsets, total, left)
-
-
-def _fake_unpad(padded: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:
-    return padded.new_empty((total, *padded.shape[2:]))
 
 
 def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
@@ -167,34 +173,6 @@ def _check_masking(*args: Any, **kwargs: Any) -> None:
             _check_integers(name, given[name], ids, math.prod(ids.shape[:-1]))
 
 
-def _fake_mask_tokens(input_ids: Any, *_: Any, **__: Any) -> Any:
-    return tuple(torch.empty(input_ids.shape, dtype=torch.int64, device=input_ids.device) for _ in range(2))
-
-
-def _keep_for_pad(ctx: Any, inputs: Any, output: Any) -> None:
-    values, offsets, _, _, ctx.left = inputs
-    ctx.total = values.shape[0]
-    ctx.save_for_backward(offsets)
-    del output
-
-
-def _derive_pad(ctx: Any, gradient: Any) -> Any:
-    (offsets,) = ctx.saved_tensors
-    return torch.ops.quadrat.unpad(gradient, offsets, ctx.total, ctx.left), None, None, None, None
-
-
-def _keep_for_unpad(ctx: Any, inputs: Any, output: Any) -> None:
-    padded, offsets, _, ctx.left = inputs
-    ctx.width = padded.shape[1]
-    ctx.save_for_backward(offsets)
-    del output
-
-
-def _derive_unpad(ctx: Any, gradient: Any) -> Any:
-    (offsets,) = ctx.saved_tensors
-    return torch.ops.quadrat.pad(gradient, offsets, ctx.width, 0, ctx.left), None, None, None
-
-
 def _check_tokens(values: Any, indices: Any, *_: Any) -> None:
     _require(values.dim() > 0, lambda: "values must have at least one dimension")
     _check_integers("indices", indices, values, indices.shape[0] if indices.dim() else 0)
@@ -204,22 +182,6 @@ def _check_put(values: Any, indices: Any, size: Any) -> None:
     _check_tokens(values, indices)
     _require(values.shape[0] == indices.shape[0], lambda: "there must be as many indices as tokens")
     _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
-
-
-def _take_tokens(values: Any, indices: Any) -> Any:
-    return take_here(values, indices, 1)
-
-
-def _fake_take_tokens(values: Any, indices: Any) -> Any:
-    return values.new_empty((indices.shape[0], *values.shape[1:]))
-
-
-def _put_tokens(values: Any, indices: Any, size: int) -> Any:
-    return put_here(values, indices, (size,))
-
-
-def _fake_put_tokens(values: Any, indices: Any, size: int) -> Any:
-    return values.new_empty((size, *values.shape[1:]))
 
 
 def _check_mask(mask: Any) -> None:
@@ -243,36 +205,17 @@ def _fake_mask_layout(mask: Any) -> Any:
     )
 
 
-def _keep_for_take(ctx: Any, inputs: Any, output: Any) -> None:
-    values, indices = inputs
-    ctx.size = values.shape[0]
-    ctx.save_for_backward(indices)
-    del output
-
-
-def _derive_take(ctx: Any, gradient: Any) -> Any:
-    (indices,) = ctx.saved_tensors
-    return torch.ops.quadrat.put_tokens(gradient, indices, ctx.size), None
-
-
-def _keep_for_put(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(inputs[1])
-    del output
-
-
-def _derive_put(ctx: Any, gradient: Any) -> Any:
-    (indices,) = ctx.saved_tensors
-    return torch.ops.quadrat.take_tokens(gradient, indices), None, None
-
-
 _define(
     "pad(Tensor values, Tensor offsets, SymInt length, Scalar padding_value=0, bool left=False) -> Tensor",
     _pad,
-    _fake_pad,
+    lambda values, offsets, length, *_, **__: values.new_empty((offsets.shape[0] - 1, length, *values.shape[1:])),
     _check_rows,
 )
 _define(
-    "unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor", _unpad, _fake_unpad, _check_padded
+    "unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor",
+    _unpad,
+    lambda padded, offsets, total, *_, **__: padded.new_empty((total, *padded.shape[2:])),
+    _check_padded,
 )
 _define(
     "flatten(Tensor values, Tensor offsets, SymInt total, int start=0, Scalar padding_value=0) "
@@ -287,13 +230,23 @@ _define(
     "Tensor? special_tokens_mask=None, Tensor? row_keys=None, Tensor? lengths=None, bool left=False) "
     "-> (Tensor, Tensor)",
     _mask_tokens,
-    _fake_mask_tokens,
+    lambda ids, *_, **__: tuple(torch.empty(ids.shape, dtype=torch.int64, device=ids.device) for _ in range(2)),
     _check_masking,
 )
-_define("take_tokens(Tensor values, Tensor indices) -> Tensor", _take_tokens, _fake_take_tokens, _check_tokens)
-_define("put_tokens(Tensor values, Tensor indices, SymInt size) -> Tensor", _put_tokens, _fake_put_tokens, _check_put)
+_define(
+    "take_tokens(Tensor values, Tensor indices) -> Tensor",
+    lambda values, indices: take_here(values, indices, 1),
+    lambda values, indices: values.new_empty((indices.shape[0], *values.shape[1:])),
+    _check_tokens,
+)
+_define(
+    "put_tokens(Tensor values, Tensor indices, SymInt size) -> Tensor",
+    lambda values, indices, size: put_here(values, indices, (size,)),
+    lambda values, indices, size: values.new_empty((size, *values.shape[1:])),
+    _check_put,
+)
 _define("mask_layout(Tensor mask) -> (Tensor, Tensor, Tensor, Tensor)", _mask_layout, _fake_mask_layout, _check_mask)
-torch.library.register_autograd("quadrat::take_tokens", _derive_take, setup_context=_keep_for_take, lib=_library)
-torch.library.register_autograd("quadrat::put_tokens", _derive_put, setup_context=_keep_for_put, lib=_library)
-torch.library.register_autograd("quadrat::pad", _derive_pad, setup_context=_keep_for_pad, lib=_library)
-torch.library.register_autograd("quadrat::unpad", _derive_unpad, setup_context=_keep_for_unpad, lib=_library)
+_derive("pad", "unpad", lambda values, offsets, length, padding_value, left: (values.shape[0], left))
+_derive("unpad", "pad", lambda padded, offsets, total, left: (padded.shape[1], 0, left))
+_derive("take_tokens", "put_tokens", lambda values, indices: (values.shape[0],))
+_derive("put_tokens", "take_tokens", lambda values, indices, size: ())

@@ -9,85 +9,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.ops._device import attention_mask as device_mask
-from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._rows import Side, is_left, padded_length
+from quadrat.ops import _device
+from quadrat.ops._padding import Side, is_left, padded_length
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import Facts, offsets_of
+from quadrat.support import memory
 from quadrat.support.arrays import Array
-from quadrat.support.memory import (
-    INT64,
-    Framework,
-    address_of,
-    empty,
-    framework_of,
-    is_tensor,
-    kind_of,
-    on_gpu,
-    torch_dtype,
-)
+from quadrat.support.memory import INT64, Framework, address_of, framework_of, is_tensor
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
+
+    from quadrat.ops._padding import MaskOptions
+
+
+@overload
+def attention_mask(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[MaskOptions]) -> Array: ...
 
 
 @overload
 def attention_mask(
-    rows: Ragged[Array],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    dtype: Any = None,
-    return_tensors: None = None,
-) -> Array: ...
-
-
-@overload
-def attention_mask(
-    rows: torch.Tensor | Sequence[torch.Tensor],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    dtype: Any = None,
-    return_tensors: None = None,
+    rows: torch.Tensor | Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[MaskOptions]
 ) -> torch.Tensor: ...
 
 
 @overload
-def attention_mask(
-    rows: Ragged | Sequence[Any] | Any,
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    dtype: Any = None,
-    return_tensors: Literal["pt"],
-) -> torch.Tensor: ...
+def attention_mask(rows: Any, *, return_tensors: Literal["pt"], **options: Unpack[MaskOptions]) -> torch.Tensor: ...
+
+
+@overload
+def attention_mask(rows: Any, *, return_tensors: Literal["np"], **options: Unpack[MaskOptions]) -> NDArray[Any]: ...
 
 
 @overload
 def attention_mask(
-    rows: Any,
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    dtype: Any = None,
-    return_tensors: Literal["np"],
-) -> NDArray[Any]: ...
-
-
-@overload
-def attention_mask(
-    rows: NDArray[Any] | Sequence[Any],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    dtype: Any = None,
-    return_tensors: None = None,
+    rows: NDArray[Any] | Sequence[Any], *, return_tensors: None = None, **options: Unpack[MaskOptions]
 ) -> NDArray[Any]: ...
 
 
@@ -127,7 +84,7 @@ def attention_mask(
         tensor([[0, 1, 1, 1],
                 [0, 0, 0, 1]])
     """
-    kind = INT64 if dtype is None else kind_of(dtype)
+    kind = INT64 if dtype is None else memory.kind_of(dtype)
     if (on_device := _offsets_on_gpu(rows)) is not None:
         if framework_of(return_tensors, "pt") == "np":
             raise ValueError("rows on a GPU become torch tensors, not NumPy arrays")
@@ -135,14 +92,14 @@ def attention_mask(
         if max_length is None and longest is None:
             longest = Ragged(offsets, offsets).facts.longest[1]
         width = padded_length((0, longest or 0), max_length, pad_to_multiple_of)
-        return device_mask(offsets, width, torch_dtype(kind), left=is_left(padding_side))
+        return _device.attention_mask(offsets, width, memory.torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework = framework_of(return_tensors, default)
     count = len(offsets) - 1
     columns = _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
     width = padded_length(facts.longest, max_length, pad_to_multiple_of)
-    out, address = empty(framework, (count, width), kind)
+    out, address = memory.empty(framework, (count, width), kind)
     columns.attention_mask(0, address, kind, width, is_left(padding_side))
     return out
 
@@ -161,10 +118,10 @@ def _offsets(rows: Any) -> tuple[NDArray[np.int64], Facts, Framework]:
 
 def _offsets_on_gpu(rows: Any) -> tuple[Any, int | None] | None:
     """Offsets on a GPU, and the length of the longest row if it is known; None for rows on the CPU."""
-    if (ragged := rows_on_gpu(rows)) is not None:
+    if (ragged := _device.rows_on_gpu(rows)) is not None:
         return ragged.offsets, None if ragged._facts is None else ragged.facts.longest[1]
-    if not on_gpu(rows):
+    if not memory.on_gpu(rows):
         return None
     if rows.dim() != 1 or rows.dtype.is_floating_point:
-        raise TypeError(f"lengths must be integers of one dimension, not {rows.dtype} of {rows.dim()}")
+        raise TypeError(f"lengths must be integers, one per row, not {rows.dtype} of shape {tuple(rows.shape)}")
     return Ragged.of_lengths(rows, rows).offsets, None

@@ -11,7 +11,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.ops import _philox as philox
-from quadrat.ops._rows import Side, is_left
+from quadrat.ops._padding import Side, is_left
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
 from quadrat.support.arrays import as_numpy, require_plain
@@ -104,39 +104,30 @@ def mask_tokens(
     if by_counter:
         if generator is not None:
             raise ValueError('rng="philox" uses no generator: give a seed')
-        probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
-        options = philox.PhiloxOptions(
-            philox.seed_of(seed), philox.epoch_of(epoch), *probabilities, mask_token_id, vocab_size
-        )
     elif rng != "torch":
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
     elif seed is not None or epoch or row_keys is not None or lengths is not None:
         raise ValueError('seed, epoch, row_keys and lengths are for rng="philox"; otherwise give a generator')
+    probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
+    options = philox.PhiloxOptions(
+        philox.seed_of(seed), philox.epoch_of(epoch) if by_counter else 0, *probabilities, mask_token_id, vocab_size
+    )
     offsets = None
     if isinstance(input_ids, Ragged):
         if offset_mapping is not None or lengths is not None:
             raise ValueError("offset_mapping and lengths are for padded input_ids, not for a Ragged")
         if by_counter and input_ids.values.ndim != 1:
-            raise ValueError(f"a Ragged of ids has values of one dimension, not of {input_ids.values.ndim}")
+            raise ValueError(f"the values of a Ragged of ids must be 1-D, not of shape {tuple(input_ids.values.shape)}")
         given = given._replace(special_tokens_mask=_flat_flags(special_tokens_mask, input_ids))
         first, last, offsets, lengths = _bounds_of(input_ids)
         input_ids = input_ids.values[first:last]
-        places = philox.Places(lengths, len(lengths), last - first, left=False, flat=True)
+        places = philox.RowBounds(lengths, len(lengths), last - first, left=False, flat=True)
     elif by_counter:
         places = _places(input_ids, lengths, padding_side)
     if by_counter:
         made = mask_places(input_ids, places, options, given)
     else:
-        made = _mask_by_generator(
-            input_ids,
-            given,
-            generator,
-            mlm_probability=float(mlm_probability),
-            mask=mask_replace_prob,
-            random=random_replace_prob,
-            mask_id=mask_token_id,
-            vocab_size=vocab_size,
-        )
+        made = _mask_by_generator(input_ids, given, generator, options)
     return made if offsets is None else MaskedTokens(*(Ragged(values, offsets) for values in made))
 
 
@@ -149,25 +140,17 @@ class Given(NamedTuple):
     special_ids: Sequence[int] = ()
 
 
-def _mask_by_generator(
-    input_ids: Any,
-    given: Given,
-    generator: Any,
-    *,
-    mlm_probability: float,
-    mask: float,
-    random: float,
-    **options: Any,
-) -> MaskedTokens:
+def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: philox.PhiloxOptions) -> MaskedTokens:
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
     masked = _copy(input_ids)
+    mask, random = options.mask, options.random
     has_random = not (mask == 1 or random == 0)
     labeller = _core.MaskedLabels(
         source=origin.source,
         generator=origin.generator,
         every_word=False,
-        mlm_probability=origin.rounded(mlm_probability),
+        mlm_probability=origin.rounded(options.mlm_probability),
         mask=origin.rounded(mask),
         random_of_rest=origin.rounded(min(random / (1 - mask), 1.0)) if has_random else 0.0,
         has_random=has_random,
@@ -175,7 +158,8 @@ def _mask_by_generator(
         special=-1,
         words=-1,
         word_source=_core.WORDS_FROM_NOTHING,
-        **options,
+        mask_id=options.mask_id,
+        vocab_size=options.vocab_size,
     )
     return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
 
@@ -189,7 +173,7 @@ def _bounds_of(ragged: Ragged) -> tuple[int, int, Any, Any]:
     return facts.first, facts.last, ragged.offsets - facts.first, np.diff(bounds)
 
 
-def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.Places:
+def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.RowBounds:
     require_plain(input_ids, "input_ids")
     shape = tuple(np.shape(input_ids))
     rows = math.prod(shape[:-1])
@@ -197,10 +181,10 @@ def _places(input_ids: Any, lengths: Any, padding_side: Side) -> philox.Places:
         lengths = as_lengths(lengths)
     if lengths is not None and tuple(lengths.shape) != (rows,):
         raise ValueError(f"lengths must be {rows} numbers, one per row, not {tuple(lengths.shape)}")
-    return philox.Places(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
+    return philox.RowBounds(lengths, rows, shape[-1] if shape else 1, left=is_left(padding_side), flat=False)
 
 
-def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     """`mask_tokens` by counter, for rows in these places."""
     if is_tensor(input_ids) and input_ids.is_cuda:
         return _mask_on_gpu(input_ids, places, options, given)
@@ -221,7 +205,7 @@ def mask_places(input_ids: Any, places: philox.Places, options: philox.PhiloxOpt
     return MaskedTokens(masked, labels)
 
 
-def _mask_on_gpu(input_ids: Any, places: philox.Places, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
+def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.PhiloxOptions, given: Given) -> MaskedTokens:
     import torch
 
     special, offsets, keys, special_ids = given
@@ -271,7 +255,7 @@ def write_labels(
     framework: Framework = "pt" if is_tensor(ids) else "np"
     labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     labeller.write(
         address_of(ids),
         address,

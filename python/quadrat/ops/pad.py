@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from numpy.typing import NDArray
 
-from quadrat.ops._rows import Side, is_left, pad_here, padded_length, require_own_dtype
+from quadrat.ops._padding import Side, is_left, pad_here, padded_length, require_own_dtype
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import Array, fill_value
@@ -15,70 +15,34 @@ from quadrat.support.memory import Framework
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
+
+    from quadrat.ops._padding import PadOptions
+
+
+@overload
+def pad(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[PadOptions]) -> Array: ...
 
 
 @overload
 def pad(
-    rows: Ragged[Array],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: None = None,
-) -> Array: ...
-
-
-@overload
-def pad(
-    rows: Sequence[torch.Tensor],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: None = None,
+    rows: Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
 
 
 @overload
 def pad(
-    rows: Ragged | Sequence[Any],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Literal["pt"],
+    rows: Ragged | Sequence[Any], *, return_tensors: Literal["pt"], **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
 
 
 @overload
-def pad(
-    rows: Ragged,
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Literal["np"],
-) -> NDArray[Any]: ...
+def pad(rows: Ragged, *, return_tensors: Literal["np"], **options: Unpack[PadOptions]) -> NDArray[Any]: ...
 
 
 @overload
 def pad(
-    rows: Sequence[Any],
-    *,
-    padding_side: Side = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Literal["np"] | None = None,
+    rows: Sequence[Any], *, return_tensors: Literal["np"] | None = None, **options: Unpack[PadOptions]
 ) -> NDArray[Any]: ...
 
 
@@ -98,8 +62,8 @@ def pad(
         rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
             Tensors on a GPU are padded on that GPU, on the current stream.
         padding_side: where the padding goes, "right" or "left".
-        max_length: the padded length, in tokens; by default that of the longest row. On a GPU, this default waits for
-            the offsets, unless they came from the CPU.
+        max_length: the padded length, in tokens; by default that of the longest row. On a GPU, the call then waits
+            for the offsets, unless they came from the CPU.
         pad_to_multiple_of: round the padded length up to a multiple of this.
         padding_value: the value of the padding; it must fit the dtype.
         dtype: the NumPy or torch dtype of the result; by default that of the rows, int64 or float64 for Python numbers.

@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import explain
-from quadrat.ops._rows import Side, copied, is_left, room, unpad_here
+from quadrat.ops._padding import Side, copied, is_left, unpad_here
 from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
-from quadrat.support.arrays import as_numpy, carrier_of, dense, require_plain
-from quadrat.support.memory import (
-    BOOL,
-    address_of,
-    compiling,
-    is_tensor,
-    on_gpu,
-    recording,
-    require_unrecorded,
-    torch_dtype,
-)
+from quadrat.support import memory
+from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_plain, room_like
+from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
-    import torch
-
-
-@overload
-def unpad(
-    padded: NDArray[Any],
-    *,
-    lengths: Any = None,
-    mask: Any = None,
-    padding_side: Side = "right",
-    total: int | None = None,
-) -> Ragged[NDArray[Any]]: ...
-
-
-@overload
-def unpad(
-    padded: torch.Tensor,
-    *,
-    lengths: Any = None,
-    mask: Any = None,
-    padding_side: Side = "right",
-    total: int | None = None,
-) -> Ragged[torch.Tensor]: ...
+    from quadrat.support.arrays import Padded
 
 
 def unpad(
-    padded: Any, *, lengths: Any = None, mask: Any = None, padding_side: Side = "right", total: int | None = None
-) -> Ragged:
+    padded: Padded, *, lengths: Any = None, mask: Any = None, padding_side: Side = "right", total: int | None = None
+) -> Ragged[Padded]:
     """Remove the padding of a padded array.
 
     Args:
@@ -62,7 +31,7 @@ def unpad(
         mask: instead of `lengths`, `[rows, width]`, nonzero for the tokens to keep, such as an attention mask or
             `labels != -100`. The tokens may be anywhere in their rows.
         padding_side: with `lengths`, where the padding is, "right" or "left".
-        total: with `lengths`, their sum, if you know it. Without it, lengths on a GPU are waited for.
+        total: with `lengths`, their sum, if you know it. Without it, the call waits for lengths that are on a GPU.
 
     Returns:
         A `Ragged` of the kept tokens, `[total, ...]`, a copy in the array's library and on its device.
@@ -101,10 +70,12 @@ def unpad(
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         if lengths.dim() != 1 or lengths.dtype.is_floating_point:
-            raise ValueError(f"lengths must be integers of one dimension, not {lengths.dtype} of {lengths.dim()}")
+            raise ValueError(
+                f"lengths must be integers, one per row, not {lengths.dtype} of shape {tuple(lengths.shape)}"
+            )
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
-            require_unrecorded("lengths without total=")
+            memory.require_unrecorded("lengths without total=")
         total = int(lengths.sum()) if total is None else total
         return _unpad_known(padded, offsets, facts, total, left)
     if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
@@ -148,18 +119,17 @@ def _unpad_by_mask(padded: Any, mask: Any) -> Ragged:
         raise ValueError(f"the mask is on {mask.device}, the padded tensor on {padded.device}")
     if on_gpu(padded) or tracked(padded):
         return _unpad_in_torch(padded, mask != 0)
-    kept = mask if mask.dtype == (torch_dtype(BOOL) if is_tensor(mask) else bool) else mask != 0
+    kept = mask if mask.dtype == (memory.torch_dtype(memory.BOOL) if is_tensor(mask) else bool) else mask != 0
     kept = dense(kept, "mask")
     rows, width = kept.shape
     bounds = np.empty(rows + 1, np.int64)
-    place = address_of(kept), width, address_of(bounds), rows
-    _core.count_masked(*place)
+    _core.count_masked(address_of(kept), width, address_of(bounds), rows)
     _, facts = checked_offsets(bounds, rows * width)
-    source, values, address, token = room(padded, facts.last)
-    failure = _core.unpad_masked(address_of(source), address_of(kept), width, token, *place[2:], address)
-    if failure is not None:
+    source = dense(padded, "padded")
+    values, address = room_like(source, (facts.last, *source.shape[2:]))
+    place = address_of(source), address_of(kept), width, bytes_per_token(source, 2), address_of(bounds), rows, address
+    if (failure := _core.unpad_masked(*place)) is not None:
         raise ValueError(explain(failure))
-    values = values if values.dtype == padded.dtype else values.view(padded.dtype)
     return Ragged.known(values, tensor_or_array(bounds, padded), facts)
 
 
@@ -167,7 +137,7 @@ def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
     import torch
 
     lengths, width = kept.sum(1), padded.shape[1]
-    if recording() and not compiling():
+    if recording() and not memory.compiling():
         return Ragged.of_lengths(padded[kept], lengths)
     # Where the tokens of each row lie side by side at one end, that is a copy of rows; if not, torch picks.
     places = torch.arange(width, device=padded.device)

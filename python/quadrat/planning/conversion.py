@@ -26,7 +26,7 @@ from quadrat.input.columns import (
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan import BatchLayout, Step, check_device
-from quadrat.support.memory import Framework, default_float_kind, interop_for_items
+from quadrat.support.memory import Framework, default_float_kind, interop
 
 _SEQUENCES = (list, tuple)
 
@@ -111,16 +111,16 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     except FallBack:
         return {}
     sources = {name: source for name, value in values.items() if (source := _source_of(value)) is not None}
-    names, interop = list(sources), interop_for_items()
+    names, plain = list(sources), interop(shares=False)
     columns = _core.Columns()
     for source in sources.values():
-        columns.add_values(source.rows, interop)
+        columns.add_values(source.rows, plain)
     if not names:
         return {}
     steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
     made: Any = {}
     while steps:
-        made = columns.run(tuple(steps), {}, interop, framework == "pt", BatchLayout())
+        made = columns.run(tuple(steps), {}, plain, framework == "pt", BatchLayout())
         if type(made) is not tuple:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone

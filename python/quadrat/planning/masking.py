@@ -16,7 +16,7 @@ from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, O
 from quadrat.planning.special_tokens import listed_special_ids
 from quadrat.planning.vocabulary import length_facts, length_of
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
-from quadrat.support.memory import Framework, NotOnCpu, is_plain, require_cpu_default
+from quadrat.support.memory import Framework, NotOnCpu, other_than_memory, require_plain_tensors
 
 
 def origin(collator: Any, framework: Framework) -> Origin | None:
@@ -154,7 +154,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
         if imitated.broken(framework) or imitated.unknown("DataCollatorForLanguageModeling"):
             return None
         if framework == "pt":
-            require_cpu_default()
+            require_plain_tensors()
         if collator.whole_word_mask and offsets is None:
             return None
         labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
@@ -170,4 +170,5 @@ def is_plain_ids(array: Any, framework: Framework) -> bool:
         return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
     import torch
 
-    return type(array) is torch.Tensor and array.dtype == torch.int64 and is_plain(array) and array.is_contiguous()
+    known = type(array) is torch.Tensor and array.is_cpu and array.dtype == torch.int64 and array.is_contiguous()
+    return known and other_than_memory(array) is None

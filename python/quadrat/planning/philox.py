@@ -114,7 +114,7 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
     left = tokenizer.padding_side != "right"
     return mask_places(
         inputs,
-        philox.Places(batch.lengths, len(batch.lengths), inputs.shape[1], left=left, flat=batch.flat),
+        philox.RowBounds(batch.lengths, len(batch.lengths), inputs.shape[1], left=left, flat=batch.flat),
         options,
         Given(special, offset_mapping if collator.whole_word_mask else None, batch.keys),
     )

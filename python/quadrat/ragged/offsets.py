@@ -24,7 +24,7 @@ class Facts(NamedTuple):
 
 
 def require_offsets(offsets: Any) -> None:
-    """Check that offsets are a one-dimensional array or tensor of one or more integers.
+    """Check that offsets are a 1-D array or tensor of one or more integers.
 
     Raises TypeError if they are neither array nor tensor, and ValueError for other shapes and dtypes.
     """
@@ -32,7 +32,7 @@ def require_offsets(offsets: Any) -> None:
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
         raise ValueError(
-            f"offsets must be integers of one dimension, one more than there are rows, not {offsets.dtype} of shape "
+            f"offsets must be integers, one more than there are rows, not {offsets.dtype} of shape "
             f"{tuple(offsets.shape)}"
         )
 
@@ -60,28 +60,30 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
     first, last = int(bounds[0]), int(bounds[-1])
     if failure is not None:
         row = failure[1]
-        where = f", and row {row} runs from {bounds[row]} to {bounds[row + 1]}" if len(bounds) > 1 else ""
-        within = f" and stay within the {total} values" if total < _LONGEST else ""
-        raise ValueError(f"offsets must rise from 0{within}; they run from {first} to {last}{where}")
+        found = " and ".join(f"offsets[{at}] is {bounds[at]}" for at in range(row, min(row + 2, len(bounds))))
+        within = f"from 0 to {total}" if total < _LONGEST else "0 or more"
+        raise ValueError(f"offsets must be {within} and must not decrease, but {found}")
     return bounds, Facts(first, last, (row, length))
 
 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
     """The lengths of rows (an array, a tensor on any device, or a list) as int64 on the CPU.
 
-    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are integers of
-    one dimension, in memory, and ValueError when one is negative or their sum is too large for memory.
+    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are 1-D
+    integers in memory, and ValueError when one is negative or their sum is too large for memory.
     """
     array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"lengths must be integers of one dimension, not {array.dtype} of {array.ndim}{more}")
+        raise TypeError(f"lengths must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:
-        raise ValueError(f"row {int(array.argmax())} has the length {int(array.max())}: no memory holds such a batch")
+        raise ValueError(
+            f"row {int(array.argmax())} has the length {int(array.max())}: such a batch does not fit into memory"
+        )
     return array.astype(np.int64, copy=False)
 
 

@@ -17,7 +17,6 @@ from quadrat.ragged.arrow import list_array
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
 from quadrat.ragged.shown import as_html, as_text
 from quadrat.ragged.source import RowSource
-from quadrat.ragged.stacked import stacked
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
@@ -26,6 +25,8 @@ from quadrat.support.memory import Framework, address_of, is_tensor, kind_of, on
 if TYPE_CHECKING:
     import pyarrow
     import torch
+
+    from quadrat.support.arrays import Padded
 
 
 class Ragged(Generic[Array]):
@@ -129,19 +130,12 @@ class Ragged(Generic[Array]):
         """
         return cls.known(*RowSource.of(rows).joined(dtype, return_tensors))
 
-    @overload
     @classmethod
-    def of_lengths(cls, values: NDArray[Any], lengths: Any) -> Ragged[NDArray[Any]]: ...
-
-    @overload
-    @classmethod
-    def of_lengths(cls, values: torch.Tensor, lengths: Any) -> Ragged[torch.Tensor]: ...
-
-    @classmethod
-    def of_lengths(cls, values: Any, lengths: Any) -> Ragged[Any]:
+    def of_lengths(cls, values: Padded, lengths: Any) -> Ragged[Padded]:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers on any device."""
         offsets, facts = offsets_like(values, lengths)
-        made = cls(values, offsets)
+        make: Any = cls
+        made: Ragged[Padded] = make(values, offsets)
         made._facts = facts
         return made
 
@@ -300,7 +294,15 @@ class Ragged(Generic[Array]):
             TypeError: when the lengths differ, unless `dtype` is object; the message names the alternatives.
             ValueError: when no copy may be made.
         """
-        return stacked(self, np.diff(self._spanned()[1]), dtype, copy)
+        lengths = np.diff(self._spanned()[1])
+        if np.dtype(dtype) != object and len(lengths) and (lengths != lengths[0]).any():
+            raise TypeError(
+                f"a Ragged with rows of {lengths.min()} to {lengths.max()} tokens is not rectangular: use to_padded() "
+                "for a padded array, to_lists() for lists, or .values and .offsets for the flat numbers"
+            )
+        if copy is False:
+            raise ValueError("a Ragged cannot become an array without a copy: use .values for its own memory")
+        return np.array(list(self), dtype)
 
     def to_padded(
         self,
@@ -313,13 +315,15 @@ class Ragged(Generic[Array]):
         return_tensors: Framework | None = None,
     ) -> Array:
         """The rows padded to one length, `[rows, length, ...]`; see `quadrat.pad` for the options."""
-        options = {
-            "padding_side": padding_side,
-            "max_length": max_length,
-            "pad_to_multiple_of": pad_to_multiple_of,
-            "padding_value": padding_value,
-        }
-        padded: Array = load("pad")(self, **options, dtype=dtype, return_tensors=return_tensors)
+        padded: Array = load("pad")(
+            self,
+            padding_side=padding_side,
+            max_length=max_length,
+            pad_to_multiple_of=pad_to_multiple_of,
+            padding_value=padding_value,
+            dtype=dtype,
+            return_tensors=return_tensors,
+        )
         return padded
 
     def to_nested(self) -> torch.Tensor:

@@ -9,22 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import OUT_OF_RANGE, ROWS, WRONG_TYPE, explain, inferred_kind
+from quadrat.input.columns import ROWS, explain, inferred_kind
 from quadrat.ragged.offsets import Facts
-from quadrat.support.memory import (
-    FLOAT64,
-    INT64,
-    Framework,
-    address_of,
-    empty,
-    framework_of,
-    interop,
-    is_tensor,
-    kind_of,
-    require_unrecorded,
-)
+from quadrat.support import memory
+from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
 
-_ERRORS = {_core.CODE_NO_CONVERSION: TypeError, OUT_OF_RANGE: OverflowError, WRONG_TYPE: TypeError}
+_ERRORS = {
+    _core.CODE_NO_CONVERSION: TypeError,
+    _core.CODE_OUT_OF_RANGE: OverflowError,
+    _core.CODE_WRONG_TYPE: TypeError,
+}
 
 
 class RowSource:
@@ -49,7 +43,7 @@ class RowSource:
         self.own = own  # the values of a `Ragged`, where `values` are integers in their place, see `carrier_of`
         self._keep = keep
         _, _, kinds, _, _, self.total = columns.describe(0)  # elements in all rows
-        self._kinds = kinds if values is None else 1 << kind_of(values.dtype)
+        self._kinds = kinds if values is None else 1 << memory.kind_of(values.dtype)
 
     @classmethod
     def of(cls, rows: Any) -> RowSource:
@@ -58,16 +52,17 @@ class RowSource:
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         columns = _core.Columns()
         columns.add_values(rows, interop())
-        if any(is_tensor(row) for row in rows):
-            require_unrecorded("rows")
+        if any(map(is_tensor, rows)):
+            memory.require_unrecorded("rows")
         if columns.describe(0)[0] & ~ROWS:
             row = next(row for row, value in enumerate(rows) if not _is_row(value))
+            text = "; tokenize text first" if isinstance(rows[row], str) else ""
             raise TypeError(
-                f"row {row} is {_shown(rows[row])}: rows must be lists or tuples of numbers, or one-dimensional arrays "
-                "or CPU tensors of a known dtype"
+                f"row {row} is {_shown(rows[row])}: each row must be a list or tuple of numbers, a 1-D NumPy array, or "
+                f"a dense 1-D CPU tensor that does not require grad{text}"
             )
         lengths = np.empty(len(rows), np.int64)
-        columns.lengths(0, address_of(lengths))
+        columns.lengths(0, memory.address_of(lengths))
         return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", lengths, keep=rows)
 
     def __len__(self) -> int:
@@ -80,7 +75,7 @@ class RowSource:
             return self._kinds.bit_length() - 1
         kind = inferred_kind(self._kinds, FLOAT64) if self._kinds else INT64
         if kind is None:
-            raise TypeError("the rows hold different kinds of numbers; convert them to one dtype or give dtype=")
+            raise TypeError("the rows hold different kinds of numbers: convert them to one dtype, or give dtype=")
         return kind
 
     @property
@@ -91,11 +86,11 @@ class RowSource:
 
     def joined(self, dtype: Any, framework: Framework | None) -> tuple[Any, Any, Facts]:
         """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
-        framework = framework_of(framework, self.framework)
-        kind = self.kind if dtype is None else kind_of(dtype)
-        values, address = empty(framework, (self.total,), kind)
+        framework = memory.framework_of(framework, self.framework)
+        kind = self.kind if dtype is None else memory.kind_of(dtype)
+        values, address = memory.empty(framework, (self.total,), kind)
         self.require(self.columns.flatten(0, address, kind, self.total))
-        offsets, _ = empty(framework, (len(self) + 1,), INT64)
+        offsets, _ = memory.empty(framework, (len(self) + 1,), INT64)
         offsets[0] = 0
         self.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
         return values, offsets, Facts(0, self.total, self.longest)

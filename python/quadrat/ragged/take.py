@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
-from quadrat.support.arrays import as_numpy, carrier_of, dense
-from quadrat.support.memory import KINDS, Framework, address_of, empty, has_tangent, is_tensor, kind_of, on_gpu
+from quadrat.support.arrays import as_numpy, dense, room_like
+from quadrat.support.memory import KINDS, address_of, has_tangent, is_tensor, on_gpu
 
 
 def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
@@ -29,10 +29,8 @@ def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any
 
 def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
-    framework: Framework = "pt" if is_tensor(values) else "np"
     source = dense(values, "values")
-    carrier = carrier_of(source)
-    out, address = empty(framework, (total, *source.shape[1:]), kind_of(source.dtype if carrier is None else carrier))
+    out, address = room_like(source, (total, *source.shape[1:]))
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
     kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")
     inner = math.prod(source.shape[1:])
@@ -40,7 +38,7 @@ def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], t
     failure = _core.copy_rows(*place, bounds * inner, rows, address, total * inner)
     if failure is not None:
         raise ValueError(explain(failure))
-    return out if carrier is None else out.view(source.dtype)
+    return out
 
 
 def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Facts]:
@@ -112,7 +110,7 @@ def _row_numbers(index: Any, count: int) -> NDArray[np.int64]:
 
 def _check_index(index: Any, count: int, is_mask: bool, is_integers: bool) -> None:
     if index.ndim != 1:
-        raise IndexError(f"rows are chosen by numbers of one dimension, not of {index.ndim}")
+        raise IndexError(f"rows are chosen by a 1-D index, not one of {index.ndim} dimensions")
     if is_mask and len(index) != count:
         raise IndexError(f"the mask has {len(index)} booleans for {count} rows: it must have one for each row")
     if not (is_mask or is_integers):

@@ -10,23 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.support.memory import (
-    BOOL,
-    FLOAT32,
-    KINDS,
-    has_tangent,
-    is_tensor,
-    other_than_memory,
-    recording,
-    require_unrecorded,
-    torch_dtype,
-)
+from quadrat.support import memory
+from quadrat.support.memory import BOOL, FLOAT32, KINDS, is_tensor, recording, require_unrecorded
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import TypeVar
 
     # `NDArray[Any]` or `torch.Tensor`; where nobody says which, anything.
     Array = TypeVar("Array", default=Any)
+    Padded = TypeVar("Padded", NDArray[Any], torch.Tensor)  # the same, exactly
 else:
     from typing import TypeVar
 
@@ -42,7 +35,7 @@ def require_plain(array: Any, name: str) -> None:
         return
     if not (array.is_cpu or array.is_cuda):
         raise ValueError(f"{name} must be on the CPU or a GPU, not on {array.device}")
-    if (other := other_than_memory(array)) is not None:
+    if (other := memory.other_than_memory(array)) is not None:
         raise TypeError(f"{name} must be a dense tensor with its numbers in memory, not {other}")
 
 
@@ -56,7 +49,7 @@ def dense(array: Any, name: str) -> Any:
         return np.ascontiguousarray(array)
     require_unrecorded(name)
     require_plain(array, name)
-    if has_tangent(array):
+    if memory.has_tangent(array):
         raise NotImplementedError(
             f"{name} have a tangent, and quadrat has no forward-mode derivatives: unpack the tensor with "
             "torch.autograd.forward_ad.unpack_dual first"
@@ -100,7 +93,25 @@ def _carrier(dtype: Any) -> Any:
     if name not in _CARRIED:
         raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
     integer = f"int{8 * int(dtype.itemsize)}"
-    return np.dtype(integer) if isinstance(dtype, np.dtype) else torch_dtype(KINDS.index(integer))
+    return np.dtype(integer) if isinstance(dtype, np.dtype) else memory.torch_dtype(KINDS.index(integer))
+
+
+def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """An uninitialised contiguous array of another shape, with the library and dtype of one on the CPU; its address.
+
+    Raises TypeError when no kernel can move such elements.
+    """
+    carrier = _carrier(array.dtype)
+    if carrier is None:
+        return memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(array.dtype))
+    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(carrier))
+    return room.view(array.dtype), address
+
+
+def bytes_per_token(array: Any, lead: int) -> int:
+    """The bytes of what the dimensions after the first `lead` hold."""
+    size: int = math.prod(array.shape[lead:]) * int(array.dtype.itemsize)
+    return size
 
 
 _BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity

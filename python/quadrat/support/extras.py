@@ -60,11 +60,6 @@ def version(package: str) -> str:
 
 def is_within(tested: tuple[str, str], installed: str) -> bool:
     """Whether a version lies between two others; of all three, the first two numbers count."""
-    oldest, newest, number = (re.match(r"(\d+)\.(\d+)", one) for one in (*tested, installed))
-    if oldest is None or newest is None or number is None:
-        return False
-    return _pair(oldest) <= _pair(number) <= _pair(newest)
-
-
-def _pair(found: re.Match[str]) -> tuple[int, int]:
-    return int(found[1]), int(found[2])
+    found = [re.match(r"(\d+)\.(\d+)", one) for one in (tested[0], installed, tested[1])]
+    numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
+    return len(numbers) == len(found) and numbers == sorted(numbers)

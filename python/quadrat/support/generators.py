@@ -67,16 +67,10 @@ def _torch_is_known(dtype: Any) -> bool:
 
     ours, theirs = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     chances = torch.full((_COUNT,), _P, dtype=dtype, device="cpu")
-    trials = [torch.bernoulli(chances, generator=theirs).int() for _ in range(2)]
-    integers = [torch.randint(_HIGH, (n,), generator=theirs, device="cpu") for n in (_COUNT, 1)]
-    order = torch.randperm(_COUNT, generator=theirs, device="cpu")
-    expected = (
-        trials[0].nonzero().flatten().tolist(),
-        trials[1].tolist(),
-        integers[0].tolist(),
-        int(integers[1]),
-        order.tolist(),
-    )
+    first, second = (torch.bernoulli(chances, generator=theirs).int() for _ in range(2))
+    words, one = (torch.randint(_HIGH, (n,), generator=theirs, device="cpu").tolist() for n in (_COUNT, 1))
+    order = torch.randperm(_COUNT, generator=theirs, device="cpu").tolist()
+    expected = first.nonzero().flatten().tolist(), second.tolist(), words, *one, order
     origin = Origin(TORCH_DOUBLE if dtype == torch.float64 else TORCH, ours, dtype)
     return _draws_alike(origin, expected) and torch.equal(ours.get_state(), theirs.get_state())
 

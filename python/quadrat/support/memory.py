@@ -47,36 +47,17 @@ class NotOnCpu(RuntimeError):  # noqa: N818 - a reason to fall back, not raised 
     """An allocation landed on a device the CPU kernels cannot write to."""
 
 
-class _Torch:
-    """What quadrat needs of torch, imported at the first use."""
+@functools.cache
+def _torch() -> Any:
+    with needs("return_tensors='pt'"):
+        import torch
 
-    @functools.cached_property
-    def module(self) -> Any:
-        with needs("return_tensors='pt'"):
-            import torch
-
-        return torch
-
-    @functools.cached_property
-    def _dtypes(self) -> tuple[torch.dtype | None, ...]:
-        return tuple(getattr(self.module, name, None) for name in KINDS)
-
-    @functools.cached_property
-    def kinds(self) -> dict[torch.dtype | None, int]:
-        return {dtype: kind for kind, dtype in enumerate(self._dtypes)}
-
-    @functools.cached_property
-    def empty(self) -> Callable[..., torch.Tensor]:
-        return self.module.empty  # type: ignore[no-any-return]
-
-    def __getitem__(self, kind: int) -> torch.dtype:
-        dtype = self._dtypes[kind]
-        if dtype is None:
-            raise TypeError(f"this torch has no dtype {KINDS[kind]}")
-        return dtype
+    return torch
 
 
-_torch = _Torch()
+@functools.cache
+def _torch_kinds() -> dict[torch.dtype, int]:
+    return {getattr(_torch(), name): kind for kind, name in enumerate(KINDS) if hasattr(_torch(), name)}
 
 
 def framework_of(return_tensors: str | None, default: Framework) -> Framework:
@@ -92,7 +73,7 @@ def kind_of(dtype: Any) -> int:
     """The kind of a NumPy or torch dtype, or of anything `numpy.dtype` takes. Raises TypeError for other dtypes."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
-        kind = _torch.kinds.get(dtype)
+        kind = _torch_kinds().get(dtype)
     else:
         kind = _KIND_OF_DTYPE.get(np.dtype(dtype))
     if kind is None:
@@ -104,13 +85,13 @@ def default_float_kind(framework: Framework) -> int | None:
     """The kind a Python float becomes: float64 in NumPy, the default dtype in torch; None where no kernel knows it."""
     if framework == "np":
         return FLOAT64
-    return _torch.kinds.get(_torch.module.get_default_dtype())
+    return _torch_kinds().get(_torch().get_default_dtype())
 
 
 def empty(framework: Framework, shape: Sequence[int], kind: int) -> tuple[Any, int]:
     """An uninitialised contiguous array ("np") or CPU tensor ("pt"), and the address of its first element."""
     if framework == "pt":
-        _torch.module  # noqa: B018 - interop looks at the libraries loaded so far
+        _torch()  # interop looks at the libraries loaded so far
     return _core.allocate(interop(), framework == "pt", shape, kind)
 
 
@@ -120,24 +101,25 @@ def empty_batch(framework: Framework, outputs: Sequence[tuple[Sequence[int], int
 
 
 def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
-    tensor = _torch.empty(shape, dtype=_torch[kind], device="cpu")
+    tensor = _torch().empty(shape, dtype=torch_dtype(kind), device="cpu")
     return tensor, tensor.data_ptr()
 
 
 @functools.cache
 def torch_has(kind: int) -> bool:
     """Whether torch has a dtype for a kind, and makes tensors of it from arrays."""
-    try:
-        return bool(_torch.module.from_numpy(np.zeros(1, KINDS[kind])).dtype == _torch[kind])
-    except TypeError:
-        return False
+    return _keeps(kind, lambda: _torch().from_numpy(np.zeros(1, _DTYPES[kind])))
 
 
 @functools.cache
 def torch_reads_numbers(kind: int) -> bool:
     """Whether torch makes a tensor of a kind from a list of NumPy numbers; torch 2.13 refuses uint64."""
+    return _keeps(kind, lambda: _torch().tensor([_DTYPES[kind].type(0)]))
+
+
+def _keeps(kind: int, make: Callable[[], Any]) -> bool:
     try:
-        return bool(_torch.module.tensor([np.dtype(KINDS[kind]).type(0)]).dtype == _torch[kind])
+        return bool(make().dtype == torch_dtype(kind))
     except TypeError:
         return False
 
@@ -147,7 +129,7 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
 
     None where a mode is active or a default device is set, and where torch does not say.
     """
-    binding = _torch.module._C
+    binding = _torch()._C
     try:
         facts = (
             (binding._len_torch_function_stack, 0),
@@ -159,28 +141,19 @@ def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] 
         return None
     if any(function() != result for function, result in facts):
         return None
-    default_dtype = _torch.module.get_default_dtype
+    default_dtype = _torch().get_default_dtype
     return *facts, (default_dtype, default_dtype())
 
 
-def require_cpu_default() -> None:
+def require_plain_tensors() -> None:
     """Raises NotOnCpu under `torch.set_default_device`, a mode that records, and the like."""
+    if torch_facts_of_plain_tensors() is not None:  # no need to make a tensor
+        return
     if recording():
         raise NotOnCpu("torch records what is done to tensors")
-    probe = _torch.empty(0)
-    if type(probe) is not _torch.module.Tensor or not probe.is_cpu:
+    probe = _torch().empty(0)
+    if type(probe) is not _torch().Tensor or not probe.is_cpu:
         raise NotOnCpu(f"torch makes {type(probe).__name__}s on {probe.device} by default")
-
-
-def require_plain_tensors() -> None:
-    """As `require_cpu_default`, without making a tensor where torch says enough. Raises NotOnCpu."""
-    if torch_facts_of_plain_tensors() is None:
-        require_cpu_default()
-
-
-def _not_shared() -> bool:
-    """In place of `_in_worker`, for tensors that are made in plain memory everywhere."""
-    return False
 
 
 def _in_worker() -> bool:
@@ -189,82 +162,61 @@ def _in_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
-class _Interops:
-    """The `_core.Interop`s of this process; in one that `multiprocessing` starts, they ask whether it is a worker."""
-
-    def __init__(self) -> None:
-        self._made: list[_core.Interop] = []
-        multiprocessing.util.register_after_fork(self, _Interops._started)  # called in spawned processes, too
-
-    def add(self, interop: _core.Interop) -> _core.Interop:
-        interop.may_be_worker = multiprocessing.parent_process() is not None
-        self._made.append(interop)
-        return interop
-
-    def _started(self) -> None:
-        for interop in self._made:
-            interop.may_be_worker = True
+# Those that ask, in a process that `multiprocessing` started, whether it is a worker.
+_sharing: list[_core.Interop] = []
 
 
-_interops = _Interops()
+def _process_started(_: object) -> None:
+    for made in _sharing:
+        made.may_be_worker = True
+
+
+multiprocessing.util.register_after_fork(_process_started, _process_started)  # called in spawned processes, too
 
 
 @functools.cache
-def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool = True) -> _core.Interop:
+def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _core.Interop:
     torch = sys.modules["torch"] if torch_loaded else None
     tensor, binding = getattr(torch, "Tensor", None), getattr(torch, "_C", None)
     exchange = getattr(tensor, "__dlpack_c_exchange_api__", None)
-    wrapper = sys.modules["transformers"].BatchEncoding if transformers_loaded else None
-    made = _interops.add(
-        _core.Interop(
-            np.ndarray,
-            wrapper,
-            tensor,
-            exchange,
-            describe_tensor,
-            _make_tensor,
-            _in_worker if shares else _not_shared,
-            make_shared,
-            tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
-            way_to_read,
-            # What counts the function modes that are active, and what keeps them out of a stretch of code.
-            getattr(binding, "_len_torch_function_stack", None),
-            getattr(binding, "DisableTorchFunction", None),
-            vars(_forward_ad()) if torch_loaded else None,
-        )
+    made = _core.Interop(
+        np.ndarray,
+        sys.modules["transformers"].BatchEncoding if transformers_loaded else None,
+        tensor,
+        exchange,
+        describe_tensor,
+        _make_tensor,
+        _in_worker,
+        make_shared,
+        tuple((dtype.type, kind) for kind, dtype in enumerate(_DTYPES)),
+        way_to_read,
+        # What counts the function modes that are active, and what keeps them out of a stretch of code.
+        getattr(binding, "_len_torch_function_stack", None),
+        getattr(binding, "DisableTorchFunction", None),
+        vars(_forward_ad()) if torch_loaded else None,
     )
+    if shares:
+        made.may_be_worker = multiprocessing.parent_process() is not None
+        _sharing.append(made)
     if exchange is not None:
-        _learn_tensor(made)
+        with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
+            shown = _torch().empty(1, device="cpu")
+            made.learn_tensor(shown, shown._cdata, shown.untyped_storage()._cdata)  # where tensors keep their parts
     return made
 
 
-def _learn_tensor(interop: _core.Interop) -> None:
-    """Shows `interop` a tensor, so that it finds out where tensors keep their parts."""
-    with contextlib.suppress(Exception):  # a torch that does not say, or makes other tensors now: no look ahead
-        tensor = _torch.empty(1, device="cpu")
-        interop.learn_tensor(tensor, tensor._cdata, tensor.untyped_storage()._cdata)
+def interop(*, shares: bool = True) -> _core.Interop:
+    """The types to recognise among rows, of the libraries loaded so far.
 
-
-def interop() -> _core.Interop:
-    """The types to recognise among rows, of the libraries loaded so far."""
+    shares: whether tensors are made in shared memory in a DataLoader's workers.
+    """
     modules = sys.modules  # None stands there for a module that is shut out
-    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None)
-
-
-def interop_for_items() -> _core.Interop:
-    """The same; tensors that are made with it are in plain memory in a DataLoader's workers, too."""
-    modules = sys.modules
-    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares=False)
-
-
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's numbers are what its memory holds, on the CPU: what the kernels may be shown."""
-    return tensor.is_cpu and other_than_memory(tensor) is None
+    return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares)
 
 
 def is_stored(tensor: torch.Tensor) -> bool:
     """Whether copying a tensor's memory, on the CPU, copies all there is: no gradient, tangent or bit changes that."""
-    if not is_plain(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+    if not tensor.is_cpu or other_than_memory(tensor) or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
         return False
     return not has_tangent(tensor)
 
@@ -359,7 +311,10 @@ def item_size(kind: int) -> int:
 
 def torch_dtype(kind: int) -> torch.dtype:
     """The torch dtype of a kind. Raises TypeError where this torch has none."""
-    return _torch[kind]
+    dtype: torch.dtype | None = getattr(_torch(), KINDS[kind], None)
+    if dtype is None:
+        raise TypeError(f"this torch has no dtype {KINDS[kind]}")
+    return dtype
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
@@ -369,7 +324,7 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     """
     if tensor.dim() > 1 or not is_stored(tensor):
         return None
-    kind = _torch.kinds.get(tensor.dtype)
+    kind = _torch_kinds().get(tensor.dtype)
     if kind is None:
         return None
     if tensor.dim() == 0:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input import columns as col
-from quadrat.ops._rows import output_of, whole
+from quadrat.ops._padding import output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure

@@ -9,7 +9,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.input.columns import SEQUENCES
-from quadrat.ops._rows import whole
+from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT32, empty, on_gpu

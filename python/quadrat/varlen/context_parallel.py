@@ -8,7 +8,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.input.columns import explain
-from quadrat.ops._rows import whole
+from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.arrays import carrier_of, dense, require_plain
 from quadrat.support.memory import Framework, address_of, empty, is_tensor, kind_of, on_gpu

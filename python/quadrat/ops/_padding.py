@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +15,22 @@ from quadrat.ops import _device
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets
 from quadrat.ragged.source import RowSource
-from quadrat.support.arrays import carried, carrier_of, dense, fill_value
-from quadrat.support.memory import (
-    KINDS,
-    WIDEST,
-    Framework,
-    address_of,
-    empty,
-    framework_of,
-    is_tensor,
-    kind_of,
-    on_gpu,
-)
+from quadrat.support import memory
+from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, room_like
+from quadrat.support.memory import KINDS, Framework, address_of, framework_of
 
 Side = Literal["right", "left"]
+
+if TYPE_CHECKING:
+
+    class MaskOptions(TypedDict, total=False):
+        padding_side: Side
+        max_length: int | None
+        pad_to_multiple_of: int | None
+        dtype: Any
+
+    class PadOptions(MaskOptions, total=False):
+        padding_value: int | float | bool
 
 
 def pad_here(
@@ -53,7 +54,7 @@ def pad_here(
     source = source_of(rows)
     framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
     width = padded_length(source.longest, max_length, pad_to_multiple_of)
-    out, address = empty(framework, (len(source), width, *source.trailing), kind)
+    out, address = memory.empty(framework, (len(source), width, *source.trailing), kind)
     failure = source.columns.pad(0, address, kind, width * source.inner, is_left(padding_side), fill)
     if failure is not None and failure[1] < 0:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
@@ -68,13 +69,13 @@ def output_of(
     if source.own is not None:
         require_own_dtype(source.own, dtype, return_tensors)
         return source.framework, source.kind, carried(padding_value, source.own)
-    kind = source.kind if dtype is None else kind_of(dtype)
+    kind = source.kind if dtype is None else memory.kind_of(dtype)
     return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
 
 def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
     """`unpad` without a gradient; on the CPU it raises ValueError when a row is longer than the width."""
-    if on_gpu(padded):
+    if memory.on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)
     bounds, _ = checked_offsets(offsets, total)
     values, failure = copied(padded, bounds, total, left)
@@ -85,22 +86,13 @@ def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
 
 def copied(padded: Any, bounds: NDArray[np.int64], total: int, left: bool) -> tuple[Any, Any]:
     """The `total` values, and what the kernel reports."""
-    source, values, address, token = room(padded, total)
-    rows, width = source.shape[:2]
+    source = dense(padded, "padded")
+    rows, width, *trailing = source.shape
     if len(bounds) != rows + 1:
         raise ValueError(f"there are {rows} rows and {len(bounds)} offsets: there must be one more offset than rows")
-    failure = _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
-    return (values if values.dtype == padded.dtype else values.view(padded.dtype)), failure
-
-
-def room(padded: Any, total: int) -> tuple[Any, Any, int, int]:
-    """The padded array as the kernels read it, room for `total` tokens, its address, and the bytes of a token."""
-    framework: Framework = "pt" if is_tensor(padded) else "np"
-    carrier = carrier_of(padded)
-    source = dense(padded, "padded")
-    source = source if carrier is None else source.view(carrier)
-    values, address = empty(framework, (total, *source.shape[2:]), kind_of(source.dtype))
-    return source, values, address, math.prod(source.shape[2:]) * int(source.dtype.itemsize)
+    values, address = room_like(source, (total, *trailing))
+    token = bytes_per_token(source, 2)
+    return values, _core.unpad(address_of(source), width, left, address_of(bounds), rows, token, address, total)
 
 
 def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None) -> None:
@@ -108,7 +100,7 @@ def require_own_dtype(values: Any, dtype: Any, return_tensors: Framework | None)
     if dtype is not None and dtype != values.dtype:
         place = getattr(values, "device", "the CPU")
         raise TypeError(f"{values.dtype} on {place} is not converted to {dtype}: convert the values first")
-    own: Framework = "pt" if is_tensor(values) else "np"
+    own: Framework = "pt" if memory.is_tensor(values) else "np"
     if framework_of(return_tensors, own) != own:
         name = type(values).__name__
         raise ValueError(f"return_tensors must be {own!r} for a {name} of {values.dtype}, not {return_tensors!r}")
@@ -125,7 +117,7 @@ def padded_length(longest: tuple[int, int], max_length: int | None, pad_to_multi
         width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
     if width < tokens:
         raise ValueError(f"max_length={max_length} is below the longest row: row {row} has {tokens} tokens")
-    if width > WIDEST:
+    if width > memory.WIDEST:
         asked = f"max_length is {max_length}, pad_to_multiple_of {pad_to_multiple_of}"
         raise ValueError(f"no memory holds rows of {width} tokens: {asked}")
     return width
