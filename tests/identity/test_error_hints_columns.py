@@ -127,12 +127,6 @@ MISTAKES = {
     "arrays of objects, stacked": OBJECTS._replace(
         collators=STACKED, features=lambda: each(lambda row: np.array(row, object))(rows(4, 4))
     ),
-    "meta tensors": Mistake(
-        [*PADDED, *WORDS],
-        lambda: each(lambda row: torch.tensor(row, device="meta"))(rows(4, 2)),
-        ["'input_ids', row 0 is a tensor on the device 'meta'", "on the CPU"],
-        gives(lambda _: each(torch.tensor)(rows(4, 2))),
-    ),
     "one number": Mistake(
         BARE,
         lambda: [{"input_ids": 5}, {"input_ids": 6}],

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from quadrat.data.stored import StoredRows, original_getitem, original_getitems, reads_as_datasets
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 
 with needs("quadrat.patch_datasets", "datasets"):
@@ -81,15 +81,8 @@ def _getitem(self: Any, key: Any) -> Any:
     return original_getitem(self, key)
 
 
-def _swap() -> None:
-    datasets.Dataset.__getitems__ = _getitems
-    datasets.Dataset.__getitem__ = _getitem
+def _swaps() -> list[Swap]:
+    return [Swap(original_getitems, _getitems), Swap(original_getitem, _getitem)]
 
 
-def _restore() -> None:
-    datasets.Dataset.__getitems__ = original_getitems
-    datasets.Dataset.__getitem__ = original_getitem
-    _stored.clear()
-
-
-DATASETS = Switch(_swap, _restore)
+DATASETS = Switch(_swaps, others=lambda: [datasets.Dataset])

@@ -52,41 +52,22 @@ def _has(shape: Shape) -> str:
 
 def to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
     """What to do about a column that does not stack. rows: all columns of the batch."""
-    padding = _padding_collator(rows)
-    flat = all(dimensions(value) == 1 for value in column.values)
-    if column.name in (MAIN, *MARKS):
-        return _to_pad(column, padding or "DataCollatorWithPadding")
-    if not flat or (padding is None and not hasattr(collator, "pad_values")):
+    name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
+    padding, extends = _padding_collator(rows), hasattr(collator, "pad_values")
+    use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
+    if name in (MAIN, *MARKS):
+        if flat:
+            return f"{use}, or pad while tokenizing: padding='max_length'"
+        return f"tokenize without return_tensors, or make a feature of each of its rows, and {use}"
+    if not flat or not (extends or (padding is not None and not hasattr(collator, "tokenizer"))):
         return "give all rows one shape, or remove it"
-    if column.name in LABELS and padding is not None:
-        return _to_pad_labels(collator, column, rows)
-    if hasattr(collator, "pad_values"):
-        return f"give pad_values={{'{column.name}': 0}} to pad it with 0, or remove it"
-    if hasattr(collator, "tokenizer"):
-        return "give all rows one length, or remove it"
-    return f"use {padding}(tokenizer, pad_values={{'{column.name}': 0}}), which pads it with 0, or remove it"
-
-
-def _to_pad(column: Column, collator: str) -> str:
-    """What to do about columns of tokens where nothing is padded."""
-    shapes = list(map(shape_of, column.values))
-    if all(len(shape) == 1 for shape in shapes):
-        return f"use {collator}(tokenizer), which pads, or pad while tokenizing: padding='max_length'"
-    if all(len(shape) == 2 and shape[0] == 1 for shape in shapes):
-        made = "tokenizer(text, return_tensors=...) gives such rows: tokenize without return_tensors"
-        return f"{made}, and use {collator}(tokenizer), which pads"
-    return f"make a feature of each of its rows, and use {collator}(tokenizer), which pads"
-
-
-def _to_pad_labels(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
-    name = _padding_collator({**rows, "labels": column.values})
-    if hasattr(collator, "mlm_probability"):
-        return (
-            f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, use "
-            f"{name}(tokenizer), which pads it with -100"
-        )
-    pad_values = f", or give pad_values={{'{column.name}': -100}}" if hasattr(collator, "pad_values") else ""
-    return f"use {name}(tokenizer), which pads it with -100{pad_values}"
+    if name in LABELS and padding is not None:
+        use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
+        if hasattr(collator, "mlm_probability"):
+            return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
+        return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
+    extra = f"pad_values={{'{name}': 0}}"
+    return f"{f'give {extra}' if extends else f'use {padding}(tokenizer, {extra})'}, or remove it"
 
 
 def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
@@ -96,8 +77,7 @@ def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
     label = next((name for name in LABELS if name in rows and any(dimensions(row) == 1 for row in rows[name])), None)
     if label is None:
         return "DataCollatorWithPadding"
-    lengths = list(map(length_of, rows[label]))
-    aligned = lengths == list(map(length_of, rows[MAIN]))
+    aligned = list(map(length_of, rows[label])) == list(map(length_of, rows[MAIN]))
     return "DataCollatorForTokenClassification" if aligned else "DataCollatorForSeq2Seq"
 
 
