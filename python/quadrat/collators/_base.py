@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from transformers.data.data_collator import DataCollatorMixin
@@ -32,6 +33,13 @@ class Collator(Remembering):
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
+    _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """Refuses options that there are not. Raises TypeError."""
+        if options:
+            _refuse_unknown(cls, options)
+        return super().__new__(cls)
 
     def _plan(self, features: Any, framework: Any) -> Any:
         """The batch, made by a plan. Raises FallBack if no plan is proven to give the reference's batch."""
@@ -161,6 +169,18 @@ class MixinCollator(Collator, DataCollatorMixin):
             lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
             lambda rows: reference(rows, framework),
         )
+
+
+def _refuse_unknown(cls: type[Collator], options: Iterable[str]) -> None:
+    known = inspect.signature(cls).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return
+    for name in options:
+        if name not in known:
+            near = [f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, known, 1)]
+            why = [f" {cls.__name__} has no {name}: {cls._lacks[name]}"] if name in cls._lacks else near
+            said = f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'"
+            raise TypeError(".".join([said, *why]))
 
 
 def require_torch(collator: Any, framework: Any) -> None:

@@ -44,19 +44,10 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             of `input_ids` and the labels, `[1, total]` int64; the outputs of the next options; then the other columns
             that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no attention mask.
             `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, the position of each token
-            in its row.
-        return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
-            and the ints `max_length_q` and `max_length_k`.
-        return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
-        position_ids_start: with `padding_free`: the position of the first token of each row.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        kwargs_for: with `padding_free`: returns the row boundaries under the names of a consumer, see
+        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
-        align_to: with `padding_free`: pads each row to a multiple of this.
-        total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; otherwise they are
-            0 there.
+        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        kwargs_for, align_to, total_length, continue_positions: likewise.
 
     Raises:
         ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all

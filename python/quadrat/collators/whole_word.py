@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from quadrat.collators._base import MixinCollator, with_options_of, with_used_options
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import raise_clearer, refuse_philox
+from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.word_masking import Reference, mask_words
 from quadrat.support.memory import Framework
 
@@ -36,8 +36,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise. Also
-            for `rng="philox"`, which this class does not have.
+        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise.
 
     Examples:
         >>> from tokenizers import Tokenizer, models, normalizers
@@ -58,6 +57,9 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
     _takes_bare_rows: ClassVar[bool] = True
+    _lacks: ClassVar[Mapping[str, str]] = {
+        "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
+    }
 
     if TYPE_CHECKING:
 
@@ -80,11 +82,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
         @with_options_of(originals.DataCollatorForLanguageModeling)
         def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-            """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
-            why = (
-                "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
-            )
-            refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
+            """The fields of the reference, and `deferred`."""
             try:
                 super().__init__(*args, **kwargs)
             except Exception as error:

@@ -19,6 +19,7 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input.columns import LABELS, MEMORY_ROWS, PAD_OWN, collect, explain
 from quadrat.input.rows import each_of
 from quadrat.planning import plan_cache
+from quadrat.planning.extra_columns import require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.planning.labels import Labelling, refuse_words
 from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
@@ -79,7 +80,7 @@ def pad_features(
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    names, columns = _collected(features) if choices is None else (choices.names, choices.columns)
+    names, columns = _collected(features, pad_values) if choices is None else (choices.names, choices.columns)
     column, label_value = (None, None) if label is None else label
     left = _pads_left(tokenizer, options)
     inputs = tokenizer.model_input_names
@@ -181,12 +182,13 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise FallBack(f"{cls.__name__} pads in its own way")
 
 
-def _collected(features: Any) -> tuple[tuple[str, ...], _core.Columns]:
+def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
     collected = collect(features)
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     if not all(isinstance(name, str) for name in collected[0]):
         raise FallBack("a BatchEncoding gives its values only by keys that are strings")
+    require_extra_columns(pad_values, collected[0], features)
     return collected
 
 
@@ -203,7 +205,7 @@ def _limit(tokenizer: Any, options: PadOptions) -> tuple[bool, int | None]:
     if not asks_tokenizer(options):
         return True, None
     with or_fall_back("the padding options are refused"):
-        strategy, _, limit, _ = _strategies(tokenizer, options, verbose=False)
+        strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(**_asked(options), verbose=False)
     if type(limit) is not int and limit is not None:
         raise FallBack("max_length is no int")
     return strategy != "do_not_pad", limit if strategy == "max_length" else None
@@ -211,13 +213,11 @@ def _limit(tokenizer: Any, options: PadOptions) -> tuple[bool, int | None]:
 
 def _notice(options: PadOptions, collator: Any) -> None:
     """Warns of the options as the reference does for each batch."""
-    _strategies(collator.tokenizer, options, verbose=True)
+    collator.tokenizer._get_padding_truncation_strategies(**_asked(options), verbose=True)
 
 
-def _strategies(tokenizer: Any, options: PadOptions, *, verbose: bool) -> Any:
-    return tokenizer._get_padding_truncation_strategies(
-        padding=options.padding, max_length=options.max_length, verbose=verbose
-    )
+def _asked(options: PadOptions) -> dict[str, Any]:
+    return {"padding": options.padding, "max_length": options.max_length}
 
 
 def _values(

@@ -42,6 +42,4 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)
+    _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

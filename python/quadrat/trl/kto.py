@@ -49,9 +49,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
         Numbers("ref_KL_logps"),
         Numbers("label", optional=False),
     )
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (
-            Joined("prompt_ids", ("completion_ids",), optional=True, int64=True),
-            Joined("prompt_ids", ("KL_completion_ids",), prefix="KL_", optional=True, int64=True),
-        )
+    _rows: ClassVar[tuple[Joined, ...]] = (
+        Joined("prompt_ids", ("completion_ids",), optional=True, int64=True),
+        Joined("prompt_ids", ("KL_completion_ids",), prefix="KL_", optional=True, int64=True),
+    )

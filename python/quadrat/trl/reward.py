@@ -40,6 +40,4 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (Joined(None, ("chosen_ids", "rejected_ids")),)
+    _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

@@ -44,6 +44,7 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
 
-    def _rows(self) -> tuple[Joined, ...]:
+    @property
+    def _rows(self) -> tuple[Joined, ...]:  # type: ignore[override]
         reference = ("reference_ids",) if self.include_reference else ()
         return (Joined("prompt_ids", ("chosen_ids", "rejected_ids", *reference)),)
