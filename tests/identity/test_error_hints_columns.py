@@ -120,9 +120,6 @@ MISTAKES = {
         gives(each(lambda row: row.long(), "input_ids")),
         {"mlm_probability": 1.0, "mask_replace_prob": 0.0, "random_replace_prob": 1.0},
     ),
-    "tensors for NumPy": wrong_values(
-        MASKED, torch.tensor, torch.Tensor.numpy, "'input_ids', row 0 is a tensor", "row.numpy()", return_tensors="np"
-    ),
     "arrays of objects": OBJECTS,
     "arrays of objects, stacked": OBJECTS._replace(
         collators=STACKED, features=lambda: each(lambda row: np.array(row, object))(rows(4, 4))

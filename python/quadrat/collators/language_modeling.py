@@ -198,9 +198,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             return True
         return self.mlm and self.whole_word_mask and "word_ids" in (first_mapping(features) or ())
 
-    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
-
     def _fallback(self, features: Any, framework: Framework) -> Callable[[Any], Any]:
         if self.mlm and self.rng == "philox":
             return philox.plain_call(self, framework, self._reference(framework))

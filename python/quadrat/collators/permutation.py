@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,10 +53,6 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
     _takes_bare_rows: ClassVar[bool] = True
     _lacks: ClassVar[Mapping[str, str]] = {"rng": "its spans are drawn one after the other"}
 
-    def torch_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into torch tensors."""
-        return self._collate(examples, "pt")
-
     def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into NumPy arrays."""
         return self._collate(examples, "np")
@@ -69,11 +65,8 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         """As `torch_mask_tokens`, on NumPy arrays; returns a copy of the masked `inputs`."""
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
-    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
-
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        ids = stack_rows(self.tokenizer, columns_of_ids(examples), framework, None)["input_ids"]
+        ids = stack_rows(self, columns_of_ids(examples), framework, None)["input_ids"]
         mask_tokens = self.torch_mask_tokens if framework == "pt" else self.numpy_mask_tokens
         try:
             inputs, perm_mask, target_mapping, labels = mask_tokens(ids)

@@ -18,6 +18,7 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.columns import LABELS, MEMORY_ROWS, PAD_OWN, collect, explain
 from quadrat.input.rows import each_of
+from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
@@ -35,6 +36,8 @@ from quadrat.planning.plan_cache import (
     remember,
 )
 from quadrat.support.memory import Framework
+
+FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 
 class Choices(NamedTuple):
@@ -167,6 +170,15 @@ def require_tokenizer(tokenizer: Any) -> None:
     names = ("pad", "padding_side", "model_input_names")
     if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
         raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer")
+
+
+def warns_of_fast(tokenizer: Any) -> bool:
+    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
+    return (
+        pad_warns_of_fast_tokenizers()
+        and tokenizer.__class__.__name__.endswith("Fast")
+        and not tokenizer.deprecation_warnings.get(FAST_WARNING, False)
+    )
 
 
 def check_tokenizer(tokenizer: Any) -> None:

@@ -15,11 +15,10 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows
 from quadrat.installed import originals
-from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_luke
 from quadrat.planning.conversion import framework_of
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
-from quadrat.planning.padded import pad_features
+from quadrat.planning.padded import pad_features, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import Framework, is_tensor
@@ -113,7 +112,7 @@ def pad_or_fall_back(
     """
     asked = options._asdict() | {"return_tensors": return_tensors}
     inputs = _inputs_of(tokenizer, encoded_inputs, return_tensors)
-    if inputs is None or not _is_plain(options) or _advises(tokenizer):
+    if inputs is None or not _is_plain(options) or warns_of_fast(tokenizer):
         return reference(tokenizer, encoded_inputs, asked, None)
     features, framework, becomes_python = inputs
     method = _remembered(tokenizer, options, framework)
@@ -213,15 +212,6 @@ def _is_plain(options: PadOptions) -> bool:
         and type(options.padding_side) in (str, _NONE)
         and type(options.return_attention_mask) in (bool, _NONE)
         and type(options.verbose) is bool
-    )
-
-
-def _advises(tokenizer: Any) -> bool:
-    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
-    return (
-        pad_warns_of_fast_tokenizers()
-        and tokenizer.__class__.__name__.endswith("Fast")
-        and not tokenizer.deprecation_warnings.get("Asking-to-pad-a-fast-tokenizer", False)
     )
 
 

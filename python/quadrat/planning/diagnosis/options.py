@@ -12,7 +12,7 @@ _PADDINGS = (True, False, "longest", "max_length", "do_not_pad", None)
 
 
 def _is_above_0(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and value > 0
+    return isinstance(value, numbers.Integral) and int(value) > 0
 
 
 # Option -> whether a value is one that collators know, and what it must be.

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from quadrat.input.rows import MAIN
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import options
-from quadrat.planning.diagnosis.columns import LABELS, MAIN, MARKS, WORDS, not_one_per_token, to_stack, uneven
 from quadrat.planning.diagnosis.features import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
-from quadrat.support.memory import is_tensor
+
+_MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
+_WORDS = ("offset_mapping", "word_ids")
+_LABELS = ("label", "labels", "label_ids")
+
+_ONE_PER_TOKEN = {
+    Role.MARKS: "one number per token, or remove the column",
+    Role.WORDS: "one entry per token, for example those of tokenizer(text)",
+}
+
+Shape = tuple[int | None, ...]
 
 
 def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
@@ -56,12 +66,12 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
             yield from broken(column)
     for column in targets:
         yield from _targets(collator, column)
-    yield from not_one_per_token(columns, tokens)
+    yield from _not_one_per_token(columns, tokens)
     for column in columns:
         if column.role in (Role.WORDS, Role.LABEL, Role.OTHER):
-            yield from uneven(column, to_stack(collator, column, rows))
+            yield from _uneven(column, _to_stack(collator, column, rows))
     if not pads:
-        yield from uneven(tokens, "use padding=True")
+        yield from _uneven(tokens, "use padding=True")
     for column in columns:
         yield from doubtful(column)
 
@@ -69,13 +79,13 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
 def _role(collator: Any, name: str, main: str) -> Role:
     if name == main:
         return Role.TOKENS
-    if name in MARKS:
+    if name in _MARKS:
         return Role.MARKS
-    if name in WORDS and getattr(collator, "whole_word_mask", False):
+    if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
     if name in ("label", "labels") and hasattr(collator, "label_pad_token_id"):
         return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
-    if name in LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
+    if name in _LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
         return Role.LABEL
     return Role.OTHER
 
@@ -98,7 +108,7 @@ def _targets(collator: Any, column: Column) -> Iterator[str]:
             found = f"{column.place(row)} is {kind_of(value)} where row 0 is a list"
             yield f"{found}; give lists in every row, for example value.tolist()"
     if not options.pads(collator):
-        yield from uneven(column, "use padding=True")
+        yield from _uneven(column, "use padding=True")
     yield from options.beyond_max_length(collator, column.name, column.values, "labels")
 
 
@@ -113,7 +123,7 @@ def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
     for column in columns:
         yield from broken(column)
-        yield from uneven(column, to_stack(collator, column, rows))
+        yield from _uneven(column, _to_stack(collator, column, rows))
     for column in columns:
         yield from doubtful(column)
 
@@ -121,7 +131,7 @@ def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
 def _stacked_role(name: str, values: Sequence[Any]) -> Role:
     if name == MAIN and all((dimensions(value) or 0) < 2 for value in values):
         return Role.TOKENS
-    return Role.LABEL if name in LABELS else Role.OTHER
+    return Role.LABEL if name in _LABELS else Role.OTHER
 
 
 def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
@@ -178,9 +188,6 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
     yield from broken(column)
     if len(set(map(length_of, column.values))) > 1:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
-    for row, value in enumerate(column.values):
-        if getattr(collator, "return_tensors", "pt") == "np" and is_tensor(value):
-            yield f"{column.place(row)} is a tensor where return_tensors='np' takes lists and arrays; give row.numpy()"
     yield from doubtful(column)
     if hasattr(collator, "_shuffle"):
         yield from _outside_vocabulary(collator.tokenizer, column)
@@ -214,3 +221,78 @@ def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
                     f"{column.place(row)}, position {ids.index(token)} is {token}, which is no token of the tokenizer"
                 )
                 yield f"{found}; give ids from 0 to {size - 1}"
+
+
+def _shape_of(value: Any) -> Shape:
+    """Lengths by dimension; None where rows inside differ."""
+    if isinstance(value, (list, tuple)):
+        if not value or (not isinstance(value[0], (list, tuple)) and not hasattr(value[0], "ndim")):
+            return (len(value),)
+        inner = {_shape_of(row) for row in value}
+        return (len(value), *(inner.pop() if len(inner) == 1 else (None,)))
+    return tuple(value.shape) if hasattr(value, "shape") else ()
+
+
+def _uneven(column: Column, remedy: str) -> Iterator[str]:
+    """Rows that do not stack."""
+    shapes = [_shape_of(value) for value in column.values]
+    first = shapes[0]
+    for row, shape in enumerate(shapes):
+        if None in shape:
+            yield f"column '{column.name}', row {row} holds rows of different lengths; {remedy}"
+        if shape != first:
+            yield (
+                f"column '{column.name}' is ragged and not padded here: row 0 {_has(first)}, row {row} {_has(shape)}; "
+                f"{remedy}"
+            )
+
+
+def _has(shape: Shape) -> str:
+    if not shape:
+        return "is one number"
+    return f"has length {shape[0]}" if len(shape) == 1 else f"has shape {shape}"
+
+
+def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
+    """What to do about a column that does not stack. rows: all columns of the batch."""
+    name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
+    padding, extends = _padding_collator(rows), hasattr(collator, "pad_values")
+    use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
+    if name in (MAIN, *_MARKS):
+        if flat:
+            return f"{use}, or pad while tokenizing: padding='max_length'"
+        return f"tokenize without return_tensors, or make a feature of each of its rows, and {use}"
+    if not flat or not (extends or (padding is not None and not hasattr(collator, "tokenizer"))):
+        return "give all rows one shape, or remove it"
+    if name in _LABELS and padding is not None:
+        use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
+        if hasattr(collator, "mlm_probability"):
+            return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
+        return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
+    extra = f"pad_values={{'{name}': 0}}"
+    return f"{f'give {extra}' if extends else f'use {padding}(tokenizer, {extra})'}, or remove it"
+
+
+def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
+    """The collator that pads these columns; None without tokens."""
+    if MAIN not in rows:
+        return None
+    label = next((name for name in _LABELS if name in rows and any(dimensions(row) == 1 for row in rows[name])), None)
+    if label is None:
+        return "DataCollatorWithPadding"
+    aligned = list(map(length_of, rows[label])) == list(map(length_of, rows[MAIN]))
+    return "DataCollatorForTokenClassification" if aligned else "DataCollatorForSeq2Seq"
+
+
+def _not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str]:
+    """Columns that need one value per token."""
+    expected = list(map(length_of, tokens.values))
+    for column in columns:
+        for row, (value, length) in enumerate(zip(column.values, expected, strict=True)):
+            found = length_of(value)
+            where = f"column '{column.name}', row {row}"
+            if column.role is Role.TOKEN_LABELS and found is not None and length is not None and found > length:
+                yield f"{where} has {found} labels for the {length} tokens of '{tokens.name}'; give one label per token"
+            if column.role in _ONE_PER_TOKEN and found != length:
+                has = "no length" if found is None else f"length {found}"
+                yield f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"
