@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from trl.trainer.dpo_trainer import DataCollatorForPreference as _Original
+from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
 __all__ = ["DataCollatorForPreference"]
-
-Original: Any = _Original
 
 
 @dataclass

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from trl.trainer.reward_trainer import DataCollatorForPreference as _Original
+from trl.trainer.reward_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
 __all__ = ["DataCollatorForPreference"]
-
-Original: Any = _Original
 
 
 @dataclass

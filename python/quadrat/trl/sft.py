@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as _Original
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
@@ -23,8 +23,6 @@ from quadrat.support.memory import INT32, INT64, Framework, address_of
 from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]
-
-Original: Any = _Original
 
 _IGNORED = -100
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as _Original
+from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as Original
 
 from quadrat.trl.preference import Joined, PreferenceCollator
 
 __all__ = ["DataCollatorForTriplePreference"]
-
-Original: Any = _Original
 
 
 @dataclass
