@@ -51,6 +51,8 @@ def pad_extra_columns(
     collator: Any, reference: Callable[[Any], Any], features: Any, framework: Framework | None
 ) -> Any:
     """The reference's batch of the columns it knows, with those of `pad_values` added in their places."""
+    if features and all(isinstance(feature, Mapping) for feature in features):
+        require_extra_columns(collator.pad_values, features[0], features)
     names = [name for name in features[0] if name in collator.pad_values] if features else []
     if not names:
         return reference(features)

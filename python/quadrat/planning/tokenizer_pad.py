@@ -229,7 +229,7 @@ def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tupl
     if type(data) is not dict:
         if type(data) not in (*PYTHON_ROWS, Rows) or len(data) == 0:
             return None
-        framework = _framework(return_tensors, lambda: first_value(data, main))
+        framework = _kind(first_value(data, main)) if return_tensors is None else framework_of(return_tensors)
         return None if framework is None else (data, framework, False)
     return _inputs_of_columns(data, data.get(main), return_tensors)
 
@@ -240,7 +240,7 @@ def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, 
         return None
     first = rows[0]
     python = type(first) in PYTHON_ROWS
-    framework = _framework(return_tensors, lambda: first)
+    framework = _kind(first) if return_tensors is None else framework_of(return_tensors)
     if framework is None or not (python or is_tensor(first) or type(first) is np.ndarray):
         return None
     try:
@@ -250,11 +250,8 @@ def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, 
     return None if features is None else (features, framework, not python)
 
 
-def _framework(return_tensors: Any, first_row: Callable[[], Any]) -> Framework | None:
-    """The framework of a batch, by the option or by its first row; None for lists and further ones."""
-    if return_tensors is not None:
-        return framework_of(return_tensors)
-    row = first_row()
+def _kind(row: Any) -> Framework | None:
+    """The framework of a batch whose first row this is; None for lists."""
     return "pt" if is_tensor(row) else "np" if type(row) is np.ndarray else None
 
 
