@@ -99,6 +99,7 @@ def test_pad_values_with_token_labels():
         ({"text": 0}, ValueError, ["text"]),
         ({"input_ids": 0}, ValueError, ["input_ids", "pad_token"]),
         ({"attention_mask": 0}, ValueError, ["attention_mask"]),
+        ({"words": 0, "wrods": 0}, ValueError, ["no feature has a column 'wrods'", "['input_ids', 'words']"]),
         ([("words", 0)], TypeError, ["pad_values", "map"]),
     ],
 )
@@ -112,6 +113,16 @@ def test_pad_values_errors(pad_values, error, said, own_way):
     with pytest.raises(error) as caught:
         collator(features)
     assert all(words in str(caught.value) for words in said), caught.value
+
+
+@pytest.mark.parametrize("own_way", [False, True])
+def test_columns_of_pad_values_that_some_batches_lack(own_way):
+    """Labels, and what a later row has: no error of quadrat's own."""
+    tokenizer = make_tokenizer(cls=PadsInItsOwnWay if own_way else transformers.PreTrainedTokenizerFast)
+    collator = quadrat.DataCollatorWithPadding(tokenizer, pad_values={"labels": -100, "words": 0})
+    batch = collator([{"input_ids": [1]}, {"input_ids": [1], "words": [1]}])
+    assert {"input_ids", "attention_mask"} <= set(batch)
+    assert not {"labels", "words"} & set(batch)
 
 
 def test_falling_back_is_logged_once_per_reason(caplog):

@@ -120,18 +120,9 @@ MISTAKES = {
         gives(each(lambda row: row.long(), "input_ids")),
         {"mlm_probability": 1.0, "mask_replace_prob": 0.0, "random_replace_prob": 1.0},
     ),
-    "tensors for NumPy": wrong_values(
-        MASKED, torch.tensor, torch.Tensor.numpy, "'input_ids', row 0 is a tensor", "row.numpy()", return_tensors="np"
-    ),
     "arrays of objects": OBJECTS,
     "arrays of objects, stacked": OBJECTS._replace(
         collators=STACKED, features=lambda: each(lambda row: np.array(row, object))(rows(4, 4))
-    ),
-    "meta tensors": Mistake(
-        [*PADDED, *WORDS],
-        lambda: each(lambda row: torch.tensor(row, device="meta"))(rows(4, 2)),
-        ["'input_ids', row 0 is a tensor on the device 'meta'", "on the CPU"],
-        gives(lambda _: each(torch.tensor)(rows(4, 2))),
     ),
     "one number": Mistake(
         BARE,

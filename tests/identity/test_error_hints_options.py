@@ -75,7 +75,7 @@ MISTAKES = {
     "no label to pad with": wrong_option(
         TAGS, "label_pad_token_id", None, r"usually (-100)", "label_pad_token_id is None", "an int", labels=tags
     ),
-    "no probability": wrong_option(PERMUTED, "plm_probability", 0, r"such as (1/6)", "plm_probability is 0"),
+    "no probability": wrong_option(PERMUTED, "plm_probability", 0, r"for example (1/6)", "plm_probability is 0"),
     "no span": Mistake(
         PERMUTED,
         lambda: rows(4, 2),
@@ -156,7 +156,7 @@ def test_no_pad_token(collator, eos):
     made = samples.make(quadrat, collator)
     made.tokenizer = tokenizer
     line = check_error(reference, outcome(made, features), ["has no pad token"])
-    exec(code(line, r"set one, for example (.*?\)|.*?eos_token)$"), {"tokenizer": tokenizer})
+    exec(code(line, r"; (?:set|call) (.*?\)|.*?eos_token)"), {"tokenizer": tokenizer})
     kind, batch = outcome(made, features)
     assert kind == "returned", batch
 
@@ -204,5 +204,5 @@ def test_no_mask_token_for_permutations():
     features = rows(4, 2)
     made = quadrat.DataCollatorForPermutationLanguageModeling(tokenizer)
     line = check_error(check_reference(*PERMUTED, tokenizer, features), outcome(made, features), ["has no mask token"])
-    exec(code(line, r"set one, for example (.*)$"), {"tokenizer": tokenizer})
+    exec(code(line, r"; call (.*)$"), {"tokenizer": tokenizer})
     assert made(features)["input_ids"].shape == (2, 4)

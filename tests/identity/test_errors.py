@@ -109,7 +109,7 @@ CHOICE_CASES: Cases = {
     "no labels": ([{"input_ids": [[5]]}], {}, ["'label' or 'labels'"]),
     "label missing": ([FEW, {**FEW, "label": None}], {}, ["label", "row 1", "None"]),
     "label a list": ([{**FEW, "label": [1]}, FEW], {}, ["label", "row 0", "list", "the right choice"]),
-    "no choices": ([{"input_ids": [], "label": 0}], {}, ["input_ids", "row 0", "no choices"]),
+    "no choices": ([{"input_ids": [], "label": 0}], {}, ["input_ids", "row 0", "0 choices"]),
     "no input_ids": ([{"ids": [[5]], "label": 0}], {}, ["input_ids", "['ids', 'label']"]),
     "max_length": ([FEW], {"padding": "max_length", "max_length": 1}, ["row 1", "2 tokens", "max_length=1"]),
     "no padding": ([FEW], {"padding": False}, ["input_ids", "length 1", "length 2", "padding=True"]),

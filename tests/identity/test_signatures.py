@@ -40,6 +40,12 @@ def test_an_option_that_there_is_not(name):
         getattr(quadrat, name)(**given, pading=True)
 
 
+@pytest.mark.parametrize(("wrong", "right"), [("pad_multiple_of", "pad_to_multiple_of"), ("pading", "padding")])
+def test_an_option_that_is_nearly_one(wrong, right):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'. Did you mean '{right}'?"):
+        quadrat.DataCollatorWithPadding(tokenizer(), **{wrong: 8})
+
+
 def test_subclasses_have_their_own_signature():
     class Mine(quadrat.DataCollatorForPermutationLanguageModeling):
         def __init__(self, mine, **options):

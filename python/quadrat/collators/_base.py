@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import has_documents, normalise
+from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
@@ -30,8 +32,16 @@ class Collator(Remembering):
     return_tensors: Any
     _joins_rows: ClassVar[bool] = False  # whether a batch is one long row; packed rows are then taken apart
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
+    _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
+    _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """Refuses options that there are not. Raises TypeError."""
+        if options:
+            _refuse_unknown(cls, options)
+        return super().__new__(cls)
 
     def _plan(self, features: Any, framework: Any) -> Any:
         """The batch, made by a plan. Raises FallBack if no plan is proven to give the reference's batch."""
@@ -63,7 +73,12 @@ class Collator(Remembering):
 
     def _normalise(self, features: Any) -> Any:
         """Features in one form."""
-        return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
+        try:
+            return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
+        except UnevenColumns as error:
+            if self._explains_columns:
+                raise
+            raise FallBack(str(error)) from error
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         """What makes the batch if there is no plan: the reference, with quadrat's own options applied to its result."""
@@ -137,6 +152,13 @@ class Collator(Remembering):
 class MixinCollator(Collator, DataCollatorMixin):
     """A `Collator` whose `__call__` chooses between `torch_call` and `numpy_call`, as in the reference."""
 
+    def torch_call(self, examples: Any) -> dict[str, Any]:
+        """Collate `examples` into torch tensors."""
+        return self._collate(examples, "pt")
+
+    def _reference(self, framework: Any) -> Callable[[Any], Any]:
+        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
+
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:
         """Collate `features`, as `return_tensors` or the collator's own setting says."""
         if return_tensors is None:
@@ -161,6 +183,18 @@ class MixinCollator(Collator, DataCollatorMixin):
             lambda collator, rows: getattr(collator, "numpy_call", collator.torch_call)(rows),
             lambda rows: reference(rows, framework),
         )
+
+
+def _refuse_unknown(cls: type[Collator], options: Iterable[str]) -> None:
+    known = inspect.signature(cls).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return
+    for name in options:
+        if name not in known:
+            near = [f" Did you mean '{one}'?" for one in difflib.get_close_matches(name, known, 1)]
+            why = [f" {cls.__name__} has no {name}: {cls._lacks[name]}"] if name in cls._lacks else near
+            said = f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'"
+            raise TypeError(".".join([said, *why]))
 
 
 def require_torch(collator: Any, framework: Any) -> None:

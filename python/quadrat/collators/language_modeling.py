@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -52,12 +53,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             modelling, labels are the ids with -100 for the first token of each row. The outputs of the next options
             follow, then the other columns that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no
             attention mask. `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, the position of each token
-            in its row.
-        return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
-            and the ints `max_length_q` and `max_length_k`.
-        return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
-        position_ids_start: with `padding_free`: the position of the first token of each row.
+        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
+            `DataCollatorWithFlattening`.
         rng: "torch" draws as transformers does. "philox", quadrat only, for masked language modelling: a row's mask
             depends on `seed` (None is 0), the epoch (see `set_epoch`), the row's key and the token's position in the
             row, and on nothing else: not on other rows, their order, padding, the number of workers or processes, or
@@ -66,12 +63,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             not contain this column. By default the key is a 64-bit hash of the row's tokens, so that equal rows have
             equal masks within an epoch.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        kwargs_for: with `padding_free`: returns the row boundaries under the names of a consumer, see
-            `DataCollatorWithFlattening`.
-        align_to: with `padding_free`: pads each row to a multiple of this; not with `mlm`.
-        total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; otherwise they are
-            0 there.
+        kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
 
     Raises:
         ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
@@ -140,7 +132,13 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
 
         Raises:
             TypeError, ValueError: for any other value.
+
+        Warns:
+            UserWarning: with `rng="torch"`, whose masks do not depend on the epoch.
         """
+        if self.rng == "torch":
+            message = 'set_epoch changes nothing with rng="torch": give DataCollatorForLanguageModeling rng="philox"'
+            warnings.warn(message, stacklevel=2)
         self._shared_epoch().set(epoch)
 
     def _shared_epoch(self) -> SharedEpoch:
@@ -199,9 +197,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         if self.padding_free or (self.mlm and self.rng == "philox") or (not self.mlm and self.mask_padding == "length"):
             return True
         return self.mlm and self.whole_word_mask and "word_ids" in (first_mapping(features) or ())
-
-    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
 
     def _fallback(self, features: Any, framework: Framework) -> Callable[[Any], Any]:
         if self.mlm and self.rng == "philox":

@@ -13,11 +13,9 @@ from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
 from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.padded import Choices, check_tokenizer, pad_features
+from quadrat.planning.padded import FAST_WARNING, Choices, check_tokenizer, pad_features, warns_of_fast
 from quadrat.planning.padded_plan import LabelColumn
-from quadrat.planning.plan_cache import ENTRY, Fact, PadOptions
-
-_WARNING = "Asking-to-pad-a-fast-tokenizer"
+from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
 
 
 @dataclass
@@ -31,12 +29,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
-        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
-            "do_not_pad" does not pad.
-        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        padding, max_length, pad_to_multiple_of, return_tensors, deferred: as in `DataCollatorWithPadding`.
 
     Raises:
         ValueError: as in transformers, with the column, example, choice and lengths added. TypeError, KeyError,
@@ -57,18 +50,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     deferred: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        "padding",
-        "max_length",
-        "pad_to_multiple_of",
-        "tokenizer",
-        "return_tensors",
-        "deferred",
-    )
-
-    def torch_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into torch tensors."""
-        return self._collate(examples, "pt")
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = tuple(name for name in PADDING_FIELDS if name != "pad_values")
 
     def tf_call(self, features: Any) -> dict[str, Any]:
         """Collate `features` into TensorFlow tensors, as transformers 4.x does."""
@@ -76,13 +58,13 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         del framework
-        call = super().torch_call
+        call = super(MixinCollator, self).torch_call
         return lambda examples: call(_spared(examples))
 
     def _plan(self, examples: Any, framework: Any) -> dict[str, Any]:
         tokenizer, first = self.tokenizer, first_feature(examples)
         check_tokenizer(tokenizer)
-        if _warns(tokenizer):
+        if warns_of_fast(tokenizer):
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
@@ -101,23 +83,19 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         return pad_features(self, None, framework, options, choices=nested, label=(column, None))  # type: ignore[no-any-return]
 
 
-def _warns(tokenizer: Any) -> bool:
-    """Whether padding makes the reference warn that this is a fast tokenizer, which it does once."""
-    return (
-        pad_warns_of_fast_tokenizers()
-        and type(tokenizer).__name__.endswith("Fast")
-        and not tokenizer.deprecation_warnings.get(_WARNING)
-    )
-
-
 def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
-    """The facts that make `_warns` false; None where they are not known."""
+    """The facts that make `warns_of_fast` false; None where they are not known."""
     if not pad_warns_of_fast_tokenizers() or not type(tokenizer).__name__.endswith("Fast"):
         return ()
     given = tokenizer.__dict__.get("deprecation_warnings")
     if type(given) is not dict:
         return None
-    return (ENTRY, tokenizer.__dict__, "deprecation_warnings", given), (ENTRY, given, _WARNING, given.get(_WARNING))
+    return (ENTRY, tokenizer.__dict__, "deprecation_warnings", given), (
+        ENTRY,
+        given,
+        FAST_WARNING,
+        given.get(FAST_WARNING),
+    )
 
 
 def _spared(examples: Any) -> Any:

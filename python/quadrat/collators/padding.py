@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
-from quadrat.input.rows import UnevenColumns
 from quadrat.installed import originals
 from quadrat.planning.by_lists import faster_reference
-from quadrat.planning.fallback import FallBack
 from quadrat.planning.padded import pad_features
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 
@@ -56,6 +54,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     deferred: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
+    _explains_columns: ClassVar[bool] = False
     _quadrat_guarded: ClassVar[tuple[str, ...]] = PADDING_FIELDS
 
     def __call__(self, features: Any) -> dict[str, Any]:
@@ -65,12 +64,6 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
         reference: Callable[[Any], Any] = super(DataCollatorWithPadding, faster_reference(self, framework)).__call__
         return reference
-
-    def _normalise(self, features: Any) -> Any:
-        try:
-            return super()._normalise(features)
-        except UnevenColumns as error:  # the reference takes mappings too, and says this in its own way
-            raise FallBack(str(error)) from error
 
     def _plan(self, features: Any, framework: Any) -> Any:
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)

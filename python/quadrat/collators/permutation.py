@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from quadrat.collators._base import MixinCollator, with_options_of
+from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import plain
 from quadrat.installed import originals
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import FallBack, fall_back, raise_clearer, refuse_philox
+from quadrat.planning.fallback import FallBack, fall_back, raise_clearer
 from quadrat.planning.spans import Masked, mask_spans
 from quadrat.support.memory import Framework
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass
@@ -54,33 +51,7 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
 
     _imitates: ClassVar[str] = "DataCollatorForPermutationLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            tokenizer: PreTrainedTokenizerBase,
-            plm_probability: float = 1 / 6,
-            max_span_length: int = 5,
-            return_tensors: str = "pt",
-            *,
-            deferred: bool = False,
-        ) -> None: ...
-
-    else:
-
-        @with_options_of(originals.DataCollatorForPermutationLanguageModeling)
-        def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-            """The fields of the base class, and `deferred`. Raises ValueError for `rng="philox"`."""
-            refuse_philox(
-                "DataCollatorForPermutationLanguageModeling", kwargs, "its spans are drawn one after the other"
-            )
-            super().__init__(*args, **kwargs)
-            self.deferred = deferred
-
-    def torch_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into torch tensors."""
-        return self._collate(examples, "pt")
+    _lacks: ClassVar[Mapping[str, str]] = {"rng": "its spans are drawn one after the other"}
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into NumPy arrays."""
@@ -94,11 +65,8 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
         """As `torch_mask_tokens`, on NumPy arrays; returns a copy of the masked `inputs`."""
         return self._mask_tokens(inputs, "np", super().numpy_mask_tokens)
 
-    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
-
     def _plan(self, examples: Any, framework: Framework) -> dict[str, Any]:
-        ids = stack_rows(self.tokenizer, columns_of_ids(examples), framework, None)["input_ids"]
+        ids = stack_rows(self, columns_of_ids(examples), framework, None)["input_ids"]
         mask_tokens = self.torch_mask_tokens if framework == "pt" else self.numpy_mask_tokens
         try:
             inputs, perm_mask, target_mapping, labels = mask_tokens(ids)

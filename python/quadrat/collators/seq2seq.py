@@ -34,15 +34,8 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
-        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
-            "do_not_pad" does not pad.
-        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
+        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred: as in `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
-            `DataCollatorWithPadding`.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
         ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all

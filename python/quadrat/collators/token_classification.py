@@ -32,31 +32,15 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
-        padding: True or "longest" pads to the longest row of the batch, "max_length" to `max_length`; False or
-            "do_not_pad" does not pad.
-        max_length: the width in tokens for `padding="max_length"`; by default that of the tokenizer.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
+        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred: as in `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        pad_values: quadrat only: extra columns of rows of different lengths, and the value to pad each with, as in
-            `DataCollatorWithPadding`.
         padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
             of `input_ids` and the labels, `[1, total]` int64; the outputs of the next options; then the other columns
             that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no attention mask.
             `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
-        return_position_ids: with `padding_free`: returns `position_ids`, `[1, total]` int64, the position of each token
-            in its row.
-        return_flash_attn_kwargs: with `padding_free`: returns `cu_seq_lens_q` and `cu_seq_lens_k`, `[rows + 1]` int32,
-            and the ints `max_length_q` and `max_length_k`.
-        return_seq_idx: with `padding_free`: returns `seq_idx`, `[1, total]` int32, the number of each token's row.
-        position_ids_start: with `padding_free`: the position of the first token of each row.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
-        kwargs_for: with `padding_free`: returns the row boundaries under the names of a consumer, see
+        return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
-        align_to: with `padding_free`: pads each row to a multiple of this.
-        total_length: with `padding_free`, instead of `pad_to_multiple_of`: the `total` of each batch.
-        continue_positions: with `padding_free`: whether `position_ids` continue through the padding; otherwise they are
-            0 there.
+        kwargs_for, align_to, total_length, continue_positions: likewise.
 
     Raises:
         ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
@@ -106,7 +90,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         return self._collate(features, "np")
 
     def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        reference: Any = super(DataCollatorForTokenClassification, faster_reference(self, framework))
+        reference: Any = super(MixinCollator, faster_reference(self, framework))
         call: Callable[[Any], Any] = reference.torch_call if framework == "pt" else reference.numpy_call
         return call
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from quadrat.collators._base import MixinCollator, with_options_of, with_used_options
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
-from quadrat.planning.fallback import raise_clearer, refuse_philox
+from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.word_masking import Reference, mask_words
 from quadrat.support.memory import Framework
 
@@ -27,17 +27,11 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     Args:
         tokenizer: a tokenizer of transformers with a mask token.
         mlm, whole_word_mask: ignored, as in transformers: words are always masked.
-        mlm_probability: the probability that a word is masked.
-        mask_replace_prob: the probability that a masked token becomes the mask token.
-        random_replace_prob: the probability that it becomes a random token. The other masked tokens do not change.
-        pad_to_multiple_of: rounds the width up to a multiple of this.
-        return_tensors: "pt" or "np"; "tf" or "jax" if that library is installed.
-        seed: the seed of the collator's own generator.
-        deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        mlm_probability, mask_replace_prob, random_replace_prob: as in `DataCollatorForLanguageModeling`, of words.
+        pad_to_multiple_of, return_tensors, seed, deferred: likewise.
 
     Raises:
-        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise. Also
-            for `rng="philox"`, which this class does not have.
+        ValueError: as in transformers, with hints added. TypeError, AttributeError and all other errors likewise.
 
     Examples:
         >>> from tokenizers import Tokenizer, models, normalizers
@@ -58,6 +52,9 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     _imitates: ClassVar[str] = "DataCollatorForWholeWordMask"
     _takes_bare_rows: ClassVar[bool] = True
+    _lacks: ClassVar[Mapping[str, str]] = {
+        "rng": "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
+    }
 
     if TYPE_CHECKING:
 
@@ -80,11 +77,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
         @with_options_of(originals.DataCollatorForLanguageModeling)
         def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-            """The fields of the reference, and `deferred`. Raises ValueError for `rng="philox"`."""
-            why = (
-                "words are shuffled, not drawn one by one; DataCollatorForLanguageModeling(whole_word_mask=True) has it"
-            )
-            refuse_philox("DataCollatorForWholeWordMask", kwargs, why)
+            """The fields of the reference, and `deferred`."""
             try:
                 super().__init__(*args, **kwargs)
             except Exception as error:
@@ -108,9 +101,6 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     def _make_generator(self) -> None:
         if self.seed and self.generator is None:
             self.create_rng()
-
-    def _reference(self, framework: Framework) -> Callable[[Any], Any]:
-        return super().torch_call if framework == "pt" else super().numpy_call  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         return mask_words(self, features, framework)

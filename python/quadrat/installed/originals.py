@@ -62,5 +62,4 @@ PATCHED: dict[str, Any] = ORIGINALS | {
 # What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
-HOMES = {name: original.__module__ for name, original in PATCHED.items()}
 globals().update(PATCHED)

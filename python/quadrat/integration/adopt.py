@@ -28,38 +28,22 @@ if TYPE_CHECKING:
 
 @overload
 def from_transformers(collator: theirs.DataCollatorForLanguageModeling) -> DataCollatorForLanguageModeling: ...
-
-
 @overload
 def from_transformers(collator: theirs.DataCollatorForMultipleChoice) -> DataCollatorForMultipleChoice: ...
-
-
 @overload
 def from_transformers(
     collator: theirs.DataCollatorForPermutationLanguageModeling,
 ) -> DataCollatorForPermutationLanguageModeling: ...
-
-
 @overload
 def from_transformers(collator: theirs.DataCollatorForSeq2Seq) -> DataCollatorForSeq2Seq: ...
-
-
 @overload
 def from_transformers(collator: theirs.DataCollatorForTokenClassification) -> DataCollatorForTokenClassification: ...
-
-
 @overload
 def from_transformers(collator: theirs.DataCollatorWithFlattening) -> DataCollatorWithFlattening: ...
-
-
 @overload
 def from_transformers(collator: theirs.DataCollatorWithPadding) -> DataCollatorWithPadding: ...
-
-
 @overload
 def from_transformers(collator: theirs.DefaultDataCollator) -> DefaultDataCollator: ...
-
-
 @overload
 def from_transformers(collator: Any) -> Callable[..., dict[str, Any]]: ...
 

@@ -54,5 +54,6 @@ class SetEpochCallback(TrainerCallback):
         # If a dataset has no length, Trainer only estimates the epoch, and it may not change.
         epoch = max(int(state.epoch or 0), self._next)
         for one in able:
-            one.set_epoch(epoch)
+            if one is self.collator or getattr(one, "rng", "philox") == "philox":  # masks of others have no epoch
+                one.set_epoch(epoch)
         self._next = epoch + 1

@@ -6,16 +6,15 @@ import gc
 import importlib.util
 import sys
 from types import ModuleType
-from typing import Any
 
 from transformers.utils.import_utils import _LazyModule
 
 from quadrat._names import load
 from quadrat.installed import originals
-from quadrat.installed.originals import HOMES, PATCHED
+from quadrat.installed.originals import PATCHED
 from quadrat.integration.patch_attention import ATTENTION
 from quadrat.integration.patch_tokenizers import TOKENIZERS
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 
 
 def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attention: bool = True) -> Patch:
@@ -53,52 +52,18 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attent
     return Patch("patch_transformers", *switches)
 
 
-# What each module of transformers had under these names before it was patched.
-_before: dict[ModuleType, dict[str, Any]] = {}
-
-
-def _loaded() -> list[ModuleType]:
-    # transformers runs its __init__ a second time when Trainer is loaded: the lazy module that a first
-    # `import transformers` led to is in use, but no longer in sys.modules.
-    lazy = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
+def _lazy_modules() -> list[ModuleType]:
+    """Those of transformers in use: when Trainer is loaded, its `__init__` runs again and replaces the first one."""
+    found = [one for one in gc.get_referrers(_LazyModule) if type(one) is _LazyModule]
     # `gc.get_referrers` does not see objects after `gc.freeze`.
     names = (getattr(module, "__dict__", {}) for module in list(sys.modules.values()))
-    lazy += [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
-    named = [*sys.modules.copy().items(), *((one.__name__, one) for one in lazy)]
-    ours = (one for name, one in named if name.partition(".")[0] == "transformers" and isinstance(one, ModuleType))
-    return list(dict.fromkeys(ours))
+    return found + [value for own in names for value in list(own.values()) if type(value) is _LazyModule]
 
 
-def _swap() -> None:
-    # Load them now, so that they derive from the originals.
-    found = {name: load(name) for name in PATCHED}
-    for module in _loaded():
-        own = vars(module)  # not getattr, which a lazy module would answer by loading things
-        _before[module] = {name: own[name] for name in found if name in own}
-        for name, twin in found.items():
-            if own.get(name) is PATCHED[name]:
-                setattr(module, name, twin)
-    for original in PATCHED.values():
-        original.__module__ = originals.__name__
+def _swaps() -> list[Swap]:
+    # All are loaded before any is swapped, so that they derive from the originals.
+    found = [(original, load(name)) for name, original in PATCHED.items()]
+    return [Swap(original, twin, (originals.__name__, original.__qualname__)) for original, twin in found]
 
 
-def _restore() -> None:
-    found = {name: load(name) for name in PATCHED}
-    for module in {**_before, **dict.fromkeys(_loaded())}:
-        own = vars(module)
-        # A module loaded in between has what it took from the originals' homes; a lazy one looks there again.
-        new = module not in _before and not isinstance(module, _LazyModule)
-        before = PATCHED if new else _before.get(module, {})
-        for name, twin in found.items():
-            if own.get(name) is not twin:
-                continue
-            if name in before:
-                setattr(module, name, before[name])
-            else:
-                delattr(module, name)
-    for name, original in PATCHED.items():
-        original.__module__ = HOMES[name]
-    _before.clear()
-
-
-TRANSFORMERS = Switch(_swap, _restore)
+TRANSFORMERS = Switch(_swaps, "transformers", others=_lazy_modules)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.ops._tokens import is_ours, layout_now
 from quadrat.support.extras import needs
 from quadrat.support.memory import recording
@@ -115,38 +113,6 @@ _OF_TRANSFORMERS: dict[str, Function] = {
 }
 
 
-class _Functions:
-    """Functions of one module of another library, and what stands in their places meanwhile."""
-
-    def __init__(self, module: str, twins: Callable[[ModuleType], dict[str, Function]]) -> None:
-        self._module, self._make = module, twins
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def swap(self) -> None:
-        """Put quadrat's functions in."""
-        module = sys.modules.get(self._module)
-        if module is None:
-            return
-        self._pairs = [(vars(module)[name], twin) for name, twin in self._make(module).items()]
-        _replace(self._pairs)
-
-    def restore(self) -> None:
-        """Put the library's own back."""
-        _replace([(twin, original) for original, twin in self._pairs])
-        self._pairs = []
-
-
-def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """In each module of these libraries, the second of each pair where the first is."""
-    found = {id(old): new for old, new in pairs}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("transformers", "transformers_modules", "flash_attn"):
-            own = getattr(module, "__dict__", {})  # not getattr, which a lazy module would answer by loading things
-            for key, value in list(own.items()):
-                if id(value) in found:
-                    setattr(module, key, found[id(value)])
-
-
 def _twin(function: Function, original: Function) -> Function:
     """`function`, told what it stands for, under the name of the original."""
 
@@ -157,25 +123,25 @@ def _twin(function: Function, original: Function) -> Function:
     return twin
 
 
-def _twins_of_transformers(module: ModuleType) -> dict[str, Function]:
-    found = {name: vars(module)[name] for name in _OF_TRANSFORMERS if name in vars(module)}
-    return {name: _twin(_OF_TRANSFORMERS[name], original) for name, original in found.items()}
-
-
-def _twins_of_flash_attn(module: ModuleType) -> dict[str, Function]:
-    found = {name: getattr(bert_padding, name) for name in bert_padding.__all__ if name in vars(module)}
-    if "unpad_input" in found and "unused_mask" not in inspect.signature(vars(module)["unpad_input"]).parameters:
-        found["unpad_input"] = functools.partial(bert_padding.unpad_input, return_seqused=False)
-    return found
-
-
-def _load_transformers() -> None:
+def _swaps() -> list[Swap]:
     with contextlib.suppress(ModuleNotFoundError):  # a transformers without it
-        import transformers.modeling_flash_attention_utils  # noqa: F401 - it is patched
-    _TRANSFORMERS.swap()
+        from transformers import modeling_flash_attention_utils as utils
+
+        own = vars(utils)
+        return [Swap(own[name], _twin(twin, own[name])) for name, twin in _OF_TRANSFORMERS.items() if name in own]
+    return []
 
 
-_TRANSFORMERS = _Functions("transformers.modeling_flash_attention_utils", _twins_of_transformers)
-_FLASH_ATTN = _Functions("flash_attn.bert_padding", _twins_of_flash_attn)
-ATTENTION = Switch(_load_transformers, _TRANSFORMERS.restore)
-FLASH_ATTN = Switch(_FLASH_ATTN.swap, _FLASH_ATTN.restore)
+def _swaps_of_flash_attn() -> list[Swap]:
+    import flash_attn.bert_padding
+
+    own = vars(flash_attn.bert_padding)
+    found: dict[str, Function] = {name: getattr(bert_padding, name) for name in bert_padding.__all__ if name in own}
+    if "unpad_input" in found and "unused_mask" not in inspect.signature(own["unpad_input"]).parameters:
+        found["unpad_input"] = functools.partial(bert_padding.unpad_input, return_seqused=False)
+    return [Swap(own[name], twin) for name, twin in found.items()]
+
+
+_PACKAGES = ("transformers", "transformers_modules", "flash_attn")
+ATTENTION = Switch(_swaps, *_PACKAGES)
+FLASH_ATTN = Switch(_swaps_of_flash_attn, *_PACKAGES)

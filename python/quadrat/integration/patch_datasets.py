@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from quadrat.data.iterable import in_arrow
 from quadrat.data.stored import StoredRows, original_getitem, original_getitems, reads_as_datasets
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 
 with needs("quadrat.patch_datasets", "datasets"):
@@ -82,6 +82,7 @@ def _getitem(self: Any, key: Any) -> Any:
     return original_getitem(self, key)
 
 
+# Not in all versions of `datasets`.
 _original_prepare = getattr(datasets.IterableDataset, "_prepare_ex_iterable_for_iteration", None)
 
 
@@ -90,17 +91,9 @@ def _prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
     return in_arrow(_original_prepare(self, *args, **kwargs))  # type: ignore[misc]
 
 
-def _swap() -> None:
-    datasets.IterableDataset._prepare_ex_iterable_for_iteration = _prepare
-    datasets.Dataset.__getitems__ = _getitems
-    datasets.Dataset.__getitem__ = _getitem
+def _swaps() -> list[Swap]:
+    swaps = [Swap(original_getitems, _getitems), Swap(original_getitem, _getitem)]
+    return swaps if _original_prepare is None else [*swaps, Swap(_original_prepare, _prepare)]
 
 
-def _restore() -> None:
-    datasets.IterableDataset._prepare_ex_iterable_for_iteration = _original_prepare
-    datasets.Dataset.__getitems__ = original_getitems
-    datasets.Dataset.__getitem__ = original_getitem
-    _stored.clear()
-
-
-DATASETS = Switch(_swap, _restore)
+DATASETS = Switch(_swaps, others=lambda: [datasets.Dataset, datasets.IterableDataset])

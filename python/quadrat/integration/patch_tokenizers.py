@@ -9,7 +9,7 @@ from transformers import BatchEncoding
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat.installed import originals
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.plan_cache import PadOptions
 from quadrat.planning.tokenizer_pad import TokenizerPad, becomes_lists, pad_or_fall_back
@@ -71,16 +71,8 @@ def _convert_to_tensors(self: Any, tensor_type: Any = None, prepend_batch_axis: 
     return convert_to_tensors(self, tensor_type, prepend_batch_axis)
 
 
-def _swap() -> None:
-    PreTrainedTokenizerBase.pad = _pad
-    BatchEncoding.convert_to_tensors = _convert_to_tensors
+def _swaps() -> list[Swap]:
+    return [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, _convert_to_tensors)]
 
 
-def _restore() -> None:
-    if PreTrainedTokenizerBase.pad is _pad:
-        PreTrainedTokenizerBase.pad = originals.PAD
-    if BatchEncoding.convert_to_tensors is _convert_to_tensors:
-        BatchEncoding.convert_to_tensors = originals.CONVERT_TO_TENSORS
-
-
-TOKENIZERS = Switch(_swap, _restore)
+TOKENIZERS = Switch(_swaps, others=lambda: [PreTrainedTokenizerBase, BatchEncoding])

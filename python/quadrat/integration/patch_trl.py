@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import sys
-from typing import Any
-
 from quadrat.batching.pack_dataset import pack_dataset
-from quadrat.integration.switch import Patch, Switch
+from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 
 
@@ -34,54 +30,19 @@ def patch_trl() -> Patch:
     return Patch("patch_trl", TRL)
 
 
-@functools.cache
-def _modules() -> list[Any]:
-    """The modules of quadrat with a collator each; they load TRL, which not everybody has."""
+def _swaps() -> list[Swap]:
     with needs("quadrat.patch_trl"):
         from quadrat import trl
-    return [module for module in (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo) if module is not None]
-
-
-@functools.cache
-def _twins() -> list[tuple[Any, Any]]:
-    """What TRL has, and what quadrat has in its place."""
-    modules = _modules()
     from trl import data_utils
 
     from quadrat.trl import padding
 
-    collators = [(module.Original, getattr(module, module.Original.__name__)) for module in modules]
-    return [(data_utils.pack_dataset, pack_dataset), (padding.Original, padding.pad), *collators]
+    modules = [module for module in (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo) if module is not None]
+    found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
+    for module in modules:
+        twin = getattr(module, module.Original.__name__)
+        found.append(Swap(module.Original, twin, (module.__name__, "Original")))
+    return found
 
 
-@functools.cache
-def _addresses() -> dict[Any, tuple[str, str]]:
-    """Where TRL's collators are at home."""
-    return {module.Original: (module.Original.__module__, module.Original.__qualname__) for module in _modules()}
-
-
-def _put(places: list[tuple[Any, Any]]) -> None:
-    """In each module of TRL, the second of each pair where the first is."""
-    found = {id(old): new for old, new in places}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "trl":
-            own = getattr(module, "__dict__", {})  # not getattr, which a lazy module would answer by loading things
-            for key, value in list(own.items()):
-                if id(value) in found:
-                    setattr(module, key, found[id(value)])
-
-
-def _swap() -> None:
-    _addresses()  # before they change
-    _put(_twins())
-    for module in _modules():  # where pickles find the originals meanwhile
-        module.Original.__module__, module.Original.__qualname__ = module.__name__, "Original"
-
-
-def _restore() -> None:
-    _put([(twin, original) for original, twin in _twins()])
-    for original, address in _addresses().items():
-        original.__module__, original.__qualname__ = address
-
-
-TRL = Switch(_swap, _restore)
+TRL = Switch(_swaps, "trl")

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterable
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple
 
 _lock = threading.RLock()
 
 
+class Swap(NamedTuple):
+    """An object of another library, and what is in its places meanwhile."""
+
+    original: Any
+    twin: Any
+    address: tuple[str, str] | None = None  # module and name under which pickles find the original meanwhile
+
+
 class Switch:
-    """One part of another library, and the patches of it that are in force.
+    """Objects of other libraries that are swapped together, and the patches that are in force.
+
+    They are swapped wherever they are: in all loaded modules of the packages, under any name, and in other places.
+    Modules that are loaded while a patch is in force take the twins from there; undoing finds them, too.
 
     Args:
-        swap: puts quadrat's code in.
-        restore: puts the library's own code back.
+        swaps: gives what is swapped; called each time.
+        packages: the names of packages.
+        others: gives classes, and modules that are not in `sys.modules`.
     """
 
-    def __init__(self, swap: Callable[[], None], restore: Callable[[], None]) -> None:
-        self._swap, self._restore = swap, restore
+    def __init__(
+        self, swaps: Callable[[], Iterable[Swap]], *packages: str, others: Callable[[], Iterable[Any]] = tuple
+    ) -> None:
+        self._find, self._packages, self._others = swaps, packages, others
+        self._swaps: list[Swap] = []
+        self._before: dict[Any, dict[str, Any]] = {}  # by place: originals and twins that were there, by name
+        self._addresses: dict[Any, tuple[str, str]] = {}
         self._in_force: list[Patch] = []
 
     def add(self, patch: Patch) -> None:
@@ -33,6 +52,42 @@ class Switch:
             if len(self._in_force) == 1:
                 self._restore()
             self._in_force.remove(patch)
+
+    def _places(self, sought: set[int]) -> list[Any]:
+        """Where any of these objects is, by identity."""
+        modules = [one for name, one in sys.modules.copy().items() if name.partition(".")[0] in self._packages]
+        places = dict.fromkeys([*(one for one in modules if isinstance(one, ModuleType)), *self._others()])
+        # Not getattr, which a lazy module would answer by loading things.
+        return [one for one in places if not sought.isdisjoint(map(id, list(vars(one).values())))]
+
+    def _swap(self) -> None:
+        self._swaps = list(self._find())
+        twins = {id(one.original): one.twin for one in self._swaps}
+        known = twins.keys() | {id(one.twin) for one in self._swaps}
+        for place in self._places(known):
+            own = {name: value for name, value in list(vars(place).items()) if id(value) in known}
+            self._before[place] = own
+            for name, value in own.items():
+                setattr(place, name, twins.get(id(value), value))
+        for original, _, address in self._swaps:
+            if address is not None:
+                self._addresses[original] = original.__module__, original.__qualname__
+                original.__module__, original.__qualname__ = address
+
+    def _restore(self) -> None:
+        originals = {id(one.twin): one.original for one in self._swaps}
+        for place in self._places(set(originals)):
+            for name, value in list(vars(place).items()):
+                if id(value) not in originals:
+                    continue
+                if name not in self._before.get(place, ()) and hasattr(type(place), "__getattr__"):
+                    delattr(place, name)  # a lazy module looks for it again
+                else:
+                    setattr(place, name, self._before.get(place, {}).get(name, originals[id(value)]))
+        for original, address in self._addresses.items():
+            original.__module__, original.__qualname__ = address
+        self._before.clear()
+        self._addresses.clear()
 
 
 class Patch:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from quadrat import _core
+from quadrat.deferred.batch import deferred_batch
 from quadrat.input.columns import ARRAY, INTS, LABELS, LIST, MEMORY_ROWS, PAD, PYTHON_ROWS, STACK, TENSOR, explain
 from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
+from quadrat.planning.labels import Labelling
 from quadrat.planning.padded import require_tokenizer
 from quadrat.planning.plan import BatchLayout, Plan, check_device, key_of, run_steps
+from quadrat.planning.plan_cache import PadOptions, joined_facts, padding_facts, remember
 from quadrat.ragged import Ragged
 from quadrat.support.memory import BOOL, INT64, Framework, interop
 
@@ -32,29 +34,28 @@ def columns_of_ids(features: Any) -> _core.Columns:
 
 
 def stack_rows(
-    tokenizer: Any,
+    collator: Any,
     columns: _core.Columns,
     framework: Framework,
     multiple: int | None,
-    labels: Callable[[tuple[str, ...]], Any] | None = None,
+    labelling: Labelling | None = None,
     *,
-    deferred: bool = False,
-    known: Callable[..., None] | None = None,
+    remembers: bool = False,
 ) -> Any:
     """`{"input_ids": [rows, width]}` int64, padded only where lengths or `multiple` ask for it, and `labels` of them.
 
     Args:
-        tokenizer: what pads.
+        collator: what has the tokenizer, and keeps recipes.
         columns: of ids.
         framework: of the result.
         multiple: to which the width is rounded up.
-        labels: what makes labels of columns with these names.
-        deferred: whether to return a `DeferredBatch`.
-        known: called with the key, the plan, its values and `left=` where batches with this key are alike.
+        labelling: how labels are made; with it, the batch is deferred where the collator's option says so.
+        remembers: whether batches like this one may take a recipe from now on.
 
     Raises:
         FallBack: when the result cannot be proven to be the reference's.
     """
+    tokenizer = collator.tokenizer
     require_tokenizer(tokenizer)
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)
@@ -74,15 +75,32 @@ def stack_rows(
             raise FallBack("an empty row on the left")
         values["input_ids"] = tokenizer.pad_token_id
     steps = [("input_ids", 0, PAD if pads else STACK, INT64)]
-    if labels is not None:
-        values["labels"] = labels(_NAMES)
+    if labelling is not None:
+        values["labels"] = labelling.make(_NAMES)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else LABELS, INT64))
-    layout, plan = BatchLayout(width, 1, left), Plan(tuple(steps))
+    layout, plan, deferred = (
+        BatchLayout(width, 1, left),
+        Plan(tuple(steps)),
+        labelling is not None and collator.deferred,
+    )
     batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
     if isinstance(batch, tuple):
         raise FallBack(f"rows: {explain((batch[1], -1, -1))}")
-    if known is not None and not forms & ~PYTHON_ROWS and not left:  # of others, the key does not tell all
-        known(key_of(_NAMES, columns, framework, None, (0, width)), plan, values, layout=layout)
+    # Of rows in memory, and of batches padded on the left, the key does not tell all.
+    if remembers and labelling is not None and not forms & ~PYTHON_ROWS and not left:
+        remember(
+            collator,
+            key_of(_NAMES, columns, framework, None, (0, width)),
+            plan,
+            values,
+            joined_facts(padding_facts(collator, PadOptions()), labelling.facts()),
+            falls_back=False,
+            names=_NAMES,
+            bare=True,
+            main=_NAMES[0],
+            layout=layout._replace(width=-1, multiple_of=multiple or 1),
+            deferred=deferred_batch if deferred else None,
+        )
     return batch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,17 +12,7 @@ from transformers import BatchEncoding
 from transformers.utils import TensorType
 
 from quadrat import _core
-from quadrat.input.columns import (
-    ARRAY,
-    KEPT_KINDS,
-    NUMBER,
-    NUMBERS,
-    PYTHON_ROWS,
-    STACK,
-    ColumnShape,
-    column_shapes,
-    inferred_kind,
-)
+from quadrat.input import columns as col
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
 from quadrat.planning.plan import BatchLayout, Step, check_device
@@ -58,7 +48,7 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     """
     if tensor_type is None:
         return encoding
-    framework = _framework(tensor_type)
+    framework = framework_of(tensor_type)
     data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
     # A `BatchEncoding` gives its values only by keys that are strings.
     if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
@@ -70,20 +60,17 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     for name, value in list(data.items()):
         if name in made:
             data[name] = made[name]
-        elif prepend_batch_axis or not _is_tensor(value, framework):
+        elif prepend_batch_axis or not isinstance(value, torch.Tensor if framework == "pt" else np.ndarray):
             one = BatchEncoding({name: value})
             data[name] = originals.CONVERT_TO_TENSORS(one, tensor_type, prepend_batch_axis)[name]
     return encoding
 
 
-def _framework(tensor_type: Any) -> Framework | None:
+def framework_of(tensor_type: Any) -> Framework | None:
+    """The framework that `return_tensors` names; None for others."""
     if type(tensor_type) not in (str, TensorType):
         return None
     return "pt" if tensor_type == "pt" else "np" if tensor_type == "np" else None
-
-
-def _is_tensor(value: Any, framework: Framework) -> bool:
-    return isinstance(value, torch.Tensor if framework == "pt" else np.ndarray)
 
 
 def stack_nested_lists(values: list[Any], framework: Framework) -> Any:
@@ -96,13 +83,6 @@ def is_nested_list(value: Any) -> bool:
     return type(value) in _SEQUENCES and bool(value) and type(value[0]) in _SEQUENCES
 
 
-class _Source(NamedTuple):
-    """A value as rows, and the dimensions around them."""
-
-    rows: Any
-    around: tuple[int, ...]
-
-
 def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     """The tensors of the values that are known to become what the reference makes of them."""
     try:
@@ -113,8 +93,8 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     sources = {name: source for name, value in values.items() if (source := _source_of(value)) is not None}
     names, plain = list(sources), interop(shares=False)
     columns = _core.Columns()
-    for source in sources.values():
-        columns.add_values(source.rows, plain)
+    for rows, _ in sources.values():
+        columns.add_values(rows, plain)
     if not names:
         return {}
     steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
@@ -125,14 +105,14 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone
         made = {}
-    for name, source in sources.items():
-        if source.around and name in made:
-            made[name] = made[name].reshape(*source.around, *made[name].shape[1:])
+    for name, (_, around) in sources.items():
+        if around and name in made:
+            made[name] = made[name].reshape(*around, *made[name].shape[1:])
     return made  # type: ignore[no-any-return]
 
 
-def _source_of(value: Any) -> _Source | None:
-    """A list, or lists of equally long lists, down to the last dimension but one; None for all else."""
+def _source_of(value: Any) -> tuple[Any, tuple[int, ...]] | None:
+    """A list, or lists of equally long lists, as rows, and the dimensions around them; None for all else."""
     if type(value) not in _SEQUENCES or not value or (type(value) is tuple and type(value[0]) is np.ndarray):
         return None
     shape = [len(value)]
@@ -142,23 +122,23 @@ def _source_of(value: Any) -> _Source | None:
             return None
         shape.append(width)
         value = list(chain.from_iterable(value))
-    return _Source(value, tuple(shape) if len(shape) > 1 else ())
+    return value, tuple(shape) if len(shape) > 1 else ()
 
 
 @functools.lru_cache(maxsize=1024)
 def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[Step, ...]:
     """One step for each column that is known."""
-    found = [_step(shape, float_kind) for shape in column_shapes(signature)]
+    found = [_step(shape, float_kind) for shape in col.column_shapes(signature)]
     return tuple((name, index, *step) for index, (name, step) in enumerate(zip(names, found, strict=True)) if step)
 
 
-def _step(shape: ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
+def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
     """Action and kind for a column; None where the reference had better decide."""
-    if shape.forms == ARRAY and shape.equal and shape.kinds in KEPT_KINDS:
-        return STACK, shape.kinds.bit_length() - 1
-    kind = inferred_kind(shape.kinds, float_kind)
+    if shape.forms == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
+        return col.STACK, shape.kinds.bit_length() - 1
+    kind = col.inferred_kind(shape.kinds, float_kind)
     if kind is None:
         return None
-    if shape.forms == NUMBER:
-        return NUMBERS, kind
-    return (STACK, kind) if shape.equal and not shape.forms & ~PYTHON_ROWS else None
+    if shape.forms == col.NUMBER:
+        return col.NUMBERS, kind
+    return (col.STACK, kind) if shape.equal and not shape.forms & ~col.PYTHON_ROWS else None

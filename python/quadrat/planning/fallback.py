@@ -131,13 +131,6 @@ def _may_be_read(features: Any) -> bool:
     )
 
 
-def refuse_philox(name: str, options: dict[str, Any], why: str) -> None:
-    """Takes `rng` out of the options of a collator that only has "torch". Raises ValueError for another."""
-    rng = options.pop("rng", "torch")
-    if rng != "torch":
-        raise ValueError(f"{name} has no rng={rng!r}: {why}")
-
-
 @functools.lru_cache(maxsize=256)
 def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)

@@ -17,12 +17,12 @@ from quadrat.planning.fallback import fall_back
 from quadrat.support.extras import needs
 
 # return_tensors -> module, its function that takes an array
-_FURTHER = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
+_LIBRARIES = {"tf": ("tensorflow", "convert_to_tensor"), "jax": ("jax.numpy", "asarray")}
 
 
 def tf_or_jax(return_tensors: Any) -> str | None:
     """ "tf" or "jax" when that is what `return_tensors` says, in whatever form; else None."""
-    return next((name for name in _FURTHER if return_tensors == name), None)
+    return next((name for name in _LIBRARIES if return_tensors == name), None)
 
 
 def collate_tf_or_jax(
@@ -49,7 +49,9 @@ def collate_tf_or_jax(
     Raises:
         ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
     """
-    convert = _converter(framework)
+    module, function = _LIBRARIES[framework]
+    with needs(f"return_tensors={framework!r}"):
+        convert = getattr(importlib.import_module(module), function)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
         return fall_back(collator, reference, features, "return_tensors='tf'")
     batch = _numpy_batch(collator, framework, features, numpy_call)
@@ -62,19 +64,11 @@ def collate_tf_or_jax(
     return batch
 
 
-def _converter(framework: str) -> Callable[[np.ndarray[Any, Any]], Any]:
-    module, function = _FURTHER[framework]
-    with needs(f"return_tensors={framework!r}"):
-        convert: Callable[[np.ndarray[Any, Any]], Any] = getattr(importlib.import_module(module), function)
-    return convert
-
-
 def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
     if getattr(collator, "return_tensors", None) != framework:
         return numpy_call(collator, features)
     # A second view of the collator, because other threads may be using this one.
-    view = object.__new__(type(collator))
-    before = {**vars(collator), "return_tensors": "np"}
+    view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
     vars(view).update(before)
     try:
         return numpy_call(view, features)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Literal
 
-from quadrat.deferred.batch import DeferredBatch, deferred_batch
+from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import SEQUENCES, first_mapping
 from quadrat.planning import masking, philox
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
@@ -14,8 +13,7 @@ from quadrat.planning.flat import flatten, flatten_features
 from quadrat.planning.labels import Labelling
 from quadrat.planning.padded import pad_features, require_tokenizer
 from quadrat.planning.padding_free import padding_free_plan
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey
-from quadrat.planning.plan_cache import PadOptions, as_encoding, padding_facts, remember
+from quadrat.planning.plan_cache import PadOptions, as_encoding
 from quadrat.planning.special_tokens import listed_special_ids
 from quadrat.ragged import Ragged
 from quadrat.support.memory import Framework
@@ -41,11 +39,9 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     if bare:
         ids = columns_of_ids(features)
         if apart:
-            return _mask_apart(collator, stack_rows(collator.tokenizer, ids, framework, multiple), framework)
-        labelling = _labelling(collator, framework)
-        known = functools.partial(_remember_bare, collator, labelling) if type(features) in (list, tuple) else None
-        deferred = collator.deferred
-        return stack_rows(collator.tokenizer, ids, framework, multiple, labelling.make, deferred=deferred, known=known)
+            return _mask_apart(collator, stack_rows(collator, ids, framework, multiple), framework)
+        remembers = type(features) in (list, tuple)
+        return stack_rows(collator, ids, framework, multiple, _labelling(collator, framework), remembers=remembers)
     options = PadOptions(pad_to_multiple_of=multiple)
     if apart:
         padded = pad_features(collator, features, framework, options, remembers=False)
@@ -61,25 +57,6 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         batch = batch if isinstance(batch, dict) else batch.to("cpu")
         del batch["offset_mapping"]
     return as_encoding(batch)
-
-
-def _remember_bare(
-    collator: Any, labelling: Labelling, key: PlanKey, plan: Plan, values: dict[str, Any], *, layout: BatchLayout
-) -> None:
-    facts, labels = padding_facts(collator, PadOptions()), labelling.facts()
-    remember(
-        collator,
-        key,
-        plan,
-        values,
-        None if facts is None or labels is None else (*facts, *labels),
-        falls_back=False,
-        names=key.names,
-        bare=True,
-        main=key.names[0],
-        layout=layout._replace(width=-1, multiple_of=collator.pad_to_multiple_of or 1),
-        deferred=deferred_batch if collator.deferred else None,
-    )
 
 
 def _flattened(collator: Any, features: Any, framework: Framework) -> Any:

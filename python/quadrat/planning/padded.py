@@ -18,22 +18,16 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input.columns import LABELS, MEMORY_ROWS, PAD_OWN, collect, explain
 from quadrat.input.rows import each_of
+from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
+from quadrat.planning.extra_columns import require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.planning.labels import Labelling, refuse_words
 from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
 from quadrat.planning.plan import BatchLayout, Step, check_device, key_of, run_steps
-from quadrat.planning.plan_cache import (
-    EMPTY_ENCODING,
-    Fact,
-    PadOptions,
-    asks_tokenizer,
-    falls_back_plainly,
-    joined_facts,
-    padding_facts,
-    remember,
-)
 from quadrat.support.memory import Framework
+
+FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
 
 
 class Choices(NamedTuple):
@@ -44,14 +38,14 @@ class Choices(NamedTuple):
     per_example: int  # how many choices each has
     label: str  # the column with one number for each example
     absent: str  # the one that no example has
-    facts: tuple[Fact, ...] | None  # what else batches like this one depend on; None where that is not known
+    facts: tuple[plan_cache.Fact, ...] | None  # what else batches like this one depend on; None where that is not known
 
 
 def pad_features(
     collator: Any,
     features: Any,
     framework: Framework,
-    options: PadOptions,
+    options: plan_cache.PadOptions,
     *,
     choices: Choices | None = None,
     label: tuple[LabelColumn, Any] | None = None,
@@ -79,15 +73,15 @@ def pad_features(
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
-    names, columns = _collected(features) if choices is None else (choices.names, choices.columns)
+    names, columns = _collected(features, pad_values) if choices is None else (choices.names, choices.columns)
     column, label_value = (None, None) if label is None else label
-    left = _pads_left(tokenizer, options)
-    inputs = tokenizer.model_input_names
+    left, inputs = _pads_left(tokenizer, options), tokenizer.model_input_names
     main = inputs[0]
     if main not in names:
         raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
     pads, limit = _limit(tokenizer, options)
+    notices = options.verbose and plan_cache.asks_tokenizer(options)
     width = columns.longest(index) if limit is None else limit
     if pads:
         width = rounded_up(width, options.pad_to_multiple_of)
@@ -130,25 +124,25 @@ def pad_features(
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
         failed = isinstance(batch, tuple)
     if remembers and not held:
-        facts = padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
-        remember(
+        facts = plan_cache.padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
+        plan_cache.remember(
             collator,
             key,
             plan,
             values,
-            joined_facts(*facts),
-            falls_back=falls_back_plainly(collator),
+            plan_cache.joined_facts(*facts),
+            falls_back=plan_cache.falls_back_plainly(collator),
             failed=failed,
             main=main,
             layout=layout if limit is not None else layout._replace(width=-1),
             **_result_of(collator, choices),
-            notice=functools.partial(_notice, options) if options.verbose and asks_tokenizer(options) else None,
+            notice=functools.partial(_notice, options) if notices else None,
         )
     if plan.refusal is not None:
         raise FallBack(plan.refusal)
     if failed:
         _raise_for(plan.steps, batch, pad_values, asked.omits)
-    if options.verbose and asks_tokenizer(options):
+    if notices:
         _notice(options, collator)  # the reference, where it makes the batch, warns by itself
     return {**batch, **held} if held else batch
 
@@ -158,7 +152,7 @@ def _result_of(collator: Any, choices: Choices | None) -> dict[str, Any]:
     if choices is not None:
         return {"plain": choices.label, "absent": (choices.absent,)}
     deferred = deferred_batch if collator.deferred else None
-    return {"wrapper": BatchEncoding, "attributes": EMPTY_ENCODING, "deferred": deferred}
+    return {"wrapper": BatchEncoding, "attributes": plan_cache.EMPTY_ENCODING, "deferred": deferred}
 
 
 def require_tokenizer(tokenizer: Any) -> None:
@@ -166,6 +160,15 @@ def require_tokenizer(tokenizer: Any) -> None:
     names = ("pad", "padding_side", "model_input_names")
     if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
         raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer")
+
+
+def warns_of_fast(tokenizer: Any) -> bool:
+    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
+    return (
+        pad_warns_of_fast_tokenizers()
+        and tokenizer.__class__.__name__.endswith("Fast")
+        and not tokenizer.deprecation_warnings.get(FAST_WARNING, False)
+    )
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -181,43 +184,42 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise FallBack(f"{cls.__name__} pads in its own way")
 
 
-def _collected(features: Any) -> tuple[tuple[str, ...], _core.Columns]:
+def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
     collected = collect(features)
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     if not all(isinstance(name, str) for name in collected[0]):
         raise FallBack("a BatchEncoding gives its values only by keys that are strings")
+    require_extra_columns(pad_values, collected[0], features)
     return collected
 
 
-def _pads_left(tokenizer: Any, options: PadOptions) -> bool:
+def _pads_left(tokenizer: Any, options: plan_cache.PadOptions) -> bool:
     side = tokenizer.padding_side if options.padding_side is None else options.padding_side
     if side not in ("left", "right"):
         raise FallBack("unknown padding_side")
     return bool(side == "left")
 
 
-def _limit(tokenizer: Any, options: PadOptions) -> tuple[bool, int | None]:
+def _limit(tokenizer: Any, options: plan_cache.PadOptions) -> tuple[bool, int | None]:
     """Whether the reference pads, and to which length in tokens; None: to the longest row."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
-    if not asks_tokenizer(options):
+    if not plan_cache.asks_tokenizer(options):
         return True, None
     with or_fall_back("the padding options are refused"):
-        strategy, _, limit, _ = _strategies(tokenizer, options, verbose=False)
+        strategy, _, limit, _ = tokenizer._get_padding_truncation_strategies(**_asked(options), verbose=False)
     if type(limit) is not int and limit is not None:
         raise FallBack("max_length is no int")
     return strategy != "do_not_pad", limit if strategy == "max_length" else None
 
 
-def _notice(options: PadOptions, collator: Any) -> None:
+def _notice(options: plan_cache.PadOptions, collator: Any) -> None:
     """Warns of the options as the reference does for each batch."""
-    _strategies(collator.tokenizer, options, verbose=True)
+    collator.tokenizer._get_padding_truncation_strategies(**_asked(options), verbose=True)
 
 
-def _strategies(tokenizer: Any, options: PadOptions, *, verbose: bool) -> Any:
-    return tokenizer._get_padding_truncation_strategies(
-        padding=options.padding, max_length=options.max_length, verbose=verbose
-    )
+def _asked(options: plan_cache.PadOptions) -> dict[str, Any]:
+    return {"padding": options.padding, "max_length": options.max_length}
 
 
 def _values(

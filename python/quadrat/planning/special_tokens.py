@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import operator
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import transformers
@@ -28,12 +29,15 @@ _ASKS_ABOVE = (
     "return super().get_special_tokens_mask("
     "token_ids_0=token_ids_0, token_ids_1=token_ids_1, already_has_special_tokens=True)"
 )
-_LISTS_ALL = (
-    "return [1 if token in self.all_special_ids else 0 for token in token_ids_0]",
+_ALL = operator.attrgetter("all_special_ids")
+_LISTS: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "return [1 if token in self.all_special_ids else 0 for token in token_ids_0]": _ALL,
     "all_special_ids = set(self.all_special_ids)\n"
-    "return [1 if token in all_special_ids else 0 for token in token_ids_0]",
-)
-_LISTS_SEP_AND_CLS = "return [1 if x in [self.sep_token_id, self.cls_token_id] else 0 for x in token_ids_0]"
+    "return [1 if token in all_special_ids else 0 for token in token_ids_0]": _ALL,
+    "return [1 if x in [self.sep_token_id, self.cls_token_id] else 0 for x in token_ids_0]": operator.attrgetter(
+        "sep_token_id", "cls_token_id"
+    ),
+}
 
 
 def listed_special_ids(tokenizer: Any) -> list[int] | None:
@@ -44,25 +48,11 @@ def listed_special_ids(tokenizer: Any) -> list[int] | None:
     cls = type(tokenizer)
     if cls.all_special_ids is not _ALL_SPECIAL_IDS or _METHOD in tokenizer.__dict__:
         return None
-    listed = _listed(cls)
-    return None if listed is None else [token for token in listed(tokenizer) if token is not None]
-
-
-def _listed(cls: type[Any]) -> Callable[[Any], list[Any]] | None:
-    """What lists the special ids of a tokenizer of this class."""
-    for base in cls.__mro__:
-        method = base.__dict__.get(_METHOD)
-        if method is None:
-            continue
-        if method in _PLAIN:
-            return lambda tokenizer: tokenizer.all_special_ids
-        does = _first_branch(method)
-        if does in _LISTS_ALL:
-            return lambda tokenizer: tokenizer.all_special_ids
-        if does == _LISTS_SEP_AND_CLS:
-            return lambda tokenizer: [tokenizer.sep_token_id, tokenizer.cls_token_id]
+    for method in (base.__dict__[_METHOD] for base in cls.__mro__ if _METHOD in base.__dict__):
+        does = "" if method in _PLAIN else _first_branch(method)
         if does != _ASKS_ABOVE:
-            return None
+            listed = _ALL if method in _PLAIN else _LISTS.get(does)
+            return None if listed is None else [token for token in listed(tokenizer) if token is not None]
     return None
 
 

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from transformers import BatchEncoding
-from transformers.utils import PaddingStrategy, TensorType
+from transformers.utils import PaddingStrategy
 from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat.input.rows import Rows
 from quadrat.installed import originals
-from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_luke
+from quadrat.planning.conversion import framework_of
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
-from quadrat.planning.padded import pad_features
+from quadrat.planning.padded import pad_features, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import Framework, is_tensor
@@ -112,13 +112,14 @@ def pad_or_fall_back(
     """
     asked = options._asdict() | {"return_tensors": return_tensors}
     inputs = _inputs_of(tokenizer, encoded_inputs, return_tensors)
-    if inputs is None or not _is_plain(options) or _advises(tokenizer):
+    if inputs is None or not _is_plain(options) or warns_of_fast(tokenizer):
         return reference(tokenizer, encoded_inputs, asked, None)
-    method = _remembered(tokenizer, options, inputs.framework)
-    batch = method(inputs.features)
+    features, framework, becomes_python = inputs
+    method = _remembered(tokenizer, options, framework)
+    batch = method(features)
     if batch is None:
         return reference(tokenizer, encoded_inputs, asked, method)
-    if inputs.becomes_python:
+    if becomes_python:
         for name, value in encoded_inputs.items():
             encoded_inputs[name] = to_py_obj(value)
     return batch
@@ -214,25 +215,12 @@ def _is_plain(options: PadOptions) -> bool:
     )
 
 
-def _advises(tokenizer: Any) -> bool:
-    """Whether the reference will warn, once, that a fast tokenizer has a faster method than `pad`."""
-    return (
-        pad_warns_of_fast_tokenizers()
-        and tokenizer.__class__.__name__.endswith("Fast")
-        and not tokenizer.deprecation_warnings.get("Asking-to-pad-a-fast-tokenizer", False)
-    )
+def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
+    """Encoded inputs that may become tensors, as the plans take them; None for one example, lists and the unknown.
 
-
-class _Inputs(NamedTuple):
-    """Encoded inputs as the plans take them."""
-
-    features: Any  # a list of mappings, or Rows
-    framework: Framework
-    becomes_python: bool = False  # the reference replaces the columns that it was given by Python objects
-
-
-def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> _Inputs | None:
-    """The rows of encoded inputs that may become tensors; None for one example, for lists and for what is unknown."""
+    A list of mappings or `Rows`, the framework, and whether the reference replaces the columns that it was given by
+    Python objects.
+    """
     try:
         main = tokenizer.model_input_names[0]
     except Exception:  # the reference fails in its own way
@@ -241,36 +229,30 @@ def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> _Inp
     if type(data) is not dict:
         if type(data) not in (*PYTHON_ROWS, Rows) or len(data) == 0:
             return None
-        framework = _framework(return_tensors, lambda: first_value(data, main))
-        return None if framework is None else _Inputs(data, framework)
-    return _inputs_of_columns(data, main, return_tensors)
+        framework = _kind(first_value(data, main)) if return_tensors is None else framework_of(return_tensors)
+        return None if framework is None else (data, framework, False)
+    return _inputs_of_columns(data, data.get(main), return_tensors)
 
 
-def _inputs_of_columns(data: dict[str, Any], main: str, return_tensors: Any) -> _Inputs | None:
-    rows: Any = data.get(main)
+def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
     in_memory = is_tensor(rows) or type(rows) is np.ndarray
     if (in_memory and (rows.ndim != 2 or len(rows) == 0)) or not (in_memory or (type(rows) in PYTHON_ROWS and rows)):
         return None
     first = rows[0]
     python = type(first) in PYTHON_ROWS
-    framework = _framework(return_tensors, lambda: first)
+    framework = _kind(first) if return_tensors is None else framework_of(return_tensors)
     if framework is None or not (python or is_tensor(first) or type(first) is np.ndarray):
         return None
     try:
         features = _rows_of(data, arrays=not python)
     except Exception:  # tensors of another layout, say
         return None
-    return None if features is None else _Inputs(features, framework, becomes_python=not python)
+    return None if features is None else (features, framework, not python)
 
 
-def _framework(return_tensors: Any, first_row: Callable[[], Any]) -> Framework | None:
-    """The framework of a batch, by the option or by its first row; None for lists and further ones."""
-    if return_tensors is None:
-        row = first_row()
-        return "pt" if is_tensor(row) else "np" if type(row) is np.ndarray else None
-    if type(return_tensors) not in (str, TensorType):
-        return None
-    return "pt" if return_tensors == "pt" else "np" if return_tensors == "np" else None
+def _kind(row: Any) -> Framework | None:
+    """The framework of a batch whose first row this is; None for lists."""
+    return "pt" if is_tensor(row) else "np" if type(row) is np.ndarray else None
 
 
 def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:

@@ -60,17 +60,10 @@ def _has_plain_length(tokenizer: Any) -> bool:
 
 
 class Vocabulary(NamedTuple):
-    """The pieces of a tokenizer, and what was true of it when they were looked up.
+    """The pieces of a tokenizer, and what was true of it when they were looked up."""
 
-    Its length is kept too.
-    """
-
-    backend: Any
-    base_size: int
-    added: dict[int, Any]
+    state: tuple[Any, ...]
     length: int
-    special: tuple[tuple[Any, ...], Any]  # the special ids, the id of the padding
-    plain: NDArray[np.uint8]  # by id, special tokens not marked
     pieces: NDArray[np.uint8]  # by id
 
 
@@ -85,36 +78,20 @@ def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
     for name, method in _METHODS.items():
         if getattr(cls, name, None) is not method or name in tokenizer.__dict__:
             raise FallBack(f"{cls.__name__} has its own {name}")
-    backend = tokenizer._tokenizer
-    base_size, added = backend.get_vocab_size(False), backend.get_added_tokens_decoder()
-    special = (tuple(tokenizer.all_special_ids), pad_id)
+    backend, kept = tokenizer._tokenizer, (*tokenizer.all_special_ids, pad_id)
+    added = backend.get_added_tokens_decoder()
+    state = backend, backend.get_vocab_size(False), added, kept
     known: Vocabulary | None = collator.__dict__.get("_quadrat_vocabulary")
-    if known is None or known.backend is not backend or known.base_size != base_size or known.added != added:
+    if known is None or known.state != state:
         length = length_of(tokenizer)
-        plain = _plain_pieces(tokenizer, max(length, *added, 0) + 1)
-        known = Vocabulary(backend, base_size, added, length, special, plain, _marked(plain, special))
-    elif known.special != special:
-        known = known._replace(special=special, pieces=_marked(known.plain, special))
-    else:
-        return known
-    collator.__dict__["_quadrat_vocabulary"] = known
+        size, convert = max(length, *added, 0) + 1, tokenizer._convert_id_to_token
+        pieces = np.fromiter((_piece(convert(token_id)) for token_id in range(size)), np.uint8, size)
+        pieces[[token_id for token_id in kept if token_id is not None and 0 <= token_id < size]] |= KEPT
+        known = collator.__dict__["_quadrat_vocabulary"] = Vocabulary(state, length, pieces)
     return known
-
-
-def _plain_pieces(tokenizer: Any, size: int) -> NDArray[np.uint8]:
-    convert = tokenizer._convert_id_to_token
-    return np.fromiter((_piece(convert(token_id)) for token_id in range(size)), np.uint8, size)
 
 
 def _piece(token: str | None) -> int:
     if token is None:
         return MISSING
     return APART if token in ("[CLS]", "[SEP]") else JOINS if token.startswith("##") else 0
-
-
-def _marked(plain: NDArray[np.uint8], special: tuple[tuple[Any, ...], Any]) -> NDArray[np.uint8]:
-    pieces = plain.copy()
-    for token_id in (*special[0], special[1]):
-        if token_id is not None and 0 <= token_id < len(pieces):
-            pieces[token_id] |= KEPT
-    return pieces

@@ -34,18 +34,13 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
 
     def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate and mask `examples` into torch tensors."""
-        inputs, masked = self._collated(examples, theirs._torch_collate_batch)
-        inputs, labels = self.torch_mask_tokens(inputs, masked)
-        return {"input_ids": inputs, "labels": labels}
+        return self._call(examples, theirs._torch_collate_batch, self.torch_mask_tokens)
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate and mask `examples` into NumPy arrays."""
-        inputs, masked = self._collated(examples, theirs._numpy_collate_batch)
-        inputs, labels = self.numpy_mask_tokens(inputs, masked)
-        return {"input_ids": inputs, "labels": labels}
+        return self._call(examples, theirs._numpy_collate_batch, self.numpy_mask_tokens)
 
-    def _collated(self, examples: Any, collate: Any) -> tuple[Any, Any]:
-        """The padded ids, and 1 where a token belongs to a word that was chosen."""
+    def _call(self, examples: Any, collate: Any, mask_tokens: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
             self.create_rng()
         rows = examples
@@ -55,7 +50,9 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
             examples = [{"input_ids": row} for row in rows]
         inputs = collate(rows, self.tokenizer, pad_to_multiple_of=self.pad_to_multiple_of)
         masked = [self._whole_word_mask(self._tokens(example)) for example in examples]
-        return inputs, collate(masked, self.tokenizer, pad_to_multiple_of=self.pad_to_multiple_of)
+        masked = collate(masked, self.tokenizer, pad_to_multiple_of=self.pad_to_multiple_of)
+        inputs, labels = mask_tokens(inputs, masked)
+        return {"input_ids": inputs, "labels": labels}
 
     def _tokens(self, example: Mapping[str, Any]) -> list[str]:
         """The tokens of a row, those at the positions of `chinese_ref` marked as continuing a word."""
@@ -103,45 +100,44 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
         """Inputs with the chosen tokens replaced, and labels: those tokens, -100 elsewhere. Changes `inputs`."""
         import torch
 
-        labels = inputs.clone()
+        labels, generator = inputs.clone(), self.generator
         kept = torch.tensor(self._special_tokens(labels.tolist()), dtype=torch.bool)
         if self.tokenizer.pad_token is not None:
             kept = kept | labels.eq(self.tokenizer.pad_token_id)
-        masked = mask_labels.masked_fill(kept, value=0).bool()
-        labels[~masked] = -100
-
-        def trials(probability: float) -> Any:
-            return torch.bernoulli(torch.full(labels.shape, probability), generator=self.generator).bool()
-
-        by_mask = trials(self.mask_replace_prob) & masked
-        inputs[by_mask] = self.tokenizer.convert_tokens_to_ids(self.tokenizer.mask_token)
-        if self.mask_replace_prob != 1 and self.random_replace_prob != 0:
-            by_random = trials(self.random_replace_prob / (1 - self.mask_replace_prob)) & masked & ~by_mask
-            words = torch.randint(len(self.tokenizer), labels.shape, dtype=torch.long, generator=self.generator)
-            inputs[by_random] = words[by_random]
+        self._replace(
+            inputs,
+            labels,
+            mask_labels.masked_fill(kept, value=0).bool(),
+            lambda p: torch.bernoulli(torch.full(labels.shape, p), generator=generator).bool(),
+            lambda high: torch.randint(high, labels.shape, dtype=torch.long, generator=generator),
+        )
         return inputs, labels
 
     def numpy_mask_tokens(self, inputs: Any, mask_labels: Any) -> tuple[Any, Any]:  # type: ignore[override, unused-ignore]
         """As `torch_mask_tokens`, drawing from the collator's NumPy generator or from `np.random`."""
-        labels = np.copy(inputs)
+        labels, source = np.copy(inputs), self.generator or np.random
         masked = mask_labels.astype(bool)
         masked[np.array(self._special_tokens(labels.tolist()), dtype=bool)] = False
         if self.tokenizer.pad_token is not None:
             masked[labels == self.tokenizer.pad_token_id] = False
+        integers = self.generator.integers if self.generator else np.random.randint
+        self._replace(
+            inputs,
+            labels,
+            masked,
+            lambda p: source.binomial(1, p, size=labels.shape).astype(bool),
+            lambda high: integers(low=0, high=high, size=labels.shape, dtype=np.int64),
+        )
+        return inputs, labels
+
+    def _replace(self, inputs: Any, labels: Any, masked: Any, trials: Any, words: Any) -> None:
+        """Write to `inputs` where tokens are masked, and to `labels` where not."""
         labels[~masked] = -100
-        source = self.generator or np.random
-
-        def trials(probability: float) -> Any:
-            return source.binomial(1, probability, size=labels.shape).astype(bool)
-
         by_mask = trials(self.mask_replace_prob) & masked
         inputs[by_mask] = self.tokenizer.convert_tokens_to_ids(self.tokenizer.mask_token)
         if self.mask_replace_prob != 1 and self.random_replace_prob != 0:
             by_random = trials(self.random_replace_prob / (1 - self.mask_replace_prob)) & masked & ~by_mask
-            integers = self.generator.integers if self.generator else np.random.randint
-            words = integers(low=0, high=len(self.tokenizer), size=labels.shape, dtype=np.int64)
-            inputs[by_random] = words[by_random]
-        return inputs, labels
+            inputs[by_random] = words(len(self.tokenizer))[by_random]
 
     def _special_tokens(self, rows: Sequence[list[int]]) -> list[list[int]]:
         if self.tokenizer.mask_token is None:

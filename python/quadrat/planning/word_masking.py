@@ -64,20 +64,15 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
 
 def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:
     """What pads the ids and makes their labels: kept, for as long as nothing it depends on has changed."""
-    guard, known = collator.__dict__.get(f"_quadrat_words_{framework}", (None, {}))
+    place = f"_quadrat_words_{framework}_{pads:d}_{joined:d}"
+    guard, values = collator.__dict__.get(place, (None, {}))
     if guard is not None and guard.holds(collator):
-        values: dict[str, Any] | None = known.get((pads, joined))
-        if values is not None:
-            return values
-    else:
-        known = {}
+        return values  # type: ignore[no-any-return]
     pad_id = _pad_id(collator.tokenizer, pads)
     values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
     facts = _facts(collator, framework)
     if facts is not None:
-        known[pads, joined] = values
-        guard = _core.Guard(facts)
-        collator.__dict__[f"_quadrat_words_{framework}"] = guard, known
+        collator.__dict__[place] = _core.Guard(facts), values
     return values
 
 
@@ -87,11 +82,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
     own, state = collator.__dict__, tokenizer.__dict__
     names = ("pad_token", "pad_token_id")
     masked = masking_facts(collator, framework, "torch_call" if framework == "pt" else "numpy_call")
-    if (
-        masked is None
-        or any(name not in own for name in _FIELDS)
-        or any(hasattr(type(tokenizer), name) for name in names)
-    ):
+    if masked is None or not own.keys() >= set(_FIELDS) or any(hasattr(type(tokenizer), name) for name in names):
         return None
     return (
         *((OWN, None, name, own[name]) for name in _FIELDS),

@@ -31,9 +31,10 @@ def make_shared(size: int, views: Sequence[tuple[int, int, tuple[int, ...]]]) ->
     import torch
 
     empty: Any = torch.empty
+    storage: Any = torch.UntypedStorage
     _send_parts_of_blocks()
     if size <= _BY_VALUE:
-        block: Any = torch.UntypedStorage(size)
+        block = storage(size)
         block.quadrat_by_value = True
     else:
         _require_room(size)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from trl.trainer.dpo_trainer import DataCollatorForPreference as _Original
+from trl.trainer.dpo_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
 __all__ = ["DataCollatorForPreference"]
-
-Original: Any = _Original
 
 
 @dataclass
@@ -42,6 +40,4 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("ref_chosen_logps"), Numbers("ref_rejected_logps"))
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)
+    _rows: ClassVar[tuple[Joined, ...]] = (Joined("prompt_ids", ("chosen_ids", "rejected_ids")),)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as _Original
+from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
 __all__ = ["DataCollatorForUnpairedPreference"]
-
-Original: Any = _Original
 
 
 @dataclass
@@ -49,9 +47,7 @@ class DataCollatorForUnpairedPreference(PreferenceCollator, Original):
         Numbers("ref_KL_logps"),
         Numbers("label", optional=False),
     )
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (
-            Joined("prompt_ids", ("completion_ids",), optional=True, int64=True),
-            Joined("prompt_ids", ("KL_completion_ids",), prefix="KL_", optional=True, int64=True),
-        )
+    _rows: ClassVar[tuple[Joined, ...]] = (
+        Joined("prompt_ids", ("completion_ids",), optional=True, int64=True),
+        Joined("prompt_ids", ("KL_completion_ids",), prefix="KL_", optional=True, int64=True),
+    )

@@ -13,20 +13,7 @@ from trl.trainer.utils import pad as _original
 from quadrat import _core
 from quadrat.input.columns import TENSOR
 from quadrat.planning.fallback import FallBack, rounded_up
-from quadrat.support.memory import (
-    BOOL,
-    FLOAT32,
-    FLOAT64,
-    KINDS,
-    NotOnCpu,
-    address_of,
-    empty,
-    interop,
-    is_stored,
-    kind_of,
-    recording,
-    require_plain_tensors,
-)
+from quadrat.support import memory
 
 if TYPE_CHECKING:
     import torch
@@ -75,29 +62,29 @@ def pad(
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     """The tensors padded by a kernel; None where TRL is to do it."""
-    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or recording():
+    if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or memory.recording():
         return None
     columns = _core.Columns()
-    columns.add_values(tensors, interop())
+    columns.add_values(tensors, memory.interop())
     forms, _, kinds, _, longest, _ = columns.describe(0)
     trailing: tuple[int, ...] = ()
     if forms != TENSOR:
         if (values := _joined(tensors)) is None:
             return None
-        trailing, kinds = tuple(values.shape[1:]), 1 << kind_of(values.dtype)
+        trailing, kinds = tuple(values.shape[1:]), 1 << memory.kind_of(values.dtype)
         columns, longest = _rows_of(values, [len(tensor) for tensor in tensors])
     kind = kinds.bit_length() - 1
     if kinds.bit_count() != 1 or not _fills(value, kind):
         return None
     try:
-        require_plain_tensors()
+        memory.require_plain_tensors()
         width = rounded_up(longest, multiple)
-    except (NotOnCpu, FallBack):
+    except (memory.NotOnCpu, FallBack):
         return None
-    out, address = empty("pt", (len(tensors), width, *trailing), kind)
+    out, address = memory.empty("pt", (len(tensors), width, *trailing), kind)
     if out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
         return None
-    fill = bool(value) if kind == BOOL else value
+    fill = bool(value) if kind == memory.BOOL else value
     failure = columns.pad(0, address, kind, width * math.prod(trailing), side == "left", fill)
     return out if failure is None else None
 
@@ -112,10 +99,10 @@ def _joined(tensors: Any) -> Any:
         return None
     try:
         values = torch.cat(tensors)
-        kind_of(values.dtype)
+        memory.kind_of(values.dtype)
     except (RuntimeError, TypeError):  # what TRL says of them, or a dtype the kernels do not know
         return None
-    return values if values.is_cpu and is_stored(values) and values.numel() else None
+    return values if values.is_cpu and memory.is_stored(values) and values.numel() else None
 
 
 def _rows_of(values: Any, sizes: list[int]) -> tuple[_core.Columns, int]:
@@ -123,23 +110,25 @@ def _rows_of(values: Any, sizes: list[int]) -> tuple[_core.Columns, int]:
     offsets = np.cumsum([0, *sizes])
     inner = values.numel() // len(values)
     columns = _core.Columns()
-    memory = address_of(values), kind_of(values.dtype), len(values), address_of(offsets)
-    columns.add_ragged(*memory, len(sizes), inner)
+    kind, bounds = memory.kind_of(values.dtype), memory.address_of(offsets)
+    columns.add_ragged(memory.address_of(values), kind, len(values), bounds, len(sizes), inner)
     return columns, max(sizes)
 
 
 def _fills(value: Any, kind: int) -> bool:
     """Whether a kernel fills gaps with the number that torch makes of `value`; torch makes it where there are none."""
     if type(value) is float:
-        return kind == FLOAT64 or (kind == FLOAT32 and (not math.isfinite(value) or abs(value) < _BEYOND_FLOAT32))
+        return kind == memory.FLOAT64 or (
+            kind == memory.FLOAT32 and (not math.isfinite(value) or abs(value) < _BEYOND_FLOAT32)
+        )
     if type(value) is not int:
         return False
-    if kind in (FLOAT32, FLOAT64):
+    if kind in (memory.FLOAT32, memory.FLOAT64):
         return value in _EXACT_IN_FLOAT32
     return value in _ints_of(kind)
 
 
 @functools.cache
 def _ints_of(kind: int) -> range:
-    of = np.iinfo("int64" if kind == BOOL else KINDS[kind])
+    of = np.iinfo("int64" if kind == memory.BOOL else memory.KINDS[kind])
     return range(int(of.min), int(of.max) + 1)

@@ -12,30 +12,15 @@ import numpy as np
 import torch
 
 from quadrat import _core
-from quadrat.input.columns import (
-    CHAIN,
-    CHAIN_MARKS,
-    CHAIN_MASK,
-    HOLD,
-    LIST,
-    NUMBER,
-    NUMBERS,
-    PAD,
-    PYTHON_FLOATS,
-    PYTHON_INTS,
-    PYTHON_ROWS,
-    ColumnShape,
-    column_shapes,
-    inferred_kind,
-)
+from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import FLOAT32, INT64, address_of, interop
-from quadrat.trl._rows import Flat, TrlCollator, ragged, require_token
+from quadrat.trl._base import Flat, TrlCollator, ragged, require_token
 
-_OUTPUTS = (("input_ids", CHAIN), ("attention_mask", CHAIN_MASK), ("completion_mask", CHAIN_MARKS))
+_OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))
 
 
 class Joined(NamedTuple):
@@ -78,20 +63,17 @@ class Numbers(NamedTuple):
 class PreferenceCollator(TrlCollator):
     """Joins prompts and completions, and pads them."""
 
+    _rows: ClassVar[tuple[Joined, ...]] = ()  # of each set of outputs; all have as many completions
     _numbers: ClassVar[tuple[Numbers, ...]] = ()
 
     pad_token_id: int
     pad_to_multiple_of: int | None
 
-    def _rows(self) -> tuple[Joined, ...]:
-        """The rows of each set of outputs; all have as many completions."""
-        raise NotImplementedError
-
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)
         require_token(self.pad_token_id)
         check_device(framework)
-        sets = tuple(rows for rows in self._rows() if not rows.optional or rows.completions[0] in first)
+        sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
         numbers = tuple(one for one in self._numbers if not one.optional or one.name in first)
         names = (*(name for rows in sets for name in rows.columns), *(one.name for one in numbers))
         collected = _core.collect(features, names, interop())
@@ -131,21 +113,14 @@ class PreferenceCollator(TrlCollator):
         if isinstance(batch, tuple):
             raise FallBack("a column holds numbers the kernels do not know")
         if not (plan.held or self.deferred) and _starts_are_known(key):
-            optional = (name for one in self._rows() if one.optional for name in one.completions)
+            optional = (name for one in self._rows if one.optional for name in one.completions)
             either = (*optional, *(one.name for one in self._numbers if one.optional))
-            absent = tuple(name for name in either if name not in key.names)
-            facts = own_facts(self)
-            remember(
-                self,
-                key,
-                plan,
-                values,
-                facts,
-                falls_back=False,
-                layout=layout._replace(width=-1),
-                names=key.names,
-                absent=absent,
-            )
+            known: dict[str, Any] = {
+                "names": key.names,
+                "absent": tuple(name for name in either if name not in key.names),
+            }
+            layout = layout._replace(width=-1)
+            remember(self, key, plan, values, own_facts(self), falls_back=False, layout=layout, **known)
         return batch
 
     def _limit(self) -> int:
@@ -167,7 +142,7 @@ class PreferenceCollator(TrlCollator):
         columns = ragged(bounds, *(Flat(one, address_of(one), one.numel()) for one in made))
         for index in range(len(made)):
             columns.cut(index, address_of(starts), address_of(kept))
-        steps = tuple((name, index, PAD, INT64) for index, name in enumerate(names))
+        steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
         layout = BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
         batch.update(run_steps(columns, steps, {**dict.fromkeys(names, 0), names[0]: self.pad_token_id}, "pt", layout))
 
@@ -176,13 +151,13 @@ class PreferenceCollator(TrlCollator):
 def preference_plan(key: PlanKey) -> Plan:
     """The outputs, in order. The options in the key are the sets of rows, and the numbers."""
     sets, numbers = key.options
-    shapes = column_shapes(key.signature)
+    shapes = col.column_shapes(key.signature)
     steps: list[Step] = []
     index = 0
     for rows in sets:
-        forms = PYTHON_ROWS if rows.prompt is None else LIST  # a sum of tuples or arrays is none of lists
+        forms = col.PYTHON_ROWS if rows.prompt is None else col.LIST  # a sum of tuples or arrays is none of lists
         for name, shape in zip(rows.columns, shapes[index:], strict=False):
-            if shape.forms & ~forms or shape.kinds & ~PYTHON_INTS:
+            if shape.forms & ~forms or shape.kinds & ~col.PYTHON_INTS:
                 raise FallBack(f"column '{name}' is not made of lists of ints")
         steps += [(name, index, action, INT64) for name, action in rows.outputs]
         index += len(rows.columns)
@@ -191,22 +166,22 @@ def preference_plan(key: PlanKey) -> Plan:
         kind = _number_kind(shapes[place], one.dtype, key.float_kind)
         if kind is None:
             held[one.name] = one.name
-        steps.append((one.name, place, HOLD, 0) if kind is None else (one.name, place, NUMBERS, kind))
+        steps.append((one.name, place, col.HOLD, 0) if kind is None else (one.name, place, col.NUMBERS, kind))
     return Plan(tuple(steps), held)
 
 
-def _number_kind(shape: ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
+def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
     """The kind of the tensor of these numbers; None where torch is to find it."""
-    if shape.forms != NUMBER:
+    if shape.forms != col.NUMBER:
         return None
     if dtype is None:
-        return inferred_kind(shape.kinds, float_kind)
-    return FLOAT32 if dtype is torch.float32 and shape.kinds == PYTHON_FLOATS else None
+        return col.inferred_kind(shape.kinds, float_kind)
+    return FLOAT32 if dtype is torch.float32 and shape.kinds == col.PYTHON_FLOATS else None
 
 
 def _starts_are_known(key: PlanKey) -> bool:
     """Whether the first rows of all batches with this key have tokens."""
-    shapes, index = column_shapes(key.signature), 0
+    shapes, index = col.column_shapes(key.signature), 0
     for rows in key.options[0]:
         starts = shapes[index : index + len(rows.outputs) - 1]
         if not rows.int64 and not any(shape.full for shape in starts):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from trl.trainer.reward_trainer import DataCollatorForPreference as _Original
+from trl.trainer.reward_trainer import DataCollatorForPreference as Original
 
 from quadrat.trl.preference import Joined, Numbers, PreferenceCollator
 
 __all__ = ["DataCollatorForPreference"]
-
-Original: Any = _Original
 
 
 @dataclass
@@ -40,6 +38,4 @@ class DataCollatorForPreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
     _numbers: ClassVar[tuple[Numbers, ...]] = (Numbers("margin", torch.float32),)
-
-    def _rows(self) -> tuple[Joined, ...]:
-        return (Joined(None, ("chosen_ids", "rejected_ids")),)
+    _rows: ClassVar[tuple[Joined, ...]] = (Joined(None, ("chosen_ids", "rejected_ids")),)

@@ -9,35 +9,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as _Original
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input.columns import (
-    BOUNDS,
-    HOLD,
-    JOIN,
-    LONGEST,
-    MASK,
-    PAD,
-    PAD_OWN,
-    POSITIONS,
-    ROW_POSITIONS,
-    SEQUENCES,
-    SHIFT,
-    column_shapes,
-)
+from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, has_documents
 from quadrat.input.rows import MAIN, Rows, first_of
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
 from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.memory import INT32, INT64, Framework, address_of
-from quadrat.trl._rows import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
+from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]
-
-Original: Any = _Original
 
 _IGNORED = -100
 
@@ -195,30 +180,30 @@ def _outputs() -> tuple[str, ...] | None:
 @planned
 def sft_plan(key: PlanKey) -> Plan:
     """The outputs, in order. The options in the key: whether rows are joined, and whether positions are asked for."""
-    shapes = column_shapes(key.signature)
+    shapes = col.column_shapes(key.signature)
     label = key.names.index("labels") if "labels" in key.names else 0
     joins, positions = key.options
     if not joins:
-        steps: list[Step] = [(MAIN, 0, PAD, INT64), ("labels", label, PAD_OWN, INT64)]
+        steps: list[Step] = [(MAIN, 0, col.PAD, INT64), ("labels", label, col.PAD_OWN, INT64)]
         if "position_ids" in key.names:
-            steps.append(("position_ids", key.names.index("position_ids"), PAD, INT64))
+            steps.append(("position_ids", key.names.index("position_ids"), col.PAD, INT64))
         elif positions:
-            steps.append(("position_ids", 0, ROW_POSITIONS, INT64))
-        return Plan((*steps, ("attention_mask", 0, MASK, INT64)))
+            steps.append(("position_ids", 0, col.ROW_POSITIONS, INT64))
+        return Plan((*steps, ("attention_mask", 0, col.MASK, INT64)))
     if not shapes[0].full:
         raise FallBack("a row is empty")  # it is no sequence
     if not shapes[label].aligned:
         raise FallBack("column 'labels' differs in length from the tokens")
     return Plan(
         (
-            (MAIN, 0, JOIN, INT64),
-            ("labels", label, SHIFT, INT64),
-            ("position_ids", 0, POSITIONS, INT64),
-            ("cu_seq_lens_q", 0, BOUNDS, INT32),
-            ("cu_seq_lens_k", 0, HOLD, 0),
-            ("max_length_q", 0, LONGEST, INT64),
-            ("max_length_k", 0, LONGEST, INT64),
-            ("seq_idx", 0, SEQUENCES, INT32),
+            (MAIN, 0, col.JOIN, INT64),
+            ("labels", label, col.SHIFT, INT64),
+            ("position_ids", 0, col.POSITIONS, INT64),
+            ("cu_seq_lens_q", 0, col.BOUNDS, INT32),
+            ("cu_seq_lens_k", 0, col.HOLD, 0),
+            ("max_length_q", 0, col.LONGEST, INT64),
+            ("max_length_k", 0, col.LONGEST, INT64),
+            ("seq_idx", 0, col.SEQUENCES, INT32),
         )
     )
 

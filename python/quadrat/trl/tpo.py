@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as _Original
+from trl.experimental.tpo.tpo_trainer import DataCollatorForTriplePreference as Original
 
 from quadrat.trl.preference import Joined, PreferenceCollator
 
 __all__ = ["DataCollatorForTriplePreference"]
-
-Original: Any = _Original
 
 
 @dataclass
@@ -44,6 +42,7 @@ class DataCollatorForTriplePreference(PreferenceCollator, Original):
 
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*Original.__dataclass_fields__, "deferred")
 
-    def _rows(self) -> tuple[Joined, ...]:
+    @property
+    def _rows(self) -> tuple[Joined, ...]:  # type: ignore[override]
         reference = ("reference_ids",) if self.include_reference else ()
         return (Joined("prompt_ids", ("chosen_ids", "rejected_ids", *reference)),)

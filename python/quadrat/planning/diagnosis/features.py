@@ -5,44 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from quadrat.planning.diagnosis.values import dimensions, kind_of, length_of, shown
+from quadrat.planning.diagnosis.values import dimensions, kind_of, shown
 
 
 def not_features(features: Any) -> Iterator[str]:
     """Problems of `features` as a whole."""
+    found = f"features is {kind_of(features)}"
     if isinstance(features, (list, tuple)):
         if not features:
             yield "the batch is empty: features has no rows; skip empty batches before they reach the collator"
-        return
-    if isinstance(features, str):
-        yield "features is a string, not a list of features; tokenize it first: collator([tokenizer(text)])"
-        return
-    whole, rows = f"features is a whole {type(features).__name__}", "dataset"
-    if _is_of(features, "datasets", "DatasetDict", "IterableDatasetDict"):
-        rows = f"features[{next(iter(features), 'train')!r}]"
-        some = f"{rows}[:32]" if _is_of(features, "datasets", "DatasetDict") else f"list({rows}.take(32))"
-        found = f"{whole}; choose a split and some of its rows, for example collator({some})"
-    elif _is_of(features, "datasets", "IterableDataset"):
-        found = f"{whole}; give some of its rows, for example collator(list(dataset.take(32)))"
-    elif _is_of(features, "datasets", "Dataset"):
-        found = f"{whole} of {len(features)} rows; give some of them, for example collator(dataset[:32])"
-    elif _is_of(features, "torch", "Dataset", "DataLoader"):
-        found = f"{whole}; give a list of rows, for example collator([dataset[i] for i in range(32)])"
+    elif isinstance(features, str):
+        yield f"{found}, not a list of features; tokenize it first: collator([tokenizer(text)])"
+    elif isinstance(features, Mapping) and not hasattr(features, "column_names"):  # those of datasets are splits
+        lacks = f"{found} with {shown(list(features))}, not a list of rows"
+        yield f"{lacks}; for one example give collator([example]), and in a DataLoader set batch_size"
+    elif isinstance(features, Iterator):
+        yield f"{found}, which can be read only once; give a list: collator(list(features))"
     else:
-        yield _not_a_list(features)
-        return
-    yield f"{found}, or collate in a DataLoader: DataLoader({rows}, batch_size=32, collate_fn=collator)"
-
-
-def _not_a_list(features: Any) -> str:
-    if isinstance(features, Mapping):
-        return (
-            f"features is one {type(features).__name__} with {shown(list(features))}, not a list of rows; for one "
-            "example give collator([example]), and in a DataLoader set batch_size"
+        rows = f"features[{next(iter(features), 'train')!r}]" if isinstance(features, Mapping) else "dataset"
+        yield (
+            f"{found}, not a list of rows; collate in a DataLoader: DataLoader({rows}, batch_size=32, "
+            f"collate_fn=collator), or give a list, for example collator([{rows}[i] for i in range(32)])"
         )
-    if isinstance(features, Iterator):
-        return f"features is {kind_of(features)}, which can be read only once; give a list: collator(list(features))"
-    return f"features is {kind_of(features)}; give a list with one mapping of column names to values for each row"
 
 
 def not_mappings(features: Sequence[Any]) -> Iterator[str]:
@@ -58,10 +42,8 @@ def not_rows(features: Sequence[Any]) -> Iterator[str]:
         where = f"row {row} is {kind_of(feature)}"
         if isinstance(feature, Mapping):
             yield f"{where} where row 0 is {kind_of(features[0])}; give mappings in every row, or in none"
-        elif isinstance(feature, str) or (length_of(feature) is None and dimensions(feature) is None):
+        elif _is_pair(feature) or _is_batch(feature) or isinstance(feature, str) or not hasattr(feature, "__len__"):
             yield f"{where}, neither a mapping nor a row of token ids; {_instead(feature)}"
-        elif _is_pair(feature) or _is_batch(feature):
-            yield f"{where}, not a row of token ids; {_instead(feature)}"
 
 
 def _instead(feature: Any) -> str:
@@ -75,7 +57,7 @@ def _instead(feature: Any) -> str:
         return "give {'input_ids': row}"
     if dimensions(feature) == 2 and len(feature) == 1:
         return "give {'input_ids': row[0]}"
-    return "leave it out, or give a mapping such as {'input_ids': [...]}"
+    return "leave it out, or give a mapping, for example {'input_ids': [...]}"
 
 
 def _is_batch(feature: Any) -> bool:
@@ -96,8 +78,3 @@ def missing(features: Sequence[Any], columns: Sequence[Any]) -> Iterator[str]:
                     f"column '{column}' is missing in row {row}, which has {shown(list(feature))}; the columns are "
                     "those of row 0: give the row that column, or remove it from the others"
                 )
-
-
-def _is_of(value: Any, package: str, *names: str) -> bool:
-    """Whether the type of `value` is one of these classes of a package, or derived from one."""
-    return any(cls.__name__ in names and cls.__module__.partition(".")[0] == package for cls in type(value).__mro__)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from quadrat.input.rows import MAIN
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import options
-from quadrat.planning.diagnosis.columns import LABELS, MAIN, MARKS, WORDS, not_one_per_token, to_stack, uneven
 from quadrat.planning.diagnosis.features import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
-from quadrat.support.memory import is_tensor
+
+_MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
+_WORDS = ("offset_mapping", "word_ids")
+_LABELS = ("label", "labels", "label_ids")
+
+_ONE_PER_TOKEN = {
+    Role.MARKS: "one number per token, or remove the column",
+    Role.WORDS: "one entry per token, for example those of tokenizer(text)",
+}
+
+Shape = tuple[int | None, ...]
 
 
 def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
@@ -22,8 +32,7 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
         return
     yield from not_mappings(features)
     if permutes or words:
-        if MAIN not in features[0]:
-            yield _no_tokens(MAIN, features[0], "whose tokens are masked")
+        yield from _no_tokens(MAIN, features[0], "whose tokens are masked")
         yield from missing(features, [MAIN])
         yield from _masked(collator, Column(MAIN, [feature[MAIN] for feature in features], Role.TOKENS))
         return
@@ -41,27 +50,28 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
 def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     """Columns that the tokenizer pads, with or without labels."""
     main, pads = collator.tokenizer.model_input_names[0], options.pads(collator)
-    if main not in rows:
-        yield _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
-        return
+    yield from _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
     columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
     tokens = next(column for column in columns if column.role is Role.TOKENS)
+    targets = [column for column in columns if column.role is Role.TARGETS]
     if pads:
-        yield from options.no_pad_token(collator, rows_of_one_length=len(set(map(length_of, tokens.values))) == 1)
-        yield from options.padding_side(collator)
+        even = len(set(map(length_of, tokens.values))) == 1 and hasattr(collator, "padding")
+        yield from options.lacks_token(collator.tokenizer, "pad_token", ", or use padding=False" if even else "")
+        side = getattr(collator.tokenizer, "padding_side", "right")
+        if side not in ("right", "left"):
+            yield f"padding_side is {shown(side)}; set tokenizer.padding_side to 'right' or 'left'"
     yield from options.beyond_max_length(collator, main, tokens.values, "tokens")
     for column in columns:
-        if column.role is not Role.TARGETS or any(value is not None for value in column.values):
+        if column not in targets or any(value is not None for value in column.values):
             yield from broken(column)
-    for column in columns:
-        if column.role is Role.TARGETS:
-            yield from _targets(collator, column)
-    yield from not_one_per_token(columns, tokens)
+    for column in targets:
+        yield from _targets(collator, column)
+    yield from _not_one_per_token(columns, tokens)
     for column in columns:
         if column.role in (Role.WORDS, Role.LABEL, Role.OTHER):
-            yield from uneven(column, to_stack(collator, column, rows))
+            yield from _uneven(column, _to_stack(collator, column, rows))
     if not pads:
-        yield from uneven(tokens, "use padding=True")
+        yield from _uneven(tokens, "use padding=True")
     for column in columns:
         yield from doubtful(column)
 
@@ -69,21 +79,23 @@ def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
 def _role(collator: Any, name: str, main: str) -> Role:
     if name == main:
         return Role.TOKENS
-    if name in MARKS:
+    if name in _MARKS:
         return Role.MARKS
-    if name in WORDS and getattr(collator, "whole_word_mask", False):
+    if name in _WORDS and getattr(collator, "whole_word_mask", False):
         return Role.WORDS
     if name in ("label", "labels") and hasattr(collator, "label_pad_token_id"):
         return Role.TARGETS if isinstance(collator, originals.DataCollatorForSeq2Seq) else Role.TOKEN_LABELS
-    if name in LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
+    if name in _LABELS and not hasattr(collator, "mlm_probability"):  # language modelling has no use for them
         return Role.LABEL
     return Role.OTHER
 
 
-def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> str:
+def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> Iterator[str]:
+    if main in first:
+        return
     text = next((name for name, value in first.items() if isinstance(value, str)), None)
     remedy = f"tokenize the texts: tokenizer(row['{text}'])" if text is not None else "tokenize the texts"
-    return (
+    yield (
         f"no column '{main}', {why}; the features have {shown(list(first))}: {remedy}, and if Trainer removed it, give "
         "TrainingArguments(remove_unused_columns=False)"
     )
@@ -91,16 +103,13 @@ def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> str:
 
 def _targets(collator: Any, column: Column) -> Iterator[str]:
     """Labels that have lengths of their own."""
-    values = column.values
-    for row, value in enumerate(values):
-        if isinstance(values[0], list) and not isinstance(value, list):
-            yield (
-                f"column '{column.name}', row {row} is {kind_of(value)} where row 0 is a list; give lists in every "
-                "row, for example value.tolist()"
-            )
+    for row, value in enumerate(column.values):
+        if isinstance(column.values[0], list) and not isinstance(value, list):
+            found = f"{column.place(row)} is {kind_of(value)} where row 0 is a list"
+            yield f"{found}; give lists in every row, for example value.tolist()"
     if not options.pads(collator):
-        yield from uneven(column, "use padding=True")
-    yield from options.beyond_max_length(collator, column.name, values, "labels")
+        yield from _uneven(column, "use padding=True")
+    yield from options.beyond_max_length(collator, column.name, column.values, "labels")
 
 
 def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
@@ -114,7 +123,7 @@ def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
     columns.sort(key=lambda column: column.name != label)  # the reference makes labels first
     for column in columns:
         yield from broken(column)
-        yield from uneven(column, to_stack(collator, column, rows))
+        yield from _uneven(column, _to_stack(collator, column, rows))
     for column in columns:
         yield from doubtful(column)
 
@@ -122,51 +131,34 @@ def _stacked(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
 def _stacked_role(name: str, values: Sequence[Any]) -> Role:
     if name == MAIN and all((dimensions(value) or 0) < 2 for value in values):
         return Role.TOKENS
-    return Role.LABEL if name in LABELS else Role.OTHER
+    return Role.LABEL if name in _LABELS else Role.OTHER
 
 
 def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
     """Examples that hold one row per choice; then their rows."""
     columns = list(examples[0])
     label = "label" if "label" in columns else "labels"
+    lacks = f"the features have {shown(columns)}"
     if label not in columns:
-        yield (
-            f"no column 'label' or 'labels', the number of the right choice; the features have {shown(columns)}: add "
-            "one; any number will do where you do not need it"
-        )
-        return
+        yield f"no column 'label' or 'labels', the number of the right choice; {lacks}: add it; any number will do"
     if MAIN not in columns:
-        yield (
-            f"no column '{MAIN}', whose rows are the choices; the features have {shown(columns)}: tokenize each choice"
-        )
-        return
-    rows = [
-        (row, column, value)
-        for row, example in enumerate(examples)
-        for column, value in example.items()  # each is indexed, those of this row only included
-        if column != label
-    ]
-    for row, column, value in rows:
-        if not hasattr(value, "__getitem__") or isinstance(value, str):
-            yield (
-                f"column '{column}', row {row} is {kind_of(value)}, not a list of one row per choice; remove the "
-                "column, or give it one"
-            )
+        yield f"no column '{MAIN}', whose rows are the choices; {lacks}: tokenize each choice"
     count = len(examples[0][MAIN])
-    if count == 0:
-        yield f"column '{MAIN}', row 0 has no choices; give every example at least one"
-        return
-    for row, column, value in rows:
-        if len(value) < count:
-            yield (
-                f"column '{column}', row {row} has {len(value)} choices where '{MAIN}' of row 0 has {count}; "
-                "give every example the same number of choices"
-            )
-    labels = Column(label, [example[label] for example in examples], Role.CHOICE)
-    yield from broken(labels)
-    for row, value in enumerate(labels.values):
-        if length_of(value) is not None:
-            yield f"column '{label}', row {row} is {kind_of(value)}; give the number of the right choice"
+    for row, example in enumerate(examples):
+        for column, value in example.items():
+            where = f"column '{column}', row {row}"
+            if column == label:
+                if length_of(value) is not None and not isinstance(value, str):
+                    yield f"{where} is {kind_of(value)}; give the number of the right choice"
+            elif not hasattr(value, "__getitem__") or isinstance(value, str):
+                instead = "remove the column, or give it one"
+                yield f"{where} is {kind_of(value)}, not a list of one row per choice; {instead}"
+            elif len(value) < max(count, 1):
+                yield (
+                    f"{where} has {len(value)} choices where '{MAIN}' of row 0 has {count}; give every example the "
+                    "same number of choices, and at least one"
+                )
+    yield from broken(Column(label, [example[label] for example in examples], Role.CHOICE))
     columns.remove(label)
     choices = {name: [example[name][choice] for example in examples for choice in range(count)] for name in columns}
     for problem in _padded(collator, choices):
@@ -174,13 +166,10 @@ def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
 
 
 def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
-    columns = list(features[0])
-    if MAIN not in columns:
-        yield _no_tokens(MAIN, features[0], "which is flattened")
-        return
+    yield from _no_tokens(MAIN, features[0], "which is flattened")
     shifted = hasattr(collator, "separator_id")
     read = ("labels",) if shifted else ("label", "labels", "token_type_ids", "special_tokens_mask")
-    names = [MAIN, *(name for name in columns if name in read)]
+    names = [MAIN, *(name for name in features[0] if name in read)]
     yield from missing(features, names)
     for name in names:
         values = [feature[name] for feature in features]
@@ -190,19 +179,26 @@ def _flattened(collator: Any, features: Sequence[Any]) -> Iterator[str]:
         yield from broken(column)
         for row, value in enumerate(values):
             if isinstance(value, tuple):
-                yield f"column '{name}', row {row} is a tuple where a list is expected; give list(value)"
+                yield f"{column.place(row)} is a tuple where a list is expected; give list(value)"
         yield from doubtful(column)
 
 
-def _permuted(collator: Any, column: Column) -> Iterator[str]:
-    """What permutation language modelling needs of tokenizer and rows."""
-    tokenizer = collator.tokenizer
-    for name in ("mask_token", "pad_token"):
-        if getattr(tokenizer, name) is None:
-            yield (
-                f"{type(tokenizer).__name__} has no {name.replace('_', ' ')}; set one, for example "
-                f"tokenizer.add_special_tokens({{'{name}': '[{name[:-6].upper()}]'}})"
-            )
+def _masked(collator: Any, column: Column) -> Iterator[str]:
+    """Rows of token ids, all that some collators look at."""
+    yield from broken(column)
+    if len(set(map(length_of, column.values))) > 1:
+        yield from options.lacks_token(collator.tokenizer, "pad_token")
+    yield from doubtful(column)
+    if hasattr(collator, "_shuffle"):
+        yield from _outside_vocabulary(collator.tokenizer, column)
+    if hasattr(collator, "plm_probability"):
+        yield from options.lacks_token(collator.tokenizer, "mask_token")
+        yield from options.lacks_token(collator.tokenizer, "pad_token")
+        yield from _odd(column)
+
+
+def _odd(column: Column) -> Iterator[str]:
+    """Rows that permutation language modelling cannot take."""
     lengths = [length_of(row) or 0 for row in column.values]
     if 0 in lengths:
         yield f"row {lengths.index(0)} is empty; remove it"
@@ -214,29 +210,89 @@ def _permuted(collator: Any, column: Column) -> Iterator[str]:
         )
 
 
-def _masked(collator: Any, column: Column) -> Iterator[str]:
-    """Rows of token ids, all that some collators look at."""
-    yield from broken(column)
-    if len(set(map(length_of, column.values))) > 1:
-        yield from options.no_pad_token(collator)
-    for row, value in enumerate(column.values):
-        if getattr(collator, "return_tensors", "pt") == "np" and is_tensor(value):
-            yield f"{column.place(row)} is a tensor where return_tensors='np' takes lists and arrays; give row.numpy()"
-    yield from doubtful(column)
-    if hasattr(collator, "_shuffle"):
-        yield from _outside_vocabulary(collator.tokenizer, column)
-    if hasattr(collator, "plm_probability"):
-        yield from _permuted(collator, column)
-
-
 def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
     """Ids without a token, by which words are told."""
     size = len(tokenizer)
     for row, value in enumerate(column.values):
         ids = value.tolist() if hasattr(value, "tolist") else value
-        outside = [token for token in (min(ids, default=0), max(ids, default=0)) if not 0 <= token < size]
-        if outside:
+        for token in (min(ids, default=0), max(ids, default=0)):
+            if not 0 <= token < size:
+                found = (
+                    f"{column.place(row)}, position {ids.index(token)} is {token}, which is no token of the tokenizer"
+                )
+                yield f"{found}; give ids from 0 to {size - 1}"
+
+
+def _shape_of(value: Any) -> Shape:
+    """Lengths by dimension; None where rows inside differ."""
+    if isinstance(value, (list, tuple)):
+        if not value or (not isinstance(value[0], (list, tuple)) and not hasattr(value[0], "ndim")):
+            return (len(value),)
+        inner = {_shape_of(row) for row in value}
+        return (len(value), *(inner.pop() if len(inner) == 1 else (None,)))
+    return tuple(value.shape) if hasattr(value, "shape") else ()
+
+
+def _uneven(column: Column, remedy: str) -> Iterator[str]:
+    """Rows that do not stack."""
+    shapes = [_shape_of(value) for value in column.values]
+    first = shapes[0]
+    for row, shape in enumerate(shapes):
+        if None in shape:
+            yield f"column '{column.name}', row {row} holds rows of different lengths; {remedy}"
+        if shape != first:
             yield (
-                f"{column.place(row)}, position {ids.index(outside[0])} is {outside[0]}, which is no token of the "
-                f"tokenizer; give ids from 0 to {size - 1}"
+                f"column '{column.name}' is ragged and not padded here: row 0 {_has(first)}, row {row} {_has(shape)}; "
+                f"{remedy}"
             )
+
+
+def _has(shape: Shape) -> str:
+    if not shape:
+        return "is one number"
+    return f"has length {shape[0]}" if len(shape) == 1 else f"has shape {shape}"
+
+
+def _to_stack(collator: Any, column: Column, rows: Mapping[str, Sequence[Any]]) -> str:
+    """What to do about a column that does not stack. rows: all columns of the batch."""
+    name, flat = column.name, all(dimensions(value) == 1 for value in column.values)
+    padding, extends = _padding_collator(rows), hasattr(collator, "pad_values")
+    use = f"use {padding or 'DataCollatorWithPadding'}(tokenizer), which pads"
+    if name in (MAIN, *_MARKS):
+        if flat:
+            return f"{use}, or pad while tokenizing: padding='max_length'"
+        return f"tokenize without return_tensors, or make a feature of each of its rows, and {use}"
+    if not flat or not (extends or (padding is not None and not hasattr(collator, "tokenizer"))):
+        return "give all rows one shape, or remove it"
+    if name in _LABELS and padding is not None:
+        use = f"use {_padding_collator({**rows, 'labels': column.values})}(tokenizer), which pads it with -100"
+        if hasattr(collator, "mlm_probability"):
+            return f"{type(collator).__name__} makes labels of its own: remove the column, or, to keep it, {use}"
+        return f"{use}, or give pad_values={{'{name}': -100}}" if extends else use
+    extra = f"pad_values={{'{name}': 0}}"
+    return f"{f'give {extra}' if extends else f'use {padding}(tokenizer, {extra})'}, or remove it"
+
+
+def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
+    """The collator that pads these columns; None without tokens."""
+    if MAIN not in rows:
+        return None
+    label = next((name for name in _LABELS if name in rows and any(dimensions(row) == 1 for row in rows[name])), None)
+    if label is None:
+        return "DataCollatorWithPadding"
+    aligned = list(map(length_of, rows[label])) == list(map(length_of, rows[MAIN]))
+    return "DataCollatorForTokenClassification" if aligned else "DataCollatorForSeq2Seq"
+
+
+def _not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str]:
+    """Columns that need one value per token."""
+    expected = list(map(length_of, tokens.values))
+    for column in columns:
+        for row, (value, length) in enumerate(zip(column.values, expected, strict=True)):
+            found = length_of(value)
+            where = f"column '{column.name}', row {row}"
+            if column.role is Role.TOKEN_LABELS and found is not None and length is not None and found > length:
+                yield f"{where} has {found} labels for the {length} tokens of '{tokens.name}'; give one label per token"
+            if column.role in _ONE_PER_TOKEN and found != length:
+                has = "no length" if found is None else f"length {found}"
+                yield f"{where} has {has} where '{tokens.name}' has {length}; give {_ONE_PER_TOKEN[column.role]}"

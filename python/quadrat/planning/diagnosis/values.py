@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class Role(enum.Enum):
     OTHER = "anything that stacks"
 
 
-# What to say of a value that is one number, None or a text, by role; the first are the roles that need rows.
+# The roles that need rows, and what to say of a single number.
 _NOT_A_ROW = {
     Role.TOKENS: "not a row of token ids; for a row of one token give a list",
     Role.MARKS: "not one number per token; remove the column",
@@ -43,6 +43,7 @@ _TEXT = {
     Role.TOKENS: "tokenize it: tokenizer(text)['input_ids']",
     Role.TARGETS: "tokenize it: tokenizer(text_target=text)['input_ids']",
 }
+_GIVE = "give every row a value, or remove the column"
 _WORD = dict.fromkeys(_TEXT, "give token ids: tokenizer.convert_tokens_to_ids(row)")
 _LABELS = (Role.TOKEN_LABELS, Role.FLAT, Role.CHOICE, Role.LABEL)
 _NUMBERS = (int, float, complex, np.number, np.bool_)
@@ -73,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value, as "a list"."""
+    """The type of a value, for example "a list"."""
     if value is None:
         return "None"
     if isinstance(value, str):
@@ -102,125 +103,81 @@ def broken(column: Column) -> Iterator[str]:
     if all(value is None for value in column.values) and column.role is not Role.CHOICE:
         yield f"column '{column.name}' is None in every row; {_removal(column)}"
     for row, value in enumerate(column.values):
-        where = column.place(row)
-        if value is None:
-            yield f"{where} is None; {_NONE.get(column.role, 'give every row a value, or remove the column')}"
-        elif isinstance(value, (str, bytes)):
-            instead = _instead_of_text(column, _TEXT, column.values)
-            yield f"{where} is {kind_of(value)}, which no tensor can hold; {instead}"
-        elif column.role in _NOT_A_ROW and dimensions(value) == 0:
-            yield f"{where} is the number {shown(value)}, {_NOT_A_ROW[column.role]}"
-        elif column.role in _NOT_A_ROW and (dimensions(value) or 0) > 1 and not _is_array_of_masks(column, value):
-            yield f"{where} {_nested(value)}"
-        elif isinstance(value, (list, tuple)):
-            yield from _broken_elements(column, where, value)
-        elif is_tensor(value) and value.is_meta:
-            yield f"{where} is a tensor on the device 'meta', which has no numbers; give tensors on the CPU"
-        elif isinstance(value, np.ndarray) and value.dtype.hasobject and value.ndim:
-            yield from _broken_elements(column, where, value.tolist())
-        else:
-            yield from _beyond_int64(where, value)
+        yield from (problem for certain, problem in _problems(column, column.place(row), value) if certain)
 
 
 def doubtful(column: Column) -> Iterator[str]:
     """Values that make some collators fail."""
     for row, value in enumerate(column.values):
-        where = column.place(row)
-        if hasattr(value, "ndim") and hasattr(value, "dtype"):
-            yield from _doubtful_array(column, where, value)
-        elif not isinstance(value, (list, tuple)):
-            if not isinstance(value, (*_NUMBERS, str, bytes)) and value is not None:
-                yield f"{where} is {kind_of(value)}, which no tensor can hold; {_removal(column)}"
-        else:
-            yield from _doubtful_elements(column, where, value)
+        yield from (problem for certain, problem in _problems(column, column.place(row), value) if not certain)
 
 
-def _doubtful_array(column: Column, where: str, value: Any) -> Iterator[str]:
-    if isinstance(value, np.ndarray) and value.dtype.hasobject:
-        yield f"{where} is an array of Python objects; give numbers, for example row.astype('int64')"
-    elif column.role is Role.TOKENS and (value.is_floating_point() if is_tensor(value) else value.dtype.kind == "f"):
-        remedy = "row.long()" if is_tensor(value) else "row.astype('int64')"
-        yield f"{where} holds {str(value.dtype).removeprefix('torch.')} numbers, and token ids are ints; give {remedy}"
+def _problems(column: Column, where: str, value: Any, inside: bool = False) -> Iterator[tuple[bool, str]]:
+    """What is wrong with a value, and whether that makes the reference fail in any case. inside: it is in a row."""
+    role, is_list, size = column.role, isinstance(value, (list, tuple)), dimensions(value)
+    if value is None:
+        instead = (_GAP if inside else _NONE).get(
+            role, "give a number there, or leave the row out" if inside else _GIVE
+        )
+        yield True, f"{where} is None; {instead}"
+    elif isinstance(value, (str, bytes)):
+        yield True, f"{where} is {kind_of(value)}, which no tensor can hold; {_instead_of_text(column, inside)}"
+    elif role in _NOT_A_ROW and size == 0 and not inside:
+        yield True, f"{where} is the number {shown(value)}, {_NOT_A_ROW[role]}"
+    elif role in _NOT_A_ROW and inside and is_list:
+        yield True, f"{where} is {kind_of(value)} where a number is expected; give one flat row of numbers"
+    elif role in _NOT_A_ROW and not inside and (size or 0) > 1 and (is_list or column.name != "attention_mask"):
+        yield True, f"{where} {_nested(value)}"  # the reference stacks attention masks of more dimensions
+    elif is_list and not _is_good(value, role):
+        for position, element in enumerate(value):
+            yield from _problems(column, f"{where}, position {position}", element, inside=True)
+    elif isinstance(value, np.ndarray) and value.dtype.hasobject:
+        yield from _problems(column, where, value.tolist())
+        yield False, f"{where} is an array of Python objects; give numbers, for example row.astype('int64')"
+    elif role is Role.TOKENS and "float" in str(getattr(value, "dtype", "")):
+        to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
+        kind = str(value.dtype).removeprefix("torch.")
+        yield False, f"{where} holds {kind} numbers, and token ids are ints; give {to_ints}"
+    elif role is Role.TOKENS and isinstance(value, float):
+        yield False, f"{where} is the float {value}, and token ids are ints; give [int(token) for token in row]"
+    elif isinstance(value, int) and not _fits_int64(value):
+        yield True, f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
+    elif size is None and not is_list:
+        yield False, f"{where} is {kind_of(value)}, which no tensor can hold; {_removal(column)}"
 
 
-def _doubtful_elements(column: Column, where: str, value: Sequence[Any]) -> Iterator[str]:
-    kinds = list(map(type, value))
-    for kind in dict.fromkeys(kinds):
-        at = kinds.index(kind)
-        place = f"{where}, position {at}"
-        if column.role is Role.TOKENS and issubclass(kind, (float, np.floating)):
-            yield f"{place} is the float {shown(value[at])}, and token ids are ints; give [int(token) for token in row]"
-        elif not issubclass(kind, (*_NUMBERS, list, tuple, str, bytes)) and not hasattr(kind, "ndim"):
-            yield f"{place} is {kind_of(value[at])}, which no tensor can hold; {_removal(column)}"
-
-
-def _broken_elements(column: Column, where: str, value: Sequence[Any]) -> Iterator[str]:
-    kinds = set(map(type, value))
-    if kinds <= {int, bool}:  # all that is looked at in a good row, however long
-        if value and not (_fits_int64(min(value)) and _fits_int64(max(value))):
-            at = next(position for position, element in enumerate(value) if not _fits_int64(element))
-            yield from _beyond_int64(f"{where}, position {at}", value[at])
-        return
-    if all(issubclass(kind, (float, np.number, np.bool_)) for kind in kinds):
-        return
-    for position, element in enumerate(value):
-        place = f"{where}, position {position}"
-        if element is None:
-            instead = _GAP.get(column.role, "give a number there, or leave the row out")
-            yield f"{place} is None where a number is expected; {instead}"
-        elif isinstance(element, (str, bytes)):
-            words = chain.from_iterable(row for row in column.values if isinstance(row, (list, tuple)))
-            instead = _instead_of_text(column, _WORD, words)
-            yield f"{place} is {kind_of(element)} where a number is expected; {instead}"
-        elif isinstance(element, (list, tuple)):
-            if column.role in _NOT_A_ROW:
-                yield f"{place} is {kind_of(element)} where a number is expected; give one flat row of numbers"
-            else:
-                yield from _broken_elements(column, place, element)
-        else:
-            yield from _beyond_int64(place, element)
+def _is_good(row: Sequence[Any], role: Role) -> bool:
+    """Whether a row holds numbers alone; a long one is not looked at number by number."""
+    kinds = set(map(type, row))
+    if kinds <= {int, bool}:
+        return not row or (_fits_int64(min(row)) and _fits_int64(max(row)))
+    return role is not Role.TOKENS and all(issubclass(kind, (float, np.number, np.bool_)) for kind in kinds)
 
 
 def _fits_int64(value: int) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def _beyond_int64(where: str, value: Any) -> Iterator[str]:
-    if isinstance(value, int) and not _fits_int64(value):
-        yield f"{where} is {shown(value)}, beyond int64; give a number from -2**63 to 2**63 - 1"
-
-
-def _is_array_of_masks(column: Column, value: Any) -> bool:
-    """Attention masks of more dimensions, which the reference stacks as they are."""
-    return column.name == "attention_mask" and not isinstance(value, (list, tuple))
-
-
 def _nested(value: Any) -> str:
     if len(value) != 1:
         return f"holds {len(value)} rows where one row of numbers is expected; make a feature of each"
-    if isinstance(value, (list, tuple)):
-        found, instead = (
-            "is a row inside a list, like the result of tokenizer([text])",
-            "one text at a time, tokenizer(text)",
-        )
-    else:
-        found = f"has shape {tuple(value.shape)}, like the result of tokenizer(text, return_tensors=...)"
-        instead = "without return_tensors"
-    return f"{found}; tokenize {instead}, or take the row out in every column: value[0]"
-
-
-def _instead_of_text(column: Column, known: Mapping[Role, str], texts: Iterable[Any]) -> str:
-    return _mapping(texts) if column.role in _LABELS else known.get(column.role) or _removal(column)
+    found = "is a row inside a list, like the result of tokenizer([text]); tokenize one text at a time, tokenizer(text)"
+    if not isinstance(value, (list, tuple)):
+        made = f"has shape {tuple(value.shape)}, like the result of tokenizer(text, return_tensors=...)"
+        found = f"{made}; tokenize without return_tensors"
+    return f"{found}, or take the row out in every column: value[0]"
 
 
 def _removal(column: Column) -> str:
     return f"remove the column before collating, for example dataset.remove_columns('{column.name}')"
 
 
-def _mapping(labels: Iterable[Any]) -> str:
-    """How labels that are words become numbers, with those of this batch as the example."""
-    words = sorted({label for label in labels if isinstance(label, str)})
-    example = {word: number for number, word in enumerate(words)} if len(words) <= 8 else None
-    if example is None or any(len(word) > 30 for word in words):
-        return "map labels to numbers, for example label2id[label]"
+def _instead_of_text(column: Column, inside: bool) -> str:
+    if column.role not in _LABELS:
+        return (_WORD if inside else _TEXT).get(column.role) or _removal(column)
+    rows = column.values
+    texts = chain.from_iterable(row for row in rows if isinstance(row, (list, tuple))) if inside else rows
+    words = sorted({text for text in texts if isinstance(text, str)})
+    short = len(words) <= 8 and all(len(word) <= 30 for word in words)
+    example = {word: number for number, word in enumerate(words)} if short else "label2id"
     return f"map labels to numbers, for example {example}[label]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import PYTHON_INTS, PYTHON_ROWS
-from quadrat.input.rows import UnevenColumns
 from quadrat.planning.fallback import FallBack
 from quadrat.support.memory import INT64, address_of, empty, interop
 
@@ -24,19 +23,7 @@ class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
     _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
-
-    def torch_call(self, examples: Any) -> dict[str, Any]:
-        """Collate `examples` into torch tensors."""
-        return self._collate(examples, "pt")
-
-    def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        return super().torch_call  # type: ignore[no-any-return]
-
-    def _normalise(self, features: Any) -> Any:
-        try:
-            return super()._normalise(features)
-        except UnevenColumns as error:  # TRL says this in its own way
-            raise FallBack(str(error)) from error
+    _explains_columns: ClassVar[bool] = False
 
 
 def read(features: Any, names: Sequence[str], forms: int = PYTHON_ROWS) -> _core.Columns:
