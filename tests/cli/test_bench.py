@@ -77,12 +77,12 @@ def test_both_are_called_in_turn_and_alone_and_quietly():
     assert (torch.get_num_threads(), gc.isenabled()) == (threads, True)
     assert quiet - {(threads, True)} == {(1, False)}
     runs = "".join(calls)
-    sample, other = "r" * found.calls_per_sample, "q" * found.calls_per_sample
+    sample, other = "r" * found["calls_per_sample"], "q" * found["calls_per_sample"]
     assert runs.startswith("rq" + "r" * 5 + sample + other)
-    assert (sample + other) * found.pairs in runs
-    alone = runs[runs.index((sample + other) * found.pairs) + len((sample + other) * found.pairs) :]
+    assert (sample + other) * found["pairs"] in runs
+    alone = runs[runs.index((sample + other) * found["pairs"]) + len((sample + other) * found["pairs"]) :]
     assert alone.lstrip("r").strip("q") == ""
-    assert found.pairs >= 20
+    assert found["pairs"] >= 20
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import os
 import platform
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
@@ -29,26 +28,6 @@ Feature = dict[str, Any]
 Collate = Callable[[list[Feature]], Any]
 
 SHORTEST_SAMPLE_NS = 50_000
-
-
-@dataclass(frozen=True)
-class Times:
-    """Nanoseconds a call, over alternating samples of the reference and of quadrat, and of each alone."""
-
-    pairs: int
-    calls_per_sample: int
-    reference_median_ns: float
-    quadrat_median_ns: float
-    reference_quartiles_ns: tuple[float, float]
-    quadrat_quartiles_ns: tuple[float, float]
-    reference_min_ns: float
-    quadrat_min_ns: float
-    ratio_of_medians: float
-    median_of_ratios: float
-    ratio_quartiles: tuple[float, float]
-    reference_alone_ns: float
-    quadrat_alone_ns: float
-    ratio_alone: float
 
 
 class DifferenceError(AssertionError):
@@ -140,8 +119,11 @@ def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: i
 
 def compare(
     reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float, at_least: int = 20
-) -> Times:
-    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone."""
+) -> dict[str, Any]:
+    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone.
+
+    Returns nanoseconds a call, and ratios: of `pairs` alternating samples, and of each collator alone.
+    """
     check_collators(reference, quadrat, features)
     taken: list[tuple[float, float]] = []
     with quiet():
@@ -151,30 +133,26 @@ def compare(
         while len(taken) < at_least or perf_counter_ns() < end:
             taken.append((sample(reference, features, calls), sample(quadrat, features, calls)))
     times = np.array(taken)
+    both = ("reference", times[:, 0]), ("quadrat", times[:, 1])
+    medians = {f"{name}_median_ns": float(np.median(own)) for name, own in both}
+    quartiles = {f"{name}_quartiles_ns": np.percentile(own, (25, 75)).tolist() for name, own in both}
+    shortest = {f"{name}_min_ns": float(own.min()) for name, own in both}
+    ratios = times[:, 0] / times[:, 1]
     reference_alone = alone(reference, features, seconds=seconds / 4, calls=calls)
     quadrat_alone = alone(quadrat, features, seconds=seconds / 4, calls=calls)
-    ratios = times[:, 0] / times[:, 1]
-    medians = np.median(times, axis=0).tolist()
-
-    def quartiles(values: Any) -> tuple[float, float]:
-        return float(np.percentile(values, 25)), float(np.percentile(values, 75))
-
-    return Times(
-        pairs=len(times),
-        calls_per_sample=calls,
-        reference_median_ns=medians[0],
-        quadrat_median_ns=medians[1],
-        reference_quartiles_ns=quartiles(times[:, 0]),
-        quadrat_quartiles_ns=quartiles(times[:, 1]),
-        reference_min_ns=float(times[:, 0].min()),
-        quadrat_min_ns=float(times[:, 1].min()),
-        ratio_of_medians=medians[0] / medians[1],
-        median_of_ratios=float(np.median(ratios)),
-        ratio_quartiles=quartiles(ratios),
-        reference_alone_ns=reference_alone,
-        quadrat_alone_ns=quadrat_alone,
-        ratio_alone=reference_alone / quadrat_alone,
-    )
+    return {
+        "pairs": len(times),
+        "calls_per_sample": calls,
+        **medians,
+        **quartiles,
+        **shortest,
+        "ratio_of_medians": medians["reference_median_ns"] / medians["quadrat_median_ns"],
+        "median_of_ratios": float(np.median(ratios)),
+        "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist(),
+        "reference_alone_ns": reference_alone,
+        "quadrat_alone_ns": quadrat_alone,
+        "ratio_alone": reference_alone / quadrat_alone,
+    }
 
 
 def versions() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from quadrat.cli.command import CommandError
@@ -28,7 +28,8 @@ class Options:
 
     Attributes:
         max_tokens: the budget of a Trainer's training batches; 0: that of a usual batch; None: batches do not change.
-        group_by_length: whether a Trainer groups rows by length.
+        group_by_length: whether a Trainer groups training rows by length.
+        evaluation: whether a Trainer evaluates rows of similar length together.
         quiet: whether there is no report.
         report: a file for the report, as JSON.
         folder: where processes leave what they counted.
@@ -38,6 +39,7 @@ class Options:
 
     max_tokens: int | None = None
     group_by_length: bool = False
+    evaluation: bool = False
     quiet: bool = False
     report: str | None = None
     folder: str = ""
@@ -55,7 +57,7 @@ def launch(command: list[str], options: Options) -> int:
     if sys.flags.ignore_environment:
         raise CommandError("Python was started with -E or -I, and ignores the variable by which quadrat is loaded")
     folder, ranks = _folder()
-    told = Options(**{**asdict(options), "folder": folder, "ranks": ranks, "process": os.getpid()})
+    told = replace(options, folder=folder, ranks=ranks, process=os.getpid())
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

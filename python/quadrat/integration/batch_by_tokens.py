@@ -18,6 +18,7 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
+from quadrat.integration.evaluate_by_length import evaluate_by_length
 
 logger = logging.getLogger("quadrat")
 
@@ -72,13 +73,14 @@ def batch_by_tokens(
     column: str = MAIN,
     window: int | None = None,
     seed: int | None = None,
+    evaluation: bool = False,
 ) -> TokenBatches:
     """Have a Trainer make its training batches by token budget instead of a constant number of rows.
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
     is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
     item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
-    transformers become those of quadrat, and others work as they are. Evaluation does not change.
+    transformers become those of quadrat, and others work as they are.
 
     Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
     in each process.
@@ -91,6 +93,10 @@ def batch_by_tokens(
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
+        evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
+            before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
+            is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
+            together, so that the mean over rows changes. What predictions hold at padding may change.
 
     Returns:
         The numbers of steps and of rows in a step, before and now: print it.
@@ -99,7 +105,8 @@ def batch_by_tokens(
         TypeError: for something that is not a Trainer, a dataset that cannot be indexed by row, and rows without
             `column`.
         ValueError: without a training dataset, for a Trainer that chooses rows in its own way or has several GPUs in
-            one process, for a second call, and for a row above `max_tokens`.
+            one process, for a second call, and for a row above `max_tokens`; with `evaluation`, for a Trainer that
+            evaluates in its own way.
 
     Examples:
         >>> import quadrat, tempfile
@@ -132,6 +139,8 @@ def batch_by_tokens(
         seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
     )
     batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
+    if evaluation:
+        evaluate_by_length(trainer, column)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
     if not isinstance(collator, Collator):

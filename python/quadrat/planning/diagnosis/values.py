@@ -214,7 +214,10 @@ def _instead_of_text(column: Column, known: Mapping[Role, str], texts: Iterable[
 
 
 def _removal(column: Column) -> str:
-    return f"remove the column before collating, for example dataset.remove_columns('{column.name}')"
+    return (
+        f"remove the column before collating, for example dataset.remove_columns('{column.name}'); of a BatchedDataset "
+        "or PackedDataset, Trainer removes no columns: name those to keep with columns="
+    )
 
 
 def _mapping(labels: Iterable[Any]) -> str:
