@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import signal
@@ -80,6 +79,18 @@ def _run(options: Namespace) -> int:
     return launch(given, Options(**{name: getattr(options, name) for name in names}))
 
 
+def _waste(options: Namespace) -> int:
+    from quadrat.cli.waste_report import run
+
+    return run(options)
+
+
+def _bench(options: Namespace) -> int:
+    from quadrat.cli.comparison import run
+
+    return run(options)
+
+
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
@@ -130,7 +141,7 @@ def _parser() -> ArgumentParser:
 
     option = add(
         "waste",
-        _imported("waste_report"),
+        _waste,
         "show how much of your batches is padding, and how to reduce it",
         "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
         "best one.",
@@ -146,7 +157,7 @@ def _parser() -> ArgumentParser:
 
     option = add(
         "bench",
-        _imported("comparison"),
+        _bench,
         "compare quadrat's collators with those of transformers on your data: results and times",
         "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
         "The exit status is 1 if a batch differs.",
@@ -155,10 +166,6 @@ def _parser() -> ArgumentParser:
     option("--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}")
     option("--seconds", type=_number(float, 0.001, 86_400), default=2.0, metavar="S", help="seconds for each collator")
     return parser
-
-
-def _imported(module: str) -> Callable[[Namespace], int]:
-    return lambda options: int(importlib.import_module(f"quadrat.cli.{module}").run(options))
 
 
 def _add_data(option: Any) -> None:

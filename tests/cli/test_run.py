@@ -243,7 +243,7 @@ def test_killed_and_resumed_in_mid_epoch(script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--group-by-length", "--evaluation"])
+@pytest.mark.parametrize("option", ["--group-by-length", "--evaluation", "ranks"])
 def test_predictions_are_in_order(script, option):
     text = TRAIN.replace("Printing(model", "trainer = Printing(model").replace(".train()", "")
     folder = script(text + """
@@ -251,10 +251,15 @@ def test_predictions_are_in_order(script, option):
     found = trainer.predict(data)
     print(found.label_ids.tolist() == [i % 2 for i in range(96)], [round(float(x), 4) for x in found.predictions[:, 0]])
     """)  # fmt: skip
-    expected, found = (ran(folder, [*RUN, *options], "script.py", "0") for options in ([], [option]))
+    if option == "ranks":
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "quadrat", "run"]
+        found = ran(folder, [*launcher, "--evaluation"], "script.py", "0")
+        expected = ran(folder, launcher, "script.py", "0")
+    else:
+        expected, found = (ran(folder, [*RUN, *options], "script.py", "0") for options in ([], [option]))
     assert found.returncode == 0, found.stderr
     labels, predictions = found.stdout.splitlines()[-1].split(" ", 1)
     assert labels == "True"
-    if option == "--evaluation":  # training is the same
+    if option != "--group-by-length":  # training is the same
         close = zip(json.loads(predictions), json.loads(expected.stdout.splitlines()[-1].split(" ", 1)[1]), strict=True)
         assert max(abs(one - other) for one, other in close) < 2e-4

@@ -139,7 +139,7 @@ def test_info_says_what_falls_back(capsys, monkeypatch):
     [
         ((), 0, "info"),
         (("nonsense",), 2, "info"),
-        (("info", "more"), 2, "unrecognized arguments: more"),
+        (("info", "a.py", "more"), 2, "unrecognized arguments: more"),
         (("--help",), 0, "info"),
     ],
 )

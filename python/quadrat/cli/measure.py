@@ -13,12 +13,13 @@ import math
 import os
 import platform
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quadrat.support.extras import version
 
@@ -76,11 +77,8 @@ def seed() -> None:
 
 def generator_states() -> dict[str, str]:
     """The states of the generators, by the library they belong to."""
-    return {
-        "torch": str(torch.get_rng_state().tolist()),
-        "NumPy": str(np.random.get_state()),
-        "Python": str(random.getstate()),
-    }
+    states = {"torch": torch.get_rng_state().tolist(), "NumPy": np.random.get_state(), "Python": random.getstate()}
+    return {library: str(state) for library, state in states.items()}
 
 
 @contextlib.contextmanager
@@ -106,53 +104,26 @@ def sample(collate: Collate, features: list[Feature], calls: int = 1) -> float:
     return (perf_counter_ns() - start) / calls
 
 
-def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5) -> float:
-    """Median nanoseconds a call, of samples for about `seconds` after one to warm up."""
-    taken: list[float] = []
+def timed(
+    collators: Sequence[Collate], features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5
+) -> NDArray[np.float64]:
+    """Nanoseconds a call, `[samples, collators]`, of collators in turn, for about `seconds` after one to warm up."""
+    taken: list[list[float]] = []
     with quiet():
-        sample(collate, features, calls)
+        for collate in collators:
+            sample(collate, features, calls)
         end = perf_counter_ns() + seconds * 1e9
         while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append(sample(collate, features, calls))
-    return float(np.median(taken))
+            taken.append([sample(collate, features, calls) for collate in collators])
+    return np.array(taken)
 
 
-def compare(
-    reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float, at_least: int = 20
-) -> dict[str, Any]:
-    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone.
+def calls_of(reference: Collate, features: list[Feature]) -> int:
+    """How many calls are long enough to be timed.
 
-    Returns nanoseconds a call, and ratios: of `pairs` alternating samples, and of each collator alone.
+    By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
     """
-    check_collators(reference, quadrat, features)
-    taken: list[tuple[float, float]] = []
-    with quiet():
-        # By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
-        calls = math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
-        end = perf_counter_ns() + seconds * 1e9
-        while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append((sample(reference, features, calls), sample(quadrat, features, calls)))
-    times = np.array(taken)
-    both = ("reference", times[:, 0]), ("quadrat", times[:, 1])
-    medians = {f"{name}_median_ns": float(np.median(own)) for name, own in both}
-    quartiles = {f"{name}_quartiles_ns": np.percentile(own, (25, 75)).tolist() for name, own in both}
-    shortest = {f"{name}_min_ns": float(own.min()) for name, own in both}
-    ratios = times[:, 0] / times[:, 1]
-    reference_alone = alone(reference, features, seconds=seconds / 4, calls=calls)
-    quadrat_alone = alone(quadrat, features, seconds=seconds / 4, calls=calls)
-    return {
-        "pairs": len(times),
-        "calls_per_sample": calls,
-        **medians,
-        **quartiles,
-        **shortest,
-        "ratio_of_medians": medians["reference_median_ns"] / medians["quadrat_median_ns"],
-        "median_of_ratios": float(np.median(ratios)),
-        "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist(),
-        "reference_alone_ns": reference_alone,
-        "quadrat_alone_ns": quadrat_alone,
-        "ratio_alone": reference_alone / quadrat_alone,
-    }
+    return math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
 
 
 def versions() -> dict[str, Any]:

@@ -24,27 +24,16 @@ _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
 @dataclass(frozen=True)
 class Options:
-    """What the processes of a run are told.
+    """What the processes of a run are told."""
 
-    Attributes:
-        max_tokens: the budget of a Trainer's training batches; 0: that of a usual batch; None: batches do not change.
-        group_by_length: whether a Trainer groups training rows by length.
-        evaluation: whether a Trainer evaluates rows of similar length together.
-        quiet: whether there is no report.
-        report: a file for the report, as JSON.
-        folder: where processes leave what they counted.
-        process: the number of the process that the script runs in.
-        ranks: how many such processes share the folder.
-    """
-
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # of a Trainer's training batches; 0: those of a usual batch; None: they stay
     group_by_length: bool = False
-    evaluation: bool = False
+    evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
     quiet: bool = False
-    report: str | None = None
-    folder: str = ""
-    process: int = 0
-    ranks: int = 1
+    report: str | None = None  # a file
+    folder: str = ""  # where processes leave what they counted
+    process: int = 0  # the number of the process that the script runs in
+    ranks: int = 1  # how many such processes share the folder
 
 
 def launch(command: list[str], options: Options) -> int:

@@ -172,3 +172,45 @@ def every_way(
         flattened(FLATTENED, lengths, batches, multiple_of=multiple_of),
         flattened(PACKED, lengths, plan_packs(lengths, max_length), multiple_of=multiple_of),
     ]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that `python -m quadrat waste` shows."""
+
+    data: str
+    rows_are: str  # "texts" or "rows"
+    counted_by: str
+    lengths: IntArray
+    batch_size: int
+    max_length: int
+    max_tokens: int
+    budget_is: str
+    pad_to_multiple_of: int | None
+    summary: dict[str, Any]
+    bins: list[Bin]
+    costs: list[Cost]
+    advice: list[str]
+    code: dict[str, list[str]]  # lines of Python, by what they are for
+
+    @property
+    def ways(self) -> dict[str, Cost]:
+        """The costs by way of batching."""
+        return {cost.name: cost for cost in self.costs}
+
+    @property
+    def packing(self) -> dict[str, float]:
+        """The packs, how many any packing needs, and the share of them that holds tokens."""
+        packs, kept = self.ways[PACKED].batches, self.summary["kept"]
+        return {"packs": packs, "fewest": max(1, -(-kept // self.max_length)), "fill": kept / (packs * self.max_length)}
+
+    @property
+    def how_many(self) -> str:
+        """The number of rows, with what they are."""
+        rows = self.summary["rows"]
+        return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
+
+    def way(self, cost: Cost) -> str:
+        """A way of batching, with its limit if it has one."""
+        number = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}.get(cost.name)
+        return cost.name if number is None else f"{cost.name}, {number:,}"

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from quadrat.cli.command import CommandError, harmless, one_line
-from quadrat.cli.waste import times
-from quadrat.cli.waste_report import Report
+from quadrat.cli.waste import Report, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 
@@ -16,12 +15,8 @@ from quadrat.cli.command import CommandError, console, harmless, require, say, t
 from quadrat.cli.source import load_tokenizer, longest_sane, open_source, packages_for
 from quadrat.cli.waste import (
     BUDGET,
-    FIXED,
     FLATTENED,
-    PACKED,
-    Bin,
-    Cost,
-    IntArray,
+    Report,
     every_way,
     histogram,
     summarise,
@@ -29,48 +24,6 @@ from quadrat.cli.waste import (
 )
 
 _BAR = 40  # columns of the longest bar
-
-
-@dataclass(frozen=True)
-class Report:
-    """Everything that the command shows."""
-
-    data: str
-    rows_are: str  # "texts" or "rows"
-    counted_by: str
-    lengths: IntArray
-    batch_size: int
-    max_length: int
-    max_tokens: int
-    budget_is: str
-    pad_to_multiple_of: int | None
-    summary: dict[str, Any]
-    bins: list[Bin]
-    costs: list[Cost]
-    advice: list[str]
-    code: dict[str, list[str]]  # lines of Python, by what they are for
-
-    @property
-    def ways(self) -> dict[str, Cost]:
-        """The costs by way of batching."""
-        return {cost.name: cost for cost in self.costs}
-
-    @property
-    def packing(self) -> dict[str, float]:
-        """The packs, how many any packing needs, and the share of them that holds tokens."""
-        packs, kept = self.ways[PACKED].batches, self.summary["kept"]
-        return {"packs": packs, "fewest": max(1, -(-kept // self.max_length)), "fill": kept / (packs * self.max_length)}
-
-    @property
-    def how_many(self) -> str:
-        """The number of rows, with what they are."""
-        rows = self.summary["rows"]
-        return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
-
-    def way(self, cost: Cost) -> str:
-        """A way of batching, with its limit if it has one."""
-        number = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}.get(cost.name)
-        return cost.name if number is None else f"{cost.name}, {number:,}"
 
 
 def run(options: Namespace) -> int:
@@ -148,21 +101,14 @@ def as_json(report: Report) -> str:
 
 def show(report: Report) -> None:
     """Print the report as tables."""
-    from rich import box
     from rich.bar import Bar as Block
-    from rich.table import Table
 
     out = console()
     found = report.summary
     say(out, f"{report.data}: {report.how_many}, {found['tokens']:,} tokens, counted by {report.counted_by}.")
-    view = Table(box=box.SIMPLE_HEAD)
-    view.add_column("tokens", justify="right")
-    view.add_column(report.rows_are, justify="right")
-    view.add_column("")
     highest = max(one.rows for one in report.bins)
-    for one in report.bins:
-        view.add_row(str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR))
-    out.print(view)
+    bars = ((str(one), f"{one.rows:,}", Block(highest, 0, one.rows, width=_BAR)) for one in report.bins)
+    out.print(table(("tokens", f" {report.rows_are} ", ""), bars))
     cut = "No row is truncated."
     if found["truncated"]:
         cut = (

@@ -24,21 +24,13 @@ logger = logging.getLogger("quadrat")
 
 
 class TokenBatches(NamedTuple):
-    """What `batch_by_tokens` changed; as a string, two sentences.
+    """What `batch_by_tokens` changed; as a string, two sentences."""
 
-    Attributes:
-        max_tokens: the budget of a batch, padding included.
-        rows: of the dataset.
-        steps_before: the optimizer steps of an epoch with batches of a constant number of rows.
-        steps: those of an epoch now.
-        rows_before: the rows of a step before, on all processes.
-    """
-
-    max_tokens: int
-    rows: int
-    steps_before: int
-    steps: int
-    rows_before: int
+    max_tokens: int  # of a batch, padding included
+    rows: int  # of the dataset
+    steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
+    steps: int  # those of an epoch now
+    rows_before: int  # of a step, on all processes
 
     def __str__(self) -> str:
         """The numbers in words."""
