@@ -151,9 +151,7 @@ def _parser() -> ArgumentParser:
         "--max-tokens", type=_SIZE, metavar="N", help="most tokens in a batch (default: batch size times mean length)"
     )
     option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
-    option(
-        "--png", type=Path, metavar="FILE", help="also save a picture; the extension sets its format, also .svg, .pdf"
-    )
+    option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 
     option = add(
         "bench",
@@ -175,7 +173,11 @@ def _add_data(option: Any) -> None:
         help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
         "texts: a .csv or .tsv file, or a .txt file with one text per line",
     )
-    option("--tokenizer", metavar="NAME", help="your tokenizer: a folder or a name on the Hub (without it: words)")
+    option(
+        "--tokenizer",
+        metavar="NAME",
+        help="your tokenizer: a folder or a name on the Hub; without it, waste counts words",
+    )
     option(
         "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
     )

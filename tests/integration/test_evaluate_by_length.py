@@ -8,7 +8,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import (
     BertForSequenceClassification,
     BertForTokenClassification,
@@ -120,6 +120,15 @@ def test_what_has_no_lengths_is_read_as_before(tmp_path):
         assert torch.tensor(trainer.predict(data).label_ids).tolist() == [row["labels"] for row in rows()]
         assert trainer.shapes[0] == (4, max(LENGTHS[:4]))
         trainer.shapes = []
+
+
+def test_a_loader_of_ones_own_is_read_as_it_is(tmp_path):
+    trainer = trainer_of(tmp_path)
+    evaluate_by_length(trainer)
+    sampler = quadrat.TokenBudgetBatchSampler(LENGTHS, 64, shuffle=False)
+    loader = DataLoader(rows(), batch_sampler=sampler, collate_fn=trainer.data_collator)
+    found = trainer.evaluation_loop(loader, "Prediction").label_ids
+    assert found.tolist() == [number % 3 for batch in sampler for number in batch]
 
 
 class OwnLoop(Noting):

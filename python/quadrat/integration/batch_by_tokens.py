@@ -139,7 +139,11 @@ def batch_by_tokens(
         collator = _Unwrapped(collator)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
-    _sample_at_random(args)
+    # Batches come in random order: rows are grouped by length already.
+    if hasattr(args, "train_sampling_strategy"):
+        args.train_sampling_strategy = "random"
+    elif args.group_by_length:
+        args.group_by_length = False
     trainer.add_callback(SetEpochCallback())
     before, now = (math.ceil(math.ceil(count / world) / accumulated) for count in (sampler.rows / size, len(batches)))
     made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated)
@@ -193,11 +197,3 @@ class _Selected:
 
     def __getitem__(self, index: int) -> Any:
         return self.function([self.dataset[index]])[0]
-
-
-def _sample_at_random(args: Any) -> None:
-    """Batches come in random order: rows are grouped by length already."""
-    if hasattr(args, "train_sampling_strategy"):
-        args.train_sampling_strategy = "random"
-    if getattr(args, "group_by_length", False):
-        args.group_by_length = False

@@ -21,6 +21,7 @@ _ARGUMENTS = {
     "dataloader_drop_last": False,
     "use_legacy_prediction_loop": False,
 }
+_MOST_WRAPPERS = 8
 
 
 class LongestFirst(Sampler[int]):
@@ -88,8 +89,10 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
 
 
 def _order_of(loader: Any) -> LongestFirst | None:
-    """The sampler of a DataLoader, also if accelerate has wrapped it."""
+    """The sampler of a DataLoader, also if accelerate has wrapped it; None for any other."""
     found = getattr(loader, "batch_sampler", None)
-    while found is not None and not isinstance(found, LongestFirst):
+    for _ in range(_MOST_WRAPPERS):  # a sampler may name itself as its sampler
+        if isinstance(found, LongestFirst):
+            return found
         found = getattr(found, "batch_sampler", None) or getattr(found, "sampler", None)
-    return found
+    return None
