@@ -4,9 +4,23 @@ import sys
 from typing import Any
 
 import cpuinfo  # type: ignore[import-untyped]
+import numpy as np
 from rich.console import Console
 
-from quadrat.cli.measure import DifferenceError, alone, check_same, compare, quiet, rounded, sample, seed, versions
+from quadrat.cli.measure import (
+    Collate,
+    DifferenceError,
+    Feature,
+    calls_of,
+    check_collators,
+    check_same,
+    quiet,
+    rounded,
+    sample,
+    seed,
+    timed,
+    versions,
+)
 
 __all__ = [
     "DifferenceError",
@@ -31,6 +45,40 @@ def machine() -> dict[str, Any]:
         "cpu_family": cpu.get("family"),
         "cpu_model": cpu.get("model"),
         **versions(),
+    }
+
+
+def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5) -> float:
+    """Median nanoseconds a call, of samples for about `seconds` after one to warm up."""
+    return float(np.median(timed([collate], features, seconds=seconds, calls=calls, at_least=at_least)))
+
+
+def compare(reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float) -> dict[str, Any]:
+    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone.
+
+    Returns nanoseconds a call, and ratios: of `pairs` alternating samples, and of each collator alone.
+    """
+    check_collators(reference, quadrat, features)
+    calls = calls_of(reference, features)
+    times = timed((reference, quadrat), features, seconds=seconds, calls=calls, at_least=20)
+    both = ("reference", times[:, 0]), ("quadrat", times[:, 1])
+    medians = {f"{name}_median_ns": float(np.median(own)) for name, own in both}
+    ratios = times[:, 0] / times[:, 1]
+    reference_alone, quadrat_alone = (
+        alone(collate, features, seconds=seconds / 4, calls=calls) for collate in (reference, quadrat)
+    )
+    return {
+        "pairs": len(times),
+        "calls_per_sample": calls,
+        **medians,
+        **{f"{name}_quartiles_ns": np.percentile(own, (25, 75)).tolist() for name, own in both},
+        **{f"{name}_min_ns": float(own.min()) for name, own in both},
+        "ratio_of_medians": medians["reference_median_ns"] / medians["quadrat_median_ns"],
+        "median_of_ratios": float(np.median(ratios)),
+        "ratio_quartiles": np.percentile(ratios, (25, 75)).tolist(),
+        "reference_alone_ns": reference_alone,
+        "quadrat_alone_ns": quadrat_alone,
+        "ratio_alone": reference_alone / quadrat_alone,
     }
 
 

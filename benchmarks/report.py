@@ -8,7 +8,6 @@ import argparse
 import importlib.util
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         "rows": len(case.features),
         "tokens": sum(len(one[case.main] if isinstance(one, Mapping) else one) for one in case.features),
         "padded_tokens": int(np.prod(case.reference(case.features)["input_ids"].shape)),
-        **asdict(times),
+        **times,
     }
 
 

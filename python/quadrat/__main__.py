@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import signal
 import sys
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
+from quadrat.cli.comparison import PAIRS
 from quadrat.config import show_config
 
 # More than any data has; products with it still fit 64 bits.
@@ -24,15 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         try:
             parser = _parser()
-            options = vars(parser.parse_args(arguments))
-            command = options.pop("command")
-            called = f"quadrat {command or ''}".rstrip()
+            options = parser.parse_args(arguments)
+            called = f"quadrat {options.command or ''}".rstrip()
             if sys.stdout is None:
                 raise CommandError("standard output is closed")
-            if command is None:
+            if options.command is None:
                 parser.print_help()
                 return 0
-            return _run(command, options)
+            return int(options.run(options))
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
@@ -56,170 +57,153 @@ def main(arguments: list[str] | None = None) -> int:
     return 2
 
 
-def _run(command: str, options: dict[str, Any]) -> int:
-    if command == "info":
-        config = show_config()
-        width = max(map(len, config))
-        for name, value in config.items():
-            print(harmless(f"{name:{width}}  {value}"))
-        return 0
-    if command == "run":
-        from quadrat.cli import run
+def _info(options: Namespace) -> int:
+    from quadrat.cli.inspection import inspect_installed, inspect_script
 
-        module, code, script = (options.pop(name) for name in ("module", "code", "script"))
-        given = ["-m", *module] if module is not None else ["-c", *code] if code is not None else script
-        return run.launch(given, run.Options(**options))
-    if command == "waste":
-        from quadrat.cli import waste_report
-
-        return waste_report.run(waste_report.Options(**options))
-    from quadrat.cli import comparison
-
-    return comparison.run(comparison.Options(**options))
+    config = show_config()
+    width = max(map(len, config))
+    for name, value in (config | inspect_installed()).items():
+        print(harmless(f"{name:{width}}  {value}"))
+    for line in () if options.script is None else inspect_script(options.script):
+        print(harmless(line))
+    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    from quadrat.cli.comparison import PAIRS
+def _run(options: Namespace) -> int:
+    from quadrat.cli.run import Options, launch
 
-    parser = argparse.ArgumentParser(
+    given = options.script
+    if options.module is not None or options.code is not None:
+        given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
+    names = ("max_tokens", "group_by_length", "evaluation", "quiet", "report")
+    return launch(given, Options(**{name: getattr(options, name) for name in names}))
+
+
+def _waste(options: Namespace) -> int:
+    from quadrat.cli.waste_report import run
+
+    return run(options)
+
+
+def _bench(options: Namespace) -> int:
+    from quadrat.cli.comparison import run
+
+    return run(options)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="python -m quadrat" if Path(sys.argv[0]).name == "__main__.py" else "quadrat",
         description="Run scripts with quadrat, show what padding costs on your data, and how fast quadrat's collators "
         "are on it.",
     )
     parser.add_argument("--version", action="version", version=f"quadrat {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    commands.add_parser(
-        "info",
-        help="show the versions and the features of this build",
-        description="Show versions, the SIMD level and CUDA architectures of this build, and how it exchanges tensors "
-        "with torch.",
-    )
 
-    run = commands.add_parser(
+    def add(name: str, run: Callable[[Namespace], int], summary: str, about: str, **options: Any) -> Any:
+        made = commands.add_parser(name, help=summary, description=about, **options)
+        made.set_defaults(run=run)
+        return made.add_argument
+
+    option = add(
+        "info",
+        _info,
+        "show the versions and the features of this build, and what quadrat does for a script",
+        "Show versions, the SIMD level and CUDA architectures of this build, how it exchanges tensors with torch, and "
+        "what falls back to transformers. With a script, also what quadrat run replaces in it: it is read, not run.",
+    )
+    option("script", nargs="?", type=Path, help="a Python script")
+
+    option = add(
         "run",
-        usage="%(prog)s [options] (script.py | -m module) ...",
-        help="run a script with quadrat in place of what it replaces, without a change to the script",
-        description="Run a Python script or module, with quadrat in place of the collators, samplers and functions of "
+        _run,
+        "run a script with quadrat in place of what it replaces, without a change to the script",
+        "Run a Python script or module, with quadrat in place of the collators, samplers and functions of "
         "transformers, datasets, tokenizers and TRL that it replaces. A report on standard error at the end says how "
         "many batches were compiled, which were not and why, and how much of them was padding. Works under torchrun "
         "and accelerate: torchrun ... -m quadrat run script.py.",
+        usage="%(prog)s [options] (script.py | -m module) ...",
     )
-    run.add_argument(
+    option(
         "--max-tokens",
-        type=_budget,
+        type=lambda text: 0 if text == "auto" else _SIZE(text),
         metavar="N",
         help="make a Trainer's training batches of rows of similar length, with at most N tokens, padding included; "
         "auto: as many as a usual batch has",
     )
-    run.add_argument("--group-by-length", action="store_true", help="have a Trainer group its rows by length")
-    run.add_argument("--quiet", action="store_true", help="write no report")
-    run.add_argument("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
-    run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
-    run.add_argument("-c", dest="code", nargs=argparse.REMAINDER, help="run code, as python -c does")
-    run.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
+    option("--group-by-length", action="store_true", help="have a Trainer group its training rows by length")
+    option("--evaluation", action="store_true", help="also evaluate rows of similar length together; results in order")
+    option("--quiet", action="store_true", help="write no report")
+    option("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
+    option("-m", dest="module", nargs=REMAINDER, help="run a module, as python -m does")
+    option("-c", dest="code", nargs=REMAINDER, help="run code, as python -c does")
+    option("script", nargs=REMAINDER, help="the script and its arguments")
 
-    waste = commands.add_parser(
+    option = add(
         "waste",
-        help="show how much of your batches is padding, and how to reduce it",
-        description="Show how long your rows are, how much of each batch is padding in six ways of batching, and the "
-        "code for the best one.",
+        _waste,
+        "show how much of your batches is padding, and how to reduce it",
+        "Show how long your rows are, how much of each batch is padding in six ways of batching, and the code for the "
+        "best one.",
     )
-    _add_data(waste)
-    waste.add_argument(
-        "--max-tokens",
-        type=_positive,
-        metavar="N",
-        help="the token budget: the most tokens in a batch (default: batch size times mean length)",
+    _add_data(option)
+    option(
+        "--max-tokens", type=_SIZE, metavar="N", help="most tokens in a batch (default: batch size times mean length)"
     )
-    waste.add_argument(
-        "--pad-to-multiple-of", type=_positive, metavar="N", help="pad lengths up to the next multiple of N"
-    )
-    waste.add_argument(
-        "--png",
-        type=Path,
-        metavar="FILE",
-        help="also save a picture of the lengths and of the padding; the extension sets the format: .png, .svg, .pdf",
-    )
+    option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
+    option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 
-    bench = commands.add_parser(
+    option = add(
         "bench",
-        help="compare quadrat's collators with those of transformers on your data: results and times",
-        description="Check on your data that quadrat's collators make the same batches as those of transformers, and "
-        "time both. The exit status is 1 if a batch differs.",
+        _bench,
+        "compare quadrat's collators with those of transformers on your data: results and times",
+        "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
+        "The exit status is 1 if a batch differs.",
     )
-    _add_data(bench)
-    bench.add_argument(
-        "--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}"
-    )
-    bench.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=2.0,
-        metavar="S",
-        help="how long to time each collator (default: %(default)s)",
-    )
+    _add_data(option)
+    option("--collators", nargs="+", choices=PAIRS, metavar="NAME", help=f"time only these: {', '.join(PAIRS)}")
+    option("--seconds", type=_number(float, 0.001, 86_400), default=2.0, metavar="S", help="seconds for each collator")
     return parser
 
 
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_data(option: Any) -> None:
+    option(
         "data",
         type=Path,
         help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
         "texts: a .csv or .tsv file, or a .txt file with one text per line",
     )
-    parser.add_argument(
+    option(
         "--tokenizer",
         metavar="NAME",
-        help="your tokenizer: a folder, or a name on the Hugging Face Hub (without it, waste counts words)",
+        help="your tokenizer: a folder or a name on the Hub; without it, waste counts words",
     )
-    parser.add_argument(
+    option(
         "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
     )
-    parser.add_argument("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
-    parser.add_argument(
-        "--batch-size", type=_positive, default=32, metavar="N", help="rows in a batch (default: %(default)s)"
+    option("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
+    option("--batch-size", type=_SIZE, default=32, metavar="N", help="rows in a batch (default: %(default)s)")
+    option("--max-length", type=_SIZE, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)")
+    option(
+        "--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the order of rows (default: 0)"
     )
-    parser.add_argument(
-        "--max-length", type=_positive, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)"
-    )
-    parser.add_argument(
-        "--seed", type=_not_negative, default=0, metavar="N", help="seed of the order of rows (default: %(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    option("--json", action="store_true", help="print JSON instead of tables")
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"expected a {'whole ' * (kind is int)}number, got {text!r}") from None
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"expected a number from {least:,} to {most:,}, got {text}")
+        return value
+
+    return read
 
 
-def _positive(text: str) -> int:
-    if not 1 <= _whole(text) <= _LARGEST:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to {_LARGEST:,}, got {text}")
-    return int(text)
-
-
-def _budget(text: str) -> int:
-    return 0 if text == "auto" else _positive(text)
-
-
-def _not_negative(text: str) -> int:
-    if _whole(text) < 0:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
-    return value
+_SIZE = _number(int, 1, _LARGEST)
 
 
 def _prepare_streams() -> None:

@@ -28,21 +28,21 @@ def show_config() -> dict[str, str]:
         "compiler": _core.compiler(),
         "SIMD level": _core.simd_level(),
         "CUDA": _cuda_build(),
-        **{name: version(name) for name in ("numpy", "torch", "transformers")},
-        "untested": _untested(),
+        **{name: version(name) for name in ("numpy", "torch", "transformers", "tokenizers", "datasets", "trl")},
+        "versions": _versions(),
         "torch exchange": _exchange(),
     }
 
 
-def _untested() -> str:
-    """The installed versions that quadrat was not tested with."""
+def _versions() -> str:
+    """Whether quadrat was tested with the installed versions."""
     found = {name: version(name) for name in RANGES}
     outside = [
         f"{name} {found[name]} (tested: {' to '.join(tested)})"
         for name, tested in RANGES.items()
         if found[name] != "not installed" and not is_within(tested, found[name])
     ]
-    return ", ".join(outside) or "nothing: all versions are tested"
+    return f"not tested with {', '.join(outside)}" if outside else "all versions tested"
 
 
 def _cuda_build() -> str:

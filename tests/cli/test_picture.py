@@ -53,10 +53,10 @@ def listens(path):
         ("picture.xyz", None, "'.xyz' is not a picture format; expected one of .avif, .eps, "),
         ("picture.docx", None, "'.docx' is not a picture format"),
         ("picture.pgf", None, "'.pgf' is not a picture format"),  # it is a program for TeX, which may not be there
-        ("no/such/folder.png", None, "there is no folder '"),
-        ("picture.png", os.mkdir, "a folder; expected the name of a file"),
+        ("no/such/folder.png", None, "No such file or directory"),
+        ("picture.png", os.mkdir, "Is a directory"),
         ("picture.png", pipe, "not a file"),
-        ("picture.png", listens, "not a file"),
+        ("picture.png", listens, "No such device or address"),
         ("n" * 300 + ".png", None, "File name too long"),
     ],
 )

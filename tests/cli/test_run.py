@@ -206,3 +206,61 @@ def test_pytest_passes_as_without(script):
     found = ran(folder, RUN, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
     assert found.returncode == 0
     assert "1 passed" in found.stdout
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_in_mid_epoch(script):
+    """The rows before the last checkpoint, and after it in the second run, are each row of each epoch once."""
+    text = TRAIN.replace("[1] * min(90", "[i + 1] + [1] * min(90").replace("vocab_size=9", "vocab_size=99")
+    text = text.replace('save_strategy="no"', 'save_strategy="steps", save_steps=4').replace("epochs=1", "epochs=2")
+    text = text.replace("loss = super()", 'print("rows", *inputs["input_ids"][:, 0].tolist()); loss = super()')
+    text = text.replace("compute_loss(self, *args", "compute_loss(self, model, inputs, *args")
+    text = text.replace("compute_loss(*args", "compute_loss(model, inputs, *args").replace(".train()", "")
+    ending = """
+    import os, signal
+    from transformers import TrainerCallback
+    class Kill(TrainerCallback):
+        def on_step_end(self, args, state, control, **options):
+            if state.global_step == 6 and len(sys.argv) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+    trainer.add_callback(Kill())
+    trainer.train(resume_from_checkpoint=len(sys.argv) > 2)
+    """
+    folder = script(text.replace("Printing(model", "trainer = Printing(model") + ending)
+    killed = ran(folder, [*RUN, "--max-tokens", "400"], "script.py", "0")
+    assert killed.returncode == -signal.SIGKILL
+    resumed = ran(folder, [*RUN, "--max-tokens", "400"], "script.py", "0", "again")
+    assert resumed.returncode == 0, resumed.stderr
+    first, second = ([line.split()[1:] for line in one.stdout.splitlines() if line.startswith("rows")]
+                     for one in (killed, resumed))  # fmt: skip
+    seen = [int(number) for batch in [*first[:4], *second] for number in batch]
+    rows = list(range(1, 97))
+    assert sorted(seen[:96]) == sorted(seen[96:]) == rows
+    assert len(first[:4] + second) % 2 == 0
+    steps = len(first[:4] + second) // 2
+    assert f"{steps} steps an epoch instead of 12" in resumed.stderr
+    assert steps > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--group-by-length", "--evaluation", "ranks"])
+def test_predictions_are_in_order(script, option):
+    text = TRAIN.replace("Printing(model", "trainer = Printing(model").replace(".train()", "")
+    text = text.replace("[1] * min(90", "[i % 7 + 1] + [1] * min(90")
+    folder = script(text + """
+    trainer.train()
+    found = trainer.predict(data)
+    print(found.label_ids.tolist() == [i % 2 for i in range(96)], [round(float(x), 4) for x in found.predictions[:, 0]])
+    """)  # fmt: skip
+    if option == "ranks":
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "quadrat", "run"]
+        found = ran(folder, [*launcher, "--evaluation"], "script.py", "0")
+        expected = ran(folder, launcher, "script.py", "0")
+    else:
+        expected, found = (ran(folder, [*RUN, *options], "script.py", "0") for options in ([], [option]))
+    assert found.returncode == 0, found.stderr
+    labels, predictions = found.stdout.splitlines()[-1].split(" ", 1)
+    assert labels == "True"
+    if option != "--group-by-length":  # training is the same
+        close = zip(json.loads(predictions), json.loads(expected.stdout.splitlines()[-1].split(" ", 1)[1]), strict=True)
+        assert max(abs(one - other) for one, other in close) < 2e-4

@@ -3,13 +3,14 @@
 import functools
 import importlib.metadata
 import platform
+import re
 
 import pytest
 
 import quadrat
 from quadrat import _core, config
 from quadrat.installed.tested import RANGES
-from support.command import run
+from support.command import here, run
 
 
 @pytest.fixture
@@ -55,7 +56,10 @@ def test_says_which_versions_are_untested(monkeypatch):
     installed = {"torch": "99.0.1", "numpy": "1.25.2", "transformers": "not installed"}
     monkeypatch.setattr(config, "version", lambda name: installed.get(name, "not installed"))
     oldest, newest = RANGES["torch"]
-    assert quadrat.show_config()["untested"] == f"torch 99.0.1 (tested: {oldest} to {newest})"
+    assert quadrat.show_config()["versions"] == f"not tested with torch 99.0.1 (tested: {oldest} to {newest})"
+    installed["torch"] = "not installed"
+    assert "numpy 1.25.2" not in quadrat.show_config()["versions"]
+    assert quadrat.show_config()["versions"] == "all versions tested"
 
 
 def test_says_how_tensors_are_read():
@@ -79,9 +83,11 @@ def test_info_prints_the_configuration(command):
     done = command("info")
     assert (done.returncode, done.stderr) == (0, "")
     config = quadrat.show_config()
-    config["torch exchange"] = "torch not loaded yet"  # the command loads nothing to find out
+    config["torch exchange"] = "torch not loaded yet"  # it loads later, with transformers
     lines = done.stdout.splitlines()
-    assert len(lines) == len(config)
+    assert [line[:14].strip() for line in lines[len(config) :]] == ["falls back", "behaviour"]
+    assert "nothing: all code that quadrat replaces is known" in lines[-2]
+    lines = lines[: len(config)]
     places = set()
     for line, (name, value) in zip(lines, config.items(), strict=True):
         assert line.startswith(name)
@@ -90,12 +96,50 @@ def test_info_prints_the_configuration(command):
     assert len(places) == 1, "the values stand in one column"
 
 
+def test_info_says_what_quadrat_does_for_a_script(tmp_path, capsys):
+    (tmp_path / "train.py").write_text(
+        "import transformers as t\nfrom trl import SFTTrainer\nfrom datasets import load_dataset\n"
+        "from transformers import Trainer, TrainingArguments\ndef mine(rows): ...\n"
+        "Trainer(data_collator=mine)\nt.DataCollatorWithPadding(1)\nload_dataset('x', streaming=True)\nexit(9)\n"
+    )
+    status, said, _ = here(capsys, "info", tmp_path / "train.py")
+    assert status == 0
+    for part in (
+        "datasets.load_dataset: quadrat run replaces how rows are read",
+        "transformers.DataCollatorWithPadding: quadrat run replaces it",
+        "transformers.Trainer: quadrat run replaces the collator that it chooses",
+        "trl.SFTTrainer: quadrat run replaces the collator",
+        "line 6: mine makes batches, and is not replaced",
+        "--max-tokens does not change",
+    ):
+        assert part in said
+    assert "TrainingArguments" not in said
+    (tmp_path / "other.py").write_text("import json")
+    assert "nothing: it imports neither" in here(capsys, "info", tmp_path / "other.py")[1]
+    (tmp_path / "wrong.py").write_text("a b")
+    for name, message in {"wrong.py": "not a Python script: invalid syntax", "none.py": "No such file"}.items():
+        status, _, errors = here(capsys, "info", tmp_path / name)
+        assert status == 2
+        assert message in errors
+
+
+def test_info_says_what_falls_back(capsys, monkeypatch):
+    from quadrat.installed import imitated
+
+    monkeypatch.setattr(imitated, "changed", lambda name: "tolist" if name == "DataCollatorForSeq2Seq" else None)
+    assert re.search(
+        r"^falls back +DataCollatorForSeq2Seq \(tolist is unknown\)$", here(capsys, "info")[1], re.MULTILINE
+    )
+    monkeypatch.setattr(imitated, "IMITATED", None)
+    assert "cannot be said: TypeError" in here(capsys, "info")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "named"),
     [
         ((), 0, "info"),
         (("nonsense",), 2, "info"),
-        (("info", "more"), 2, "unrecognized arguments: more"),
+        (("info", "a.py", "more"), 2, "unrecognized arguments: more"),
         (("--help",), 0, "info"),
     ],
 )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
-import transformers
 
-from quadrat.cli.advice import grouping
 from support.isolated import words
 from support.public import HOMES
 from support.samples import CLASSES
@@ -93,11 +90,6 @@ print(*refused)
     others -= {"patch_tokenizers", "batch_by_tokens"}  # which use the collators
     derived = {"quadrat.batching.samplers", "quadrat.evaluation.containers"}
     assert {HOMES[name] for name in others} == derived, "they derive from those of transformers"
-
-
-def test_the_advice_to_group_rows_names_a_setting_that_there_is():
-    setting = grouping().removeprefix("TrainingArguments(").partition("=")[0]
-    assert setting in inspect.signature(transformers.TrainingArguments).parameters
 
 
 def test_the_package_says_which_versions_work():

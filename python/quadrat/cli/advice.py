@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, PACKED, Cost
@@ -16,6 +14,8 @@ if TYPE_CHECKING:
 LITTLE_PADDING = 0.05
 # Up to this share, a token budget is good enough; packs, whose attention needs row boundaries, are not needed.
 ENOUGH_WITH_BUDGET = 0.10
+# From so many times as many steps on, or as few, a token budget is not just a faster epoch.
+MANY_STEPS = 2
 
 # How to get a pad token, by whether the tokenizer has an end-of-sequence token.
 _PAD_TOKEN = {
@@ -34,8 +34,18 @@ def choose(costs: Sequence[Cost]) -> str:
 
 
 def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
-    """Two or three sentences: what to choose, and why. One more if the tokenizer has no pad token."""
+    """Two or three sentences: what to choose, and why. More if steps or the tokenizer need attention."""
     said = _by_costs(costs)
+    ways = {cost.name: cost for cost in costs}
+    factor = ways[BUDGET].batches / ways[DYNAMIC].batches
+    if not 1 / MANY_STEPS < factor < MANY_STEPS:
+        more, fewer = ("more", "fewer") if factor > 1 else ("fewer", "more")
+        said.append(
+            f"Careful: with this token budget an epoch has {ways[BUDGET].batches:,} steps instead of "
+            f"{ways[DYNAMIC].batches:,}, each on {fewer} rows. A schedule counted in epochs makes {more} optimizer "
+            "steps, and one counted in steps (max_steps, warmup_steps, save_steps) spans "
+            f"{fewer} rows: change --max-tokens, the gradient accumulation or the learning rate."
+        )
     if tokenizer is not None and tokenizer.pad_token is None:
         said.append(f"The tokenizer has no pad token: before padding, {_PAD_TOKEN[tokenizer.eos_token is not None]}.")
     return said
@@ -58,7 +68,8 @@ def _by_costs(costs: Sequence[Cost]) -> list[str]:
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
             f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "for any model.",
-            f"If all batches must have the same number of rows, group rows by length: {grouped.padding:.1%} padding.",
+            "If all batches must have the same number of rows, group rows by length (quadrat run --group-by-length): "
+            f"{grouped.padding:.1%} padding.",
             "If the model's attention accepts row boundaries, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]
@@ -86,51 +97,32 @@ def code(
     They use `dataset`, whose rows of at most `longest` tokens are in the column "input_ids", `tokenizer` and `model`.
     """
     choice = choose(costs)
-    rounding = "" if pad_to_multiple_of is None else f"pad_to_multiple_of={pad_to_multiple_of}"
-    pad = f"collator = quadrat.DataCollatorWithPadding({', '.join(filter(None, ['tokenizer', rounding]))})"
-    if choice == DYNAMIC:
-        return {
-            "A DataLoader": [
-                pad,
-                f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)",
-            ],
-            "Trainer": [pad, *_trainer(batch_size, "dataset")],
-        }
     multiple_of = pad_to_multiple_of or 1
-    budget = [f"max_tokens={max_tokens}"]
-    budget += [f"multiple_of={multiple_of}"] * (multiple_of != 1)
-    budget += ['overlong="alone"'] * (-(-longest // multiple_of) * multiple_of > max_tokens)
-    sampler = f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(budget)}"
+    rounding = [f"pad_to_multiple_of={pad_to_multiple_of}"] * (pad_to_multiple_of is not None)
+    pad = f"collator = quadrat.DataCollatorWithPadding({', '.join(['tokenizer', *rounding])})"
+    if choice == DYNAMIC:
+        loader = f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)"
+        return {"A DataLoader": [pad, loader], "Trainer": [pad, *_trainer(batch_size, "dataset")]}
+    needed = -(-longest // multiple_of) * multiple_of
+    options = [
+        f"max_tokens={max_tokens}",
+        *([f"multiple_of={multiple_of}"] * (multiple_of != 1)),
+        *(['overlong="alone"'] * (needed > max_tokens)),
+    ]
     by_budget = [
-        f"{sampler})",
+        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(options)})",
         pad,
         "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
         "# before each epoch: sampler.set_epoch(epoch)",
     ]
     if choice == BUDGET:
-        args, *trainer = _trainer(1, "batches", epochs=True)
-        return {
-            "A DataLoader": by_budget,
-            "Trainer": [
-                args,
-                f"{sampler},",
-                "    world_size=args.world_size, rank=None)",
-                pad,
-                "batches = quadrat.BatchedDataset(dataset, sampler)",
-                *trainer,
-            ],
-            f"Trainer, {batch_size} rows in each batch": [
-                pad,
-                "quadrat.patch_transformers()  # reads lengths and sorts rows fast, also millions of them",
-                *_trainer(batch_size, "dataset", option=grouping()),
-            ],
-        }
+        change = f"print(quadrat.batch_by_tokens(trainer, max_tokens={max(max_tokens, needed)}))"
+        return {"A DataLoader": by_budget, "Trainer": [pad, *_trainer(batch_size, "dataset"), change]}
     dynamic = next(cost for cost in costs if cost.name == DYNAMIC)
     packs = max(1, round(dynamic.tokens / dynamic.batches / max_length))  # with about the tokens of a batch
-    flatten = ", ".join(filter(None, ["return_flash_attn_kwargs=True", rounding]))
     packed = [
         f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
-        f"collator = quadrat.DataCollatorWithFlattening({flatten})",
+        f"collator = quadrat.DataCollatorWithFlattening({', '.join(['return_flash_attn_kwargs=True', *rounding])})",
     ]
     return {
         "A DataLoader": [
@@ -138,26 +130,13 @@ def code(
             f"loader = DataLoader(packs, batch_size={packs}, collate_fn=collator)",
             "# before each epoch: packs.set_epoch(epoch)",
         ],
-        "Trainer": [*packed, *_trainer(packs, "packs", epochs=True)],
+        "Trainer": [*packed, *_trainer(packs, "packs"), "trainer.add_callback(quadrat.SetEpochCallback())"],
         "A DataLoader, for a model without such attention": by_budget,
     }
 
 
-def _trainer(batch_size: int, dataset: str, *, option: str = "", epochs: bool = False) -> list[str]:
-    """A Trainer of `dataset`; with `epochs`, the dataset has a `set_epoch`."""
-    arguments = f'args = TrainingArguments("output", per_device_train_batch_size={batch_size}'
-    trainer = f"trainer = Trainer(model, args, train_dataset={dataset}, data_collator=collator"
+def _trainer(batch_size: int, dataset: str) -> list[str]:
     return [
-        *([f"{arguments},", f"    {option})"] if option else [f"{arguments})"]),
-        *([f"{trainer},", "    callbacks=[quadrat.SetEpochCallback()])"] if epochs else [f"{trainer})"]),
+        f'args = TrainingArguments("output", per_device_train_batch_size={batch_size})',
+        f"trainer = Trainer(model, args, train_dataset={dataset}, data_collator=collator)",
     ]
-
-
-def grouping() -> str:
-    """The argument of TrainingArguments that groups rows by length, in the installed transformers or the newest."""
-    found = importlib.util.find_spec("transformers")
-    if found is not None and found.origin is not None:
-        source = Path(found.origin).with_name("training_args.py")  # read, because importing it takes seconds
-        if source.exists() and "train_sampling_strategy" not in source.read_text(encoding="utf-8"):
-            return "group_by_length=True"
-    return 'train_sampling_strategy="group_by_length"'

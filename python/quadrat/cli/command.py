@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from quadrat.support.extras import missing
@@ -38,8 +38,6 @@ def require(what: str, packages: Mapping[str, str]) -> None:
 
 def harmless(text: str) -> str:
     """The text with control characters (line ends too) as Python's escape sequences, safe for a terminal."""
-    if text.isprintable():
-        return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
@@ -85,61 +83,42 @@ def listed(names: Sequence[str]) -> str:
 
 
 def console() -> Console:
-    """A console on standard output that prints names and numbers as they are, and harmlessly."""
-    fixed = None if _knows_its_width() else _WIDEST
-    return _console(sys.stdout, width=fixed, highlight=False, markup=False, emoji=False)
+    """A console on standard output that prints text as it is."""
+    from rich.console import Console
+
+    width = None if _knows_its_width() else _WIDEST
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(out: Console, text: str = "", style: str = "") -> None:
-    """Print sentences, in lines of a width that is easy to read."""
-    out.print(text, style=style, width=None if _knows_its_width() else _WIDTH)
+    """Print sentences harmlessly, in lines of a width that is easy to read."""
+    out.print(harmless(text), style=style, width=None if _knows_its_width() else _WIDTH)
 
 
 def _knows_its_width() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table with a name and numbers in each row."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=box.SIMPLE_HEAD, padding=0)
-    made.add_column(headings[0], no_wrap=True)
-    for heading in headings[1:]:
-        made.add_column(Text(heading), justify="right")
+    for heading in headings:
+        made.add_column(Text(heading), justify="right" if made.columns else "left", no_wrap=not made.columns)
     for row in rows:
         made.add_row(*row)
     return made
 
 
-def with_progress(
-    items: Iterable[Item], total: int, what: str, size: Callable[[Item], int] = lambda _: 1
-) -> Iterator[Item]:
-    """The items, `total` in size, with a bar on a terminal's standard error where rich is installed."""
+def with_progress(items: Iterable[Item], total: int, what: str) -> Iterable[Item]:
+    """The items, with a bar on a terminal's standard error where rich is installed."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield from items
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bars = _console(getattr(sys.stderr, "raw", sys.stderr), stderr=True)
-    with Progress(*columns, console=bars, transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        for item in items:
-            yield item
-            progress.advance(task, size(item))
-
-
-def _console(stream: TextIO, **options: Any) -> Console:
+        return items
     from rich.console import Console
-    from rich.text import Text
+    from rich.progress import track
 
-    class HarmlessConsole(Console):
-        """Strings become harmless text; the styles around them are left."""
-
-        def render_str(self, text: str, **options: Any) -> Text:
-            return super().render_str(harmless(text), **options)
-
-    return HarmlessConsole(file=stream, **options)
+    raw: TextIO = getattr(sys.stderr, "raw", sys.stderr)
+    return track(items, what, total, console=Console(file=raw), transient=True)

@@ -13,13 +13,13 @@ import math
 import os
 import platform
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from quadrat.support.extras import version
 
@@ -29,26 +29,6 @@ Feature = dict[str, Any]
 Collate = Callable[[list[Feature]], Any]
 
 SHORTEST_SAMPLE_NS = 50_000
-
-
-@dataclass(frozen=True)
-class Times:
-    """Nanoseconds a call, over alternating samples of the reference and of quadrat, and of each alone."""
-
-    pairs: int
-    calls_per_sample: int
-    reference_median_ns: float
-    quadrat_median_ns: float
-    reference_quartiles_ns: tuple[float, float]
-    quadrat_quartiles_ns: tuple[float, float]
-    reference_min_ns: float
-    quadrat_min_ns: float
-    ratio_of_medians: float
-    median_of_ratios: float
-    ratio_quartiles: tuple[float, float]
-    reference_alone_ns: float
-    quadrat_alone_ns: float
-    ratio_alone: float
 
 
 class DifferenceError(AssertionError):
@@ -97,11 +77,8 @@ def seed() -> None:
 
 def generator_states() -> dict[str, str]:
     """The states of the generators, by the library they belong to."""
-    return {
-        "torch": str(torch.get_rng_state().tolist()),
-        "NumPy": str(np.random.get_state()),
-        "Python": str(random.getstate()),
-    }
+    states = {"torch": torch.get_rng_state().tolist(), "NumPy": np.random.get_state(), "Python": random.getstate()}
+    return {library: str(state) for library, state in states.items()}
 
 
 @contextlib.contextmanager
@@ -127,54 +104,26 @@ def sample(collate: Collate, features: list[Feature], calls: int = 1) -> float:
     return (perf_counter_ns() - start) / calls
 
 
-def alone(collate: Collate, features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5) -> float:
-    """Median nanoseconds a call, of samples for about `seconds` after one to warm up."""
-    taken: list[float] = []
+def timed(
+    collators: Sequence[Collate], features: list[Feature], *, seconds: float, calls: int = 1, at_least: int = 5
+) -> NDArray[np.float64]:
+    """Nanoseconds a call, `[samples, collators]`, of collators in turn, for about `seconds` after one to warm up."""
+    taken: list[list[float]] = []
     with quiet():
-        sample(collate, features, calls)
+        for collate in collators:
+            sample(collate, features, calls)
         end = perf_counter_ns() + seconds * 1e9
         while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append(sample(collate, features, calls))
-    return float(np.median(taken))
+            taken.append([sample(collate, features, calls) for collate in collators])
+    return np.array(taken)
 
 
-def compare(
-    reference: Collate, quadrat: Collate, features: list[Feature], *, seconds: float, at_least: int = 20
-) -> Times:
-    """Check that both collators return the same batch, then time them in turn for about `seconds`, then alone."""
-    check_collators(reference, quadrat, features)
-    taken: list[tuple[float, float]] = []
-    with quiet():
-        # By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
-        calls = math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
-        end = perf_counter_ns() + seconds * 1e9
-        while len(taken) < at_least or perf_counter_ns() < end:
-            taken.append((sample(reference, features, calls), sample(quadrat, features, calls)))
-    times = np.array(taken)
-    reference_alone = alone(reference, features, seconds=seconds / 4, calls=calls)
-    quadrat_alone = alone(quadrat, features, seconds=seconds / 4, calls=calls)
-    ratios = times[:, 0] / times[:, 1]
-    medians = np.median(times, axis=0).tolist()
+def calls_of(reference: Collate, features: list[Feature]) -> int:
+    """How many calls are long enough to be timed.
 
-    def quartiles(values: Any) -> tuple[float, float]:
-        return float(np.percentile(values, 25)), float(np.percentile(values, 75))
-
-    return Times(
-        pairs=len(times),
-        calls_per_sample=calls,
-        reference_median_ns=medians[0],
-        quadrat_median_ns=medians[1],
-        reference_quartiles_ns=quartiles(times[:, 0]),
-        quadrat_quartiles_ns=quartiles(times[:, 1]),
-        reference_min_ns=float(times[:, 0].min()),
-        quadrat_min_ns=float(times[:, 1].min()),
-        ratio_of_medians=medians[0] / medians[1],
-        median_of_ratios=float(np.median(ratios)),
-        ratio_quartiles=quartiles(ratios),
-        reference_alone_ns=reference_alone,
-        quadrat_alone_ns=quadrat_alone,
-        ratio_alone=reference_alone / quadrat_alone,
-    )
+    By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
+    """
+    return math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
 
 
 def versions() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from quadrat.cli.command import CommandError
@@ -24,25 +24,16 @@ _BOOTSTRAP = Path(__file__).with_name("bootstrap")
 
 @dataclass(frozen=True)
 class Options:
-    """What the processes of a run are told.
+    """What the processes of a run are told."""
 
-    Attributes:
-        max_tokens: the budget of a Trainer's training batches; 0: that of a usual batch; None: batches do not change.
-        group_by_length: whether a Trainer groups rows by length.
-        quiet: whether there is no report.
-        report: a file for the report, as JSON.
-        folder: where processes leave what they counted.
-        process: the number of the process that the script runs in.
-        ranks: how many such processes share the folder.
-    """
-
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # of a Trainer's training batches; 0: those of a usual batch; None: they stay
     group_by_length: bool = False
+    evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
     quiet: bool = False
-    report: str | None = None
-    folder: str = ""
-    process: int = 0
-    ranks: int = 1
+    report: str | None = None  # a file
+    folder: str = ""  # where processes leave what they counted
+    process: int = 0  # the number of the process that the script runs in
+    ranks: int = 1  # how many such processes share the folder
 
 
 def launch(command: list[str], options: Options) -> int:
@@ -55,7 +46,7 @@ def launch(command: list[str], options: Options) -> int:
     if sys.flags.ignore_environment:
         raise CommandError("Python was started with -E or -I, and ignores the variable by which quadrat is loaded")
     folder, ranks = _folder()
-    told = Options(**{**asdict(options), "folder": folder, "ranks": ranks, "process": os.getpid()})
+    told = replace(options, folder=folder, ranks=ranks, process=os.getpid())
     paths = [str(_BOOTSTRAP), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, VARIABLE: json.dumps(asdict(told)), "PYTHONPATH": os.pathsep.join(paths)}
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

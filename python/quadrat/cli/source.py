@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.cli.command import CommandError, listed, require, with_progress
+from quadrat.cli.command import CommandError, listed, one_line, with_progress
 from quadrat.cli.waste import IntArray
 
 if TYPE_CHECKING:
@@ -20,22 +21,7 @@ if TYPE_CHECKING:
 _CHUNK = 1000
 # transformers sets 1e30 if a tokenizer has no limit.
 _LONGEST_SANE = 10_000_000
-# As in error messages.
 ENDINGS = ".txt, .csv, .tsv, .json, .jsonl or .parquet"
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """The options of every command that reads data; None means that the data decides."""
-
-    data: Path
-    tokenizer: str | None = None
-    field: str | None = None
-    split: str | None = None
-    batch_size: int = 32
-    max_length: int | None = None
-    seed: int = 0
-    json: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,18 +50,20 @@ class Source:
 
     def texts(self, rows: Sequence[int]) -> list[str]:
         """The texts at `rows`."""
-        values = self.values(self.column)
-        return [values[row].as_py() for row in rows]
+        texts: list[str] = self.values(self.column).take(rows).to_pylist()
+        return texts
 
     def tokens(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
         """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`."""
         used = {name: name for name in names if name in self.table.column_names} | {"input_ids": self.column}
-        for column in used.values():
+        made: list[dict[str, list[int]]] = [{} for _ in rows]
+        for name, column in used.items():
             kind = self.table.schema.field(column).type
             if not _is_tokens(kind):
                 raise CommandError(f"{self.name}: column {column!r} holds {kind}; expected lists of numbers")
-        columns = {name: self.values(column) for name, column in used.items()}
-        return [{name: values[row].as_py()[:max_length] for name, values in columns.items()} for row in rows]
+            for row, values in zip(made, self.values(column).take(rows).to_pylist(), strict=True):
+                row[name] = values[:max_length]
+        return made
 
     def lengths(self, tokenizer: PreTrainedTokenizerBase | None) -> IntArray:
         """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer."""
@@ -86,30 +74,28 @@ class Source:
             found: IntArray = pc.list_value_length(values).to_numpy().astype(np.int64)
             return found
         counts: list[int] = []
-        chunks = (values.slice(first, _CHUNK).to_pylist() for first in range(0, len(values), _CHUNK))
-        for texts in with_progress(chunks, len(values), "Counting", len):
-            counts += map(len, map(str.split, texts) if tokenizer is None else token_ids(tokenizer, texts))
+        firsts = range(0, len(values), _CHUNK)
+        for first in with_progress(firsts, len(firsts), "Counting"):
+            texts = values.slice(first, _CHUNK).to_pylist()
+            counts += map(len, map(str.split, texts) if tokenizer is None else _token_ids(tokenizer, texts))
         return np.array(counts, np.int64)
 
 
-def packages_for(options: DataOptions) -> dict[str, str]:
+def packages_for(options: Namespace) -> dict[str, str]:
     """The packages that reading the data needs, for `require`."""
     needed = {"datasets" if options.data.is_dir() else "pyarrow": "datasets"}
     return needed if options.tokenizer is None else needed | {"transformers": "transformers"}
 
 
-def open_source(path: Path, *, field: str | None = None, split: str | None = None) -> Source:
-    """The rows of a file or of a folder written by `datasets.save_to_disk`; at least one.
-
-    `field` is the field or column of texts or token ids; by default "input_ids" if there is one, else "text". Raises
-    CommandError.
-    """
+def open_source(options: Namespace) -> Source:
+    """The rows of a file, or of a folder written by `datasets.save_to_disk`: at least one. Raises CommandError."""
     import pyarrow as pa
 
+    path, field = options.data, options.field
     name = str(path)
     if path.is_dir():
-        name, table = _saved(path, split)
-    elif split is not None:
+        name, table = _saved(path, options.split)
+    elif options.split is not None:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
     elif not path.exists():
         raise CommandError(f"{path}: no such file or folder")
@@ -121,7 +107,7 @@ def open_source(path: Path, *, field: str | None = None, split: str | None = Non
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror or error}") from error
         except (ValueError, RecursionError, pa.ArrowException) as error:  # thousands of brackets are the second
-            raise CommandError(f"{path}: cannot be read: {_first_line(error)}") from error
+            raise CommandError(f"{path}: cannot be read: {one_line(error)}") from error
     column = _chosen(table.column_names, field, name)
     kind = table.schema.field(column).type
     if not len(table):
@@ -133,16 +119,12 @@ def open_source(path: Path, *, field: str | None = None, split: str | None = Non
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder or of a name on the Hub. Raises CommandError."""
-    require("a tokenizer", {"transformers": "transformers"})
     from transformers import AutoTokenizer
 
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # of a folder or a server; there are many kinds
-        raise CommandError(f"no tokenizer could be loaded from {name!r}: {_first_line(error)}") from error
-    if not isinstance(tokenizer.model_max_length, (int, float)):
-        found = type(tokenizer.model_max_length).__name__
-        raise CommandError(f"the tokenizer {name!r}: model_max_length is a {found}; expected a number")
+        raise CommandError(f"no tokenizer could be loaded from {name!r}: {one_line(error)}") from error
     return tokenizer
 
 
@@ -152,17 +134,10 @@ def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """The token ids of texts, special tokens included and nothing truncated."""
-    rows: list[list[int]] = tokenizer(
-        texts,
-        padding=False,
-        truncation=False,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,  # no warnings about rows that are too long for the model
-    )["input_ids"]
-    return rows
+def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """With special tokens, nothing truncated, and without warnings about rows that are too long for the model."""
+    ids: list[list[int]] = tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
+    return ids
 
 
 def _saved(path: Path, split: str | None) -> tuple[str, Any]:
@@ -176,16 +151,16 @@ def _saved(path: Path, split: str | None) -> tuple[str, Any]:
     except IndexError as error:  # of no files at all
         raise CommandError(f"{path}: the dataset, or one of its splits, has no rows") from error
     except Exception as error:  # of the files in the folder; there are many kinds
-        raise CommandError(f"{path}: not a folder written by save_to_disk: {_first_line(error)}") from error
-    if isinstance(loaded, datasets.DatasetDict):
-        splits = listed(list(loaded))
-        if split is None:
-            raise CommandError(f"{path}: this is a DatasetDict; choose one of its splits with --split: {splits}")
-        if split not in loaded:
-            raise CommandError(f"{path}: no split {split!r}; there are: {splits}")
-        name, loaded = f"{path}, {split}", loaded[split]
-    elif split is not None:
+        raise CommandError(f"{path}: not a folder written by save_to_disk: {one_line(error)}") from error
+    splits = list(loaded) if isinstance(loaded, datasets.DatasetDict) else []
+    if split is not None and not splits:
         raise CommandError(f"{path}: --split is for a DatasetDict, but this is a single dataset")
+    if splits:
+        if split not in splits:
+            raise CommandError(
+                f"{path}: a DatasetDict without a split {split!r}; choose one with --split: {listed(splits)}"
+            )
+        name, loaded = f"{path}, {split}", loaded[split]
     return name, loaded.with_format("arrow")[:]
 
 
@@ -197,7 +172,7 @@ def _read_lines(path: Path, field: str | None) -> Any:
         raise CommandError(f"{path}: a .txt file has no fields, each line is a text; leave out --field")
     # str.splitlines would also split at form feeds and other characters within a text.
     lines = path.read_text(encoding="utf-8-sig").split("\n")
-    return pa.table({"text": pa.array((line for line in lines if line.strip()), pa.large_string())})
+    return pa.table({"text": [line for line in lines if line.strip()]})
 
 
 def _read_json(path: Path, field: str | None) -> Any:
@@ -212,23 +187,19 @@ def _read_json(path: Path, field: str | None) -> Any:
     records = [records] if isinstance(records, dict) else records
     if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
         raise ValueError("expected a list of objects, or an object in each line")
-    names = list(records[0]) if records else [field or "text"]
-    column = _chosen(names, field, str(path))
-    tokens = records and isinstance(records[0][column], list)
-    kind = pa.large_list(pa.int64()) if tokens else pa.large_string()
-    return pa.table({column: pa.array((record.get(column) for record in records), kind)})
+    column = _chosen(list(records[0]) if records else [field or "text"], field, str(path))
+    return pa.table({column: [record.get(column) for record in records]})
 
 
 def _read_csv(path: Path, field: str | None) -> Any:
     """The first line names the columns."""
-    import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv, string
 
     return csv.read_csv(
         path,
         csv.ReadOptions(block_size=min(max(path.stat().st_size, 1 << 20), 2**31 - 1)),  # a row must fit into a block
         csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True),
-        csv.ConvertOptions(column_types={"text" if field is None else field: pa.string()}),
+        csv.ConvertOptions(column_types={"text" if field is None else field: string()}),
     )
 
 
@@ -254,10 +225,9 @@ _READERS = {
 def _chosen(columns: Sequence[str], field: str | None, name: str) -> str:
     """The column to read. Raises CommandError where there is no such column."""
     column = field if field is not None else "input_ids" if "input_ids" in columns else "text"
-    if column not in columns:
-        raise CommandError(f"{name}: no column {column!r}; choose one with --field: {listed(columns)}")
-    if columns.count(column) > 1:
-        raise CommandError(f"{name}: two columns are named {column!r}")
+    if columns.count(column) != 1:
+        what = "no column" if column not in columns else "more than one column"
+        raise CommandError(f"{name}: {what} {column!r}; choose one with --field: {listed(columns)}")
     return column
 
 
@@ -266,9 +236,3 @@ def _is_tokens(kind: Any) -> bool:
 
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return bool(is_list and types.is_integer(kind.value_type))
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).split("\n")
-    first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
-    return " ".join(str(error).split()) if first.endswith(":") else first  # with the list that it announces

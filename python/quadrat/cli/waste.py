@@ -6,7 +6,8 @@ Everything here is a function of lengths. Batches are a `Ragged` of row numbers,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,6 @@ class Cost:
     tokens: int  # of the rows
     computed: int  # of the batches, padding included
     scores: float  # pairs of positions that full attention compares; in a flattened batch, those within rows
-    masked_scores: float | None = None  # in a flattened batch, all pairs: a mask keeps rows apart
 
     @property
     def padding(self) -> float:
@@ -50,20 +50,6 @@ class Cost:
     def factor(self) -> float:
         """Computed tokens for each token of the rows."""
         return self.computed / self.tokens if self.tokens else 1.0
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Lengths in a few numbers. `p95` is a length that 95 % of the rows do not exceed; `kept` are the tokens left."""
-
-    rows: int
-    tokens: int
-    mean: float
-    median: float
-    p95: int
-    longest: int
-    truncated: int
-    kept: int
 
 
 @dataclass(frozen=True)
@@ -81,48 +67,41 @@ class Bin:
         return f"{self.first:,}" if self.first == self.last else f"{self.first:,}\N{EN DASH}{self.last:,}"
 
 
-def summarise(lengths: IntArray, max_length: int) -> Summary:
-    """A summary of `lengths`, `[rows]`, of which there must be at least one; truncation is at `max_length`."""
-    return Summary(
-        rows=len(lengths),
-        tokens=int(lengths.sum()),
-        mean=float(lengths.mean()),
-        median=float(np.median(lengths)),
-        p95=int(np.percentile(lengths, 95, method="inverted_cdf")),
-        longest=int(lengths.max()),
-        truncated=int((lengths > max_length).sum()),
-        kept=int(np.minimum(lengths, max_length).sum()),
-    )
+def summarise(lengths: IntArray, max_length: int) -> dict[str, Any]:
+    """Lengths in a few numbers. `p95` is a length that 95 % of the rows do not exceed; `kept` are the tokens left."""
+    return {
+        "rows": len(lengths),
+        "tokens": int(lengths.sum()),
+        "mean": float(lengths.mean()),
+        "median": float(np.median(lengths)),
+        "p95": int(np.percentile(lengths, 95, method="inverted_cdf")),
+        "longest": int(lengths.max()),
+        "truncated": int((lengths > max_length).sum()),
+        "kept": int(np.minimum(lengths, max_length).sum()),
+    }
 
 
-def histogram(lengths: IntArray, *, at_most: int = 20, percentile: float = 95) -> list[Bin]:
+def histogram(lengths: IntArray, *, at_most: int = 20) -> list[Bin]:
     """At most `at_most` bins of one width, a power of two, from the shortest row on.
 
-    Where the longest row is more than twice as long as `percentile` of the rows, a further bin holds what is beyond
-    that percentile.
+    Where the longest row is more than twice as long as 95 % of the rows, a further bin holds what is beyond.
     """
     shortest, longest = int(lengths.min()), int(lengths.max())
-    usual = int(np.percentile(lengths, percentile, method="inverted_cdf"))
+    usual = int(np.percentile(lengths, 95, method="inverted_cdf"))
     last = usual if longest > 2 * usual else longest
     width = 1
     while last // width - shortest // width + 1 > at_most:
         width *= 2
-    number = lengths // width - shortest // width
-    bins = last // width - shortest // width + 1
-    counts = np.bincount(np.minimum(number, bins), minlength=bins + 1).tolist()
-    firsts = [(shortest // width + i) * width for i in range(bins + 1)]
-    found = [Bin(first, first + width - 1, rows) for first, rows in zip(firsts[:-1], counts[:-1], strict=True)]
-    return found + [Bin(firsts[-1], None, counts[-1])] * bool(counts[-1])
+    begin, bins = shortest // width, last // width - shortest // width + 1
+    counts = np.bincount(np.minimum(lengths // width - begin, bins), minlength=bins + 1).tolist()
+    ends = [(begin + number + 1) * width - 1 for number in range(bins)]
+    found = [Bin(end - width + 1, end, rows) for end, rows in zip(ends, counts, strict=False)]
+    return found + [Bin(ends[-1] + 1, None, counts[-1])] * bool(counts[-1])
 
 
 def times(factor: float) -> str:
     """A factor with as many decimals as are useful."""
     return f"{factor:,.{2 if factor < 10 else 1 if factor < 100 else 0}f}"
-
-
-def round_up(lengths: IntArray, multiple_of: int) -> IntArray:
-    """Each length rounded up to a multiple."""
-    return -(-lengths // multiple_of) * multiple_of
 
 
 def shuffled(order: IntArray, batch_size: int) -> Ragged:
@@ -157,15 +136,15 @@ def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 
     longest = (
         np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1]) if to is None else np.full_like(rows, to)
     )
-    longest = round_up(longest, multiple_of)
+    longest = -(-longest // multiple_of) * multiple_of
     return _cost(name, lengths, rows * longest, (rows * longest.astype(np.float64) ** 2).sum())
 
 
 def flattened(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Cost:
     """The cost of batches that are joined to one row each, rounded up to a multiple."""
-    totals = round_up(np.add.reduceat(lengths[batches.values], batches.offsets[:-1]), multiple_of)
-    cost = _cost(name, lengths, totals, (lengths.astype(np.float64) ** 2).sum())
-    return replace(cost, masked_scores=float((totals.astype(np.float64) ** 2).sum()))
+    totals = np.add.reduceat(lengths[batches.values], batches.offsets[:-1])
+    totals = -(-totals // multiple_of) * multiple_of
+    return _cost(name, lengths, totals, (lengths.astype(np.float64) ** 2).sum())
 
 
 def _cost(name: str, lengths: IntArray, sizes: IntArray, scores: float) -> Cost:
@@ -208,10 +187,9 @@ class Report:
     max_tokens: int
     budget_is: str
     pad_to_multiple_of: int | None
-    summary: Summary
+    summary: dict[str, Any]
     bins: list[Bin]
     costs: list[Cost]
-    added_by_rounding: dict[str, int]  # tokens, by way of batching
     advice: list[str]
     code: dict[str, list[str]]  # lines of Python, by what they are for
 
@@ -221,19 +199,15 @@ class Report:
         return {cost.name: cost for cost in self.costs}
 
     @property
-    def fewest_packs(self) -> int:
-        """No packing has fewer."""
-        return max(1, -(-self.summary.kept // self.max_length))
-
-    @property
-    def fill(self) -> float:
-        """The share of the packs that holds tokens."""
-        return self.summary.kept / (self.ways[PACKED].batches * self.max_length)
+    def packing(self) -> dict[str, float]:
+        """The packs, how many any packing needs, and the share of them that holds tokens."""
+        packs, kept = self.ways[PACKED].batches, self.summary["kept"]
+        return {"packs": packs, "fewest": max(1, -(-kept // self.max_length)), "fill": kept / (packs * self.max_length)}
 
     @property
     def how_many(self) -> str:
         """The number of rows, with what they are."""
-        rows = self.summary.rows
+        rows = self.summary["rows"]
         return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
 
     def way(self, cost: Cost) -> str:

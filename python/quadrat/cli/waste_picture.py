@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,42 +10,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from quadrat.cli.command import CommandError, harmless, one_line
-from quadrat.cli.waste import Report, histogram, times
+from quadrat.cli.waste import Report, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, SOFT, BAR, PALE = "#222222", "#6b6b6b", "#3f74b5", "#c9d7e8"
 MEDIAN, P95, LIMIT = "#b45309", "#0f766e", "#b91c1c"
-_BINS, _TICKS = 64, 12
-_BARS: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.4}
-_ABOVE: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "fontsize": 8.5, "linespacing": 1.25}
+_BINS = 64
+_STYLE: Any = {
+    "text.usetex": False,  # names are not TeX
+    "text.color": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": "#cccccc",
+    "axes.axisbelow": True,
+    **{f"axes.spines.{side}": False for side in ("top", "left", "right")},
+    **{f"{axis}tick.{of}": value for axis in "xy" for of, value in (("major.size", 0), ("labelsize", 9))},
+    **{f"{axis}tick.labelcolor": SOFT for axis in "xy"},
+    "grid.color": "#e6e6e6",
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.8,
+    "figure.constrained_layout.w_pad": 0.12,
+    "figure.constrained_layout.h_pad": 0.1,
+}
 
 
 def check(path: Path) -> None:
     """Raise CommandError unless a picture can be written to `path`, which is left as it is."""
     with _settings(path):
-        if not path.parent.is_dir():
-            raise CommandError(f"{path}: there is no folder {str(path.parent)!r}")
-        if path.is_dir():
-            raise CommandError(f"{path}: a folder; expected the name of a file")
+        # Without pgf, which is a program for TeX: names would be a part of it.
+        formats = sorted(Figure().canvas.get_supported_filetypes().keys() - {"pgf"})
+        if _format(path) not in formats:
+            expected = ", ".join(f".{one}" for one in formats)
+            raise CommandError(f"{path}: {path.suffix!r} is not a picture format; expected one of {expected}")
+        if path.is_fifo():  # which would wait for its reader
+            raise CommandError(f"{path}: not a file")
+        Figure().savefig(io.BytesIO(), format=_format(path))  # what a format needs installed is found by trying
         target = path.resolve()
         exists = target.exists()
-        if exists and not (target.is_file() or target.is_char_device()):  # a pipe would wait for its reader
-            raise CommandError(f"{path}: not a file")
-        figure = Figure()
-        # Without pgf, which is a program for TeX: names would be a part of it.
-        formats = figure.canvas.get_supported_filetypes().keys() - {"pgf"}
-        if _format(path) not in formats:
-            expected = ", ".join(f".{one}" for one in sorted(formats))
-            raise CommandError(f"{path}: {path.suffix!r} is not a picture format; expected one of {expected}")
-        figure.suptitle("What a format needs installed is found by trying.")
-        figure.savefig(io.BytesIO(), format=_format(path))
         target.open("ab").close()
         if not exists:
             target.unlink()
@@ -56,12 +65,11 @@ def draw(report: Report, path: Path) -> None:
     """Write the picture; the extension of `path` sets the format, PNG without one. Raises CommandError."""
     with _settings(path):
         # Without pyplot there is no window system to look for, and nothing to close.
-        figure = Figure(figsize=(9, 6.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+        figure = Figure(figsize=(9, 6.6), layout="constrained")
         above, below = figure.subplots(2, height_ratios=(1.35, 1))
         _lengths(above, report)
         _shares(below, report)
-        title = harmless(Path(report.data).name)
-        figure.suptitle(title, x=0.01, ha="left", weight="bold", color=INK, fontsize=13, parse_math=False)
+        figure.suptitle(harmless(Path(report.data).name), x=0.01, ha="left", weight="bold", size=13, parse_math=False)
         figure.savefig(path, dpi=160, format=_format(path))  # without a format it adds an ending
 
 
@@ -72,7 +80,7 @@ def _format(path: Path) -> str:
 @contextmanager
 def _settings(path: Path) -> Iterator[None]:
     """The settings to draw with, and CommandError for all that matplotlib raises."""
-    with matplotlib.rc_context({"text.usetex": False}), warnings.catch_warnings():  # names are not TeX
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box is drawn
         try:
             yield
@@ -85,68 +93,46 @@ def _settings(path: Path) -> Iterator[None]:
 
 
 def _lengths(axes: Axes, report: Report) -> None:
-    bins = histogram(report.lengths, at_most=_BINS, percentile=99)
-    closed = [one for one in bins if one.last is not None]
-    width = bins[1].first - bins[0].first if len(bins) > 1 else 1
-    right = closed[-1].first + width
-    axes.bar([one.first for one in closed], [one.rows for one in closed], width, **_BARS, color=BAR)
-    if len(bins) > len(closed):
-        # The bin of all longer rows, a little apart.
-        axes.bar(right + width, bins[-1].rows, 2 * width, **_BARS, color=PALE)
-        right += 3 * width
-        label = f"{bins[-1]}\n{bins[-1].rows:,}"
-        axes.annotate(label, (right, bins[-1].rows), xytext=(0, 3), **_ABOVE, ha="right", color=SOFT)
-    found = report.summary
+    found, lengths = report.summary, report.lengths
+    usual = int(np.percentile(lengths, 99, method="inverted_cdf"))
+    last = usual if found["longest"] > 2 * usual else found["longest"]
+    width = -(-(last - int(lengths.min()) + 1) // _BINS)
+    edges = np.arange(int(lengths.min()), last + width + 1, width).tolist()
+    axes.hist(np.minimum(lengths, last), edges, color=BAR, edgecolor="white", linewidth=0.4)
     # A row of n tokens lies between n and n + 1.
-    axes.axvline(found.median + 0.5, color=MEDIAN, linewidth=1.8, label=f"median {found.median:g}")
-    axes.axvline(found.p95 + 0.5, color=P95, linewidth=1.8, linestyle=(0, (5, 2)), label=f"95% up to {found.p95:,}")
-    if found.truncated and report.max_length < right:
-        label = f"truncated to {report.max_length:,} ({found.truncated / found.rows:.1%})"
-        axes.axvline(report.max_length + 1, color=LIMIT, linewidth=1.8, linestyle=(0, (1.5, 1.5)), label=label)
-    axes.set_xlim(bins[0].first - width / 2, right + width / 2)
-    # Powers of two apart, as the bins and most limits are.
-    step = width * max(1, 2 ** math.ceil(math.log2(len(closed) / _TICKS)))
-    axes.set_xticks(range(-(-closed[0].first // step) * step, closed[-1].first + width + 1, step))
-    axes.set_xlabel(f"tokens, in steps of {width:,}" if width > 1 else "tokens", color=SOFT)
-    axes.set_ylabel(report.rows_are, color=SOFT)
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.set_title(f"Length of {report.how_many}", loc="left", color=INK, fontsize=11, pad=26)
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1), ncols=3, frameon=False, fontsize=9)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
-    _plain(axes, "top", "right", "left")
+    axes.axvline(found["median"] + 0.5, color=MEDIAN, label=f"median {found['median']:g}")
+    axes.axvline(found["p95"] + 0.5, color=P95, linestyle="--", label=f"95% up to {found['p95']:,}")
+    if found["truncated"] and report.max_length < edges[-1]:
+        label = f"truncated to {report.max_length:,} ({found['truncated'] / found['rows']:.1%})"
+        axes.axvline(report.max_length + 1, color=LIMIT, linestyle=":", label=label)
+    beyond = f"; {last:,} or more in the last bar" if last < found["longest"] else ""
+    axes.set_xlabel(f"tokens, in steps of {width:,}{beyond}")
+    axes.set_ylabel(report.rows_are)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator("auto", integer=True))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_title(f"Length of {report.how_many}", pad=26)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1), ncols=3)
+    axes.grid(axis="y")
 
 
 def _shares(axes: Axes, report: Report) -> None:
-    for position, cost in enumerate(report.costs):
-        axes.barh(position, 1 - cost.padding, height=0.62, color=BAR, label="" if position else "tokens of the data")
-        axes.barh(
-            position, cost.padding, left=1 - cost.padding, height=0.62, color=PALE, label="" if position else "padding"
-        )
-        for x, text, weight, colour in (
-            (1.1, f"{cost.padding:.1%}", "bold", INK),
-            (1.34, f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens", "normal", SOFT),
-        ):
-            axes.text(x, position, text, va="center", ha="right", weight=weight, color=colour, fontsize=9.5)
-    axes.set_yticks(range(len(report.costs)), [report.way(cost) for cost in report.costs])
+    places = range(len(report.costs))
+    padding = [cost.padding for cost in report.costs]
+    tokens = [1 - share for share in padding]
+    axes.barh(places, tokens, height=0.62, color=BAR, label="tokens of the data")
+    axes.barh(places, padding, left=tokens, height=0.62, color=PALE, label="padding")
+    for place, cost in enumerate(report.costs):
+        factor = f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens"
+        axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold", fontsize=9.5)
+        axes.text(1.34, place, factor, va="center", ha="right", color=SOFT, fontsize=9.5)
+    axes.set_yticks(places, [report.way(cost) for cost in report.costs], size=10, color=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.35)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.xaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_xlabel("of the tokens computed", color=SOFT, x=0.5 / 1.35)
+    axes.set_xlabel("of the tokens computed", x=0.5 / 1.35)
     rounding = "" if report.pad_to_multiple_of is None else f", in multiples of {report.pad_to_multiple_of}"
-    axes.set_title(
-        f"Padding in one pass, batches of {report.batch_size}{rounding}", loc="left", color=INK, fontsize=11, pad=24
-    )
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2, frameon=False, fontsize=9)
-    _plain(axes, "top", "right", "left", "bottom")
-    axes.tick_params(axis="y", labelsize=10, labelcolor=INK)
-
-
-def _plain(axes: Axes, *without: str) -> None:
-    """No frame, no ticks; the grid behind the bars."""
-    axes.spines[list(without)].set_visible(False)
-    axes.spines["bottom"].set_color("#cccccc")
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=9, labelcolor=SOFT)
+    axes.set_title(f"Padding in one pass, batches of {report.batch_size}{rounding}", pad=24)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2)
+    axes.spines["bottom"].set_visible(False)

@@ -14,14 +14,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import quadrat
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import merged, show
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.support.counts import stats
 
 _EVERY = 1.0  # seconds between the numbers that a worker leaves
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
@@ -51,18 +51,17 @@ class _Seen:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        compiled, remembered, fell_back, causes = stats()
+        made = quadrat.stats()
+        batches = made.compiled + made.fell_back
+        is_worker = multiprocessing.parent_process() is not None
         return {
-            "compiled": compiled,
-            "remembered": remembered,
-            "fell_back": fell_back,
-            "causes": causes,
+            **made._asdict(),
             "seconds": self.seconds,
             "computed": self.computed,
             "tokens": self.tokens,
             "lengths": dict(self.lengths),
-            "workers": int(multiprocessing.parent_process() is not None and compiled + fell_back > 0),
-            "batches_of_workers": (compiled + fell_back) * (multiprocessing.parent_process() is not None),
+            "workers": int(is_worker and batches > 0),
+            "batches_of_workers": batches * is_worker,
         }
 
 
@@ -86,7 +85,12 @@ def _sizes(batch: Any) -> tuple[int, list[int]]:
 def loaded(name: str) -> None:
     """Patches a library that has just been imported."""
     try:
-        _AFTER[name]()
+        if name == "transformers":
+            _patch_transformers()
+        elif name == "transformers.trainer":
+            _patch_trainer()
+        else:
+            getattr(quadrat, f"patch_{name}")()
     except Exception as error:  # the script goes on without
         say(f"{name} is not patched: {type(error).__name__}: {error}")
 
@@ -98,7 +102,6 @@ def say(text: str) -> None:
 
 
 def _patch_transformers() -> None:
-    import quadrat
     from quadrat.collators._base import Collator
 
     quadrat.patch_transformers(datasets=False)
@@ -117,60 +120,62 @@ def _patch_transformers() -> None:
     multiprocessing.util.register_after_fork(_seen, _after_fork)
 
 
-def _patch_datasets() -> None:
-    import quadrat
-
-    quadrat.patch_datasets()
-
-
-def _patch_trl() -> None:
-    import quadrat
-
-    quadrat.patch_trl()
-
-
 def _patch_trainer() -> None:
-    if OPTIONS.max_tokens is None and not OPTIONS.group_by_length:
-        return
     from transformers import Trainer
 
-    train = Trainer.train
+    from quadrat.integration.evaluate_by_length import evaluate_by_length
+
+    start, train = Trainer.__init__, Trainer.train
+
+    @functools.wraps(start)
+    def started(self: Any, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        try:
+            evaluate_by_length(self)
+        except ValueError as error:
+            _say_of(self, f"evaluation is as before: {error}")
 
     @functools.wraps(train)
     def prepared(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(self, "_quadrat_prepared", False):
             self._quadrat_prepared = True
-            _prepare(self)
+            _group(self) if OPTIONS.max_tokens is None else _batch(self, OPTIONS.max_tokens)
         return train(self, *args, **kwargs)
 
-    Trainer.train = prepared
+    if OPTIONS.evaluation:
+        Trainer.__init__ = started
+    if OPTIONS.max_tokens is not None or OPTIONS.group_by_length:
+        Trainer.train = prepared
 
 
-def _prepare(trainer: Any) -> None:
-    """Does with a Trainer what the options say, or says why not."""
-    import quadrat
-
-    main = trainer.args.process_index == 0
-    if OPTIONS.max_tokens is None:
-        if hasattr(trainer.args, "train_sampling_strategy"):
-            trainer.args.train_sampling_strategy = "group_by_length"
-        else:
-            trainer.args.group_by_length = True
-        return
+def _batch(trainer: Any, max_tokens: int) -> None:
+    """Batches by token budget, or the reason why not."""
     try:
-        made: Any = quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto")
+        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto")))
     except (TypeError, ValueError) as error:
-        made = f"batches are as before: {error}"
-    if main:
-        say(str(made))
+        _say_of(trainer, f"batches are as before: {error}")
 
 
-_AFTER: dict[str, Callable[[], None]] = {
-    "transformers": _patch_transformers,
-    "datasets": _patch_datasets,
-    "trl": _patch_trl,
-    "transformers.trainer": _patch_trainer,
-}
+def _group(trainer: Any) -> None:
+    """Groups training rows alone: with its own option, Trainer also evaluates in another order, and keeps that."""
+    args, sampler_of = trainer.args, trainer._get_train_sampler
+    new = hasattr(args, "train_sampling_strategy")
+    name, value = ("train_sampling_strategy", "group_by_length") if new else ("group_by_length", True)
+
+    def grouped(*given: Any, **options: Any) -> Any:
+        before = getattr(args, name)
+        setattr(args, name, value)
+        try:
+            return sampler_of(*given, **options)
+        finally:
+            setattr(args, name, before)
+
+    trainer._get_train_sampler = grouped
+
+
+def _say_of(trainer: Any, text: str) -> None:
+    if trainer.args.process_index == 0:
+        say(text)
 
 
 def _after_fork(seen: _Seen) -> None:

@@ -18,26 +18,19 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
+from quadrat.integration.evaluate_by_length import evaluate_by_length
 
 logger = logging.getLogger("quadrat")
 
 
 class TokenBatches(NamedTuple):
-    """What `batch_by_tokens` changed; as a string, two sentences.
+    """What `batch_by_tokens` changed; as a string, two sentences."""
 
-    Attributes:
-        max_tokens: the budget of a batch, padding included.
-        rows: of the dataset.
-        steps_before: the optimizer steps of an epoch with batches of a constant number of rows.
-        steps: those of an epoch now.
-        rows_before: the rows of a step before, on all processes.
-    """
-
-    max_tokens: int
-    rows: int
-    steps_before: int
-    steps: int
-    rows_before: int
+    max_tokens: int  # of a batch, padding included
+    rows: int  # of the dataset
+    steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
+    steps: int  # those of an epoch now
+    rows_before: int  # of a step, on all processes
 
     def __str__(self) -> str:
         """The numbers in words."""
@@ -72,13 +65,14 @@ def batch_by_tokens(
     column: str = MAIN,
     window: int | None = None,
     seed: int | None = None,
+    evaluation: bool = False,
 ) -> TokenBatches:
     """Have a Trainer make its training batches by token budget instead of a constant number of rows.
 
     Rows of about the same length go together, and each batch has as many of them as `max_tokens` allow, so that little
     is padding; see `TokenBudgetBatchSampler`. The training dataset becomes a `BatchedDataset`, the batch size 1 (one
     item, a whole batch), and a `SetEpochCallback` is added. Columns are removed as Trainer removes them. Collators of
-    transformers become those of quadrat, and others work as they are. Evaluation does not change.
+    transformers become those of quadrat, and others work as they are.
 
     Works with gradient accumulation, several processes, and runs that are resumed. Call it before `trainer.train()`,
     in each process.
@@ -91,6 +85,10 @@ def batch_by_tokens(
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
+        evaluation: whether `evaluate` and `predict` put rows of similar length together, too: as many in a batch as
+            before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
+            is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
+            together, so that the mean over rows changes. What predictions hold at padding may change.
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences.
@@ -99,7 +97,8 @@ def batch_by_tokens(
         TypeError: for something that is not a Trainer, a dataset that cannot be indexed by row, and rows without
             `column`.
         ValueError: without a training dataset, for a Trainer that chooses rows in its own way or has several GPUs in
-            one process, for a second call, and for a row above `max_tokens`.
+            one process, for a second call, and for a row above `max_tokens`; with `evaluation`, for a Trainer that
+            evaluates in its own way.
 
     Examples:
         >>> import quadrat, tempfile
@@ -132,13 +131,19 @@ def batch_by_tokens(
         seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
     )
     batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
+    if evaluation:
+        evaluate_by_length(trainer, column)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
     if not isinstance(collator, Collator):
         collator = _Unwrapped(collator)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
-    _sample_at_random(args)
+    # Batches come in random order: rows are grouped by length already.
+    if hasattr(args, "train_sampling_strategy"):
+        args.train_sampling_strategy = "random"
+    elif args.group_by_length:
+        args.group_by_length = False
     trainer.add_callback(SetEpochCallback())
     before, now = (math.ceil(math.ceil(count / world) / accumulated) for count in (sampler.rows / size, len(batches)))
     made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated)
@@ -192,11 +197,3 @@ class _Selected:
 
     def __getitem__(self, index: int) -> Any:
         return self.function([self.dataset[index]])[0]
-
-
-def _sample_at_random(args: Any) -> None:
-    """Batches come in random order: rows are grouped by length already."""
-    if hasattr(args, "train_sampling_strategy"):
-        args.train_sampling_strategy = "random"
-    if getattr(args, "group_by_length", False):
-        args.group_by_length = False

@@ -13,19 +13,12 @@ _OTHERS = "other causes"
 
 
 class Stats(NamedTuple):
-    """The batches of a process.
+    """The batches of a process."""
 
-    Attributes:
-        compiled: made by compiled code.
-        remembered: of these, made in one call, because a batch of the same kind had been made before.
-        fell_back: made by transformers.
-        causes: of those made by transformers, how many by cause.
-    """
-
-    compiled: int
-    remembered: int
-    fell_back: int
-    causes: dict[str, int]
+    compiled: int  # made by compiled code
+    remembered: int  # of these, made in one call, because a batch of the same kind had been made before
+    fell_back: int  # made by transformers
+    causes: dict[str, int]  # of those made by transformers, how many by cause
 
 
 class _Counts:

@@ -169,7 +169,10 @@ def _nested(value: Any) -> str:
 
 
 def _removal(column: Column) -> str:
-    return f"remove the column before collating, for example dataset.remove_columns('{column.name}')"
+    return (
+        f"remove the column before collating, for example dataset.remove_columns('{column.name}'); of a BatchedDataset "
+        "or PackedDataset, Trainer removes no columns: name those to keep with columns="
+    )
 
 
 def _instead_of_text(column: Column, inside: bool) -> str:

@@ -1,0 +1,100 @@
+"""What quadrat does with the installed transformers, and with a script: the second part of `quadrat info`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from quadrat.cli.command import CommandError, one_line
+
+_LIBRARIES = ("transformers", "trl", "datasets")
+# Functions of quadrat.installed.behaviour.
+_PROBES = (
+    "zero_is_a_seed",
+    "numpy_token_labels_are_like_torch",
+    "multiple_choice_takes_labels",
+    "pad_warns_of_fast_tokenizers",
+    "flattening_takes_arrays",
+    "flattening_takes_a_start",
+)
+# Where rows come from in datasets.
+_READ = ("Dataset", "load_dataset", "load_from_disk")
+# Arguments that take a function which makes batches.
+_COLLATORS = ("data_collator", "collate_fn")
+
+
+def inspect_installed() -> dict[str, str]:
+    """What falls back with the installed transformers, and which of its variants it is. Imports transformers."""
+    try:
+        from quadrat.installed import behaviour, imitated
+
+        unknown = [f"{name} ({code} is unknown)" for name in imitated.IMITATED if (code := imitated.changed(name))]
+        found = [name.replace("_", " ") for name in _PROBES if getattr(behaviour, name)()]
+    except Exception as error:  # whatever a broken installation raises
+        return {"falls back": f"cannot be said: {type(error).__name__}: {one_line(error)}"}
+    return {
+        "falls back": ", ".join(unknown) or "nothing: all code that quadrat replaces is known",
+        "behaviour": ", ".join(found) or "that of the oldest versions",
+    }
+
+
+def inspect_script(path: Path) -> Iterator[str]:
+    """Sentences on what `quadrat run` replaces in a script, which is read and not run. Raises CommandError."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except (SyntaxError, ValueError) as error:
+        raise CommandError(f"{path}: not a Python script: {one_line(error)}") from error
+    used = _used(tree)
+    yield f"{path}, read but not run:"
+    for name in sorted(used):
+        if (what := _what_is_replaced(*name.split(".", 1))) is not None:
+            yield f"  {name}: {what}"
+    for line, name in _own_collators(tree):
+        yield f"  line {line}: {name} makes batches, and is not replaced: see docs/how-to/own-collator.md"
+    if any(isinstance(node, ast.keyword) and node.arg == "streaming" for node in ast.walk(tree)):
+        yield "  streaming: rows of a stream cannot be chosen by length: --max-tokens does not change their batches"
+    if not used:
+        yield "  nothing: it imports neither transformers nor trl nor datasets; other modules are not looked at"
+
+
+def _what_is_replaced(library: str, name: str) -> str | None:
+    if library == "datasets":
+        return "quadrat run replaces how rows are read for a collator" if name in _READ else None
+    if name.endswith("Trainer"):
+        return "quadrat run replaces the collator that it chooses"
+    from quadrat.installed.imitated import IMITATED, changed
+    from quadrat.installed.originals import PATCHED
+
+    if name not in PATCHED:
+        return None
+    unknown = changed(name) if name in IMITATED else None
+    return "quadrat run replaces it" if unknown is None else f"transformers makes its batches: {unknown} is unknown"
+
+
+def _used(tree: ast.AST) -> set[str]:
+    """The names of transformers, TRL and datasets that a script imports, or uses as attributes of these."""
+    used: set[str] = set()
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {one.asname or one.name: one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            used |= {f"{node.module.partition('.')[0]}.{one.name}" for one in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            used.add(f"{modules[node.value.id].partition('.')[0]}.{node.attr}")
+    return {name for name in used if name.partition(".")[0] in _LIBRARIES}
+
+
+def _own_collators(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Where a call is given a function or class of the script as a collator, and its name."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in _COLLATORS:
+            value: Any = node.value.func if isinstance(node.value, ast.Call) else node.value
+            if isinstance(value, ast.Lambda) or (isinstance(value, ast.Name) and value.id in own):
+                yield value.lineno, getattr(value, "id", "a lambda")

@@ -1,0 +1,98 @@
+"""`evaluate_by_length`: a Trainer evaluates rows of similar length together, and returns results in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Sampler
+from transformers import Trainer
+
+from quadrat.batching.lengths import lengths as lengths_of
+from quadrat.input.rows import MAIN
+
+# Methods that decide which rows an evaluation reads, and what becomes of its results.
+_METHODS = ("get_eval_dataloader", "get_test_dataloader", "_get_eval_sampler", "evaluation_loop")
+# Arguments with which results come in batches, or rows are dropped.
+_ARGUMENTS = {
+    "eval_do_concat_batches": True,
+    "batch_eval_metrics": False,
+    "dataloader_drop_last": False,
+    "use_legacy_prediction_loop": False,
+}
+_MOST_WRAPPERS = 8
+
+
+class LongestFirst(Sampler[int]):
+    """The rows of a dataset, the longest ones first."""
+
+    def __init__(self, lengths: Any) -> None:
+        self.order = np.argsort(-np.asarray(lengths), kind="stable")
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order.tolist())
+
+    def restored(self, values: Any) -> Any:
+        """Values of these rows in the order of the dataset: arrays `[rows, ...]`, also nested ones."""
+        if isinstance(values, np.ndarray) and values.shape[:1] == self.order.shape:
+            made = np.empty_like(values)
+            made[self.order] = values
+            return made
+        if isinstance(values, Mapping):
+            return type(values)({name: self.restored(value) for name, value in values.items()})  # type: ignore[call-arg]
+        return type(values)(map(self.restored, values)) if isinstance(values, (list, tuple)) else values
+
+
+def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
+    """Have `evaluate` and `predict` of a Trainer read the longest rows first; predictions and labels stay in order.
+
+    A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises
+    ValueError for a Trainer that evaluates in its own way.
+    """
+    cls, args = type(trainer), trainer.args
+    for name in _METHODS:
+        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+            raise ValueError(f"{cls.__name__} evaluates in its own way: it has a {name} of its own")
+    for name, usual in _ARGUMENTS.items():
+        if getattr(args, name, usual) != usual:
+            raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
+    sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
+
+    def sampler(dataset: Any) -> Any:
+        try:
+            return LongestFirst(lengths_of(dataset, column=column))
+        except (TypeError, ValueError):
+            return sampler_of(dataset)
+
+    def evaluation_loop(dataloader: Any, *given: Any, **options: Any) -> Any:
+        order, compute = _order_of(dataloader), trainer.compute_metrics
+        if order is None:
+            return loop(dataloader, *given, **options)
+
+        def in_order(found: Any) -> Any:
+            names = ("predictions", "label_ids", "inputs", "losses")
+            return compute(type(found)(**{name: order.restored(getattr(found, name)) for name in names}))
+
+        trainer.compute_metrics = None if compute is None else in_order
+        try:
+            output = loop(dataloader, *given, **options)
+        finally:
+            trainer.compute_metrics = compute
+        restored = {name: order.restored(getattr(output, name)) for name in ("predictions", "label_ids")}
+        return output._replace(**restored)
+
+    trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop
+
+
+def _order_of(loader: Any) -> LongestFirst | None:
+    """The sampler of a DataLoader, also if accelerate has wrapped it; None for any other."""
+    found = getattr(loader, "batch_sampler", None)
+    for _ in range(_MOST_WRAPPERS):  # a sampler may name itself as its sampler
+        if isinstance(found, LongestFirst):
+            return found
+        found = getattr(found, "batch_sampler", None) or getattr(found, "sampler", None)
+    return None
