@@ -1,7 +1,5 @@
 """Deferred batches on a GPU: what the collator makes on the CPU, made there."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

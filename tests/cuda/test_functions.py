@@ -1,7 +1,5 @@
 """The functions and operators on tensors of a GPU, against the CPU's."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gathering tensors of a GPU, against what transformers makes of them."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """quadrat.bert_padding and unpad_many on a GPU: against the oracles, and how often they wait for it."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Block masks, places and slices on tensors of a GPU, against those on the CPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """deferred=True: the batch that the collator gives without it, wherever and however it becomes one."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import sys

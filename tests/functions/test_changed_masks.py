@@ -1,7 +1,5 @@
 """Nothing is remembered of a mask: what others write to its memory, unknown to torch, is seen at once."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 In a process of its own, which a write outside its memory would end.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

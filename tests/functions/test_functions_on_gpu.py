@@ -3,8 +3,6 @@
 `tests/cuda/test_functions.py` runs the same on a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 

@@ -1,7 +1,5 @@
 """Messages of likely mistakes say what to give instead, in numbers that can be read."""
 
-from __future__ import annotations
-
 import datasets
 import pytest
 import torch

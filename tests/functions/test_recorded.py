@@ -1,7 +1,5 @@
 """While torch records what is done to tensors, nothing that quadrat computes becomes a constant of the recording."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

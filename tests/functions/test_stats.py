@@ -1,7 +1,5 @@
 """`quadrat.stats`: what collators made, and the log of what they did not."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import threading

@@ -3,8 +3,6 @@
 `tests/cuda/test_varlen.py` runs the same on a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What is said where a GPU is asked for and there are no CUDA kernels, none that load, or no device."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import types

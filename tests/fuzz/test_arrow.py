@@ -1,7 +1,5 @@
 """Arrow data of any type says what its values are in lists; offsets that were changed are refused, or lead nowhere."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

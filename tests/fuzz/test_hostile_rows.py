@@ -1,7 +1,5 @@
 """The public functions on rows that lie, raise, or change while they are read: a result, or an error that says why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the collators do beyond the reference, and what the user sees of the way they work."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

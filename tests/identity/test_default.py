@@ -1,7 +1,5 @@
 """default_data_collator and DefaultDataCollator == those of the installed transformers."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

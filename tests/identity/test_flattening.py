@@ -1,7 +1,5 @@
 """DataCollatorWithFlattening == that of transformers 5.23, as far as the installed one is like it."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """align_to, total_length, continue_positions and names of the collators and of `flatten`, against `align`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """The further options of DataCollatorWithFlattening, and padding-free token classification, against definitions."""
 
-from __future__ import annotations
-
 import types
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Features that come as columns give what the reference makes of the same features in lists."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 import torch

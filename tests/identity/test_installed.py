@@ -1,7 +1,5 @@
 """Whatever version of transformers is installed, every name loads in any order, or says why not."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

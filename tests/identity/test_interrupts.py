@@ -1,7 +1,5 @@
 """Errors from the user's own code, raised once: those that end a program, and others, come out as the reference's."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """DataCollatorForLanguageModeling == that of the installed transformers, down to the generators' states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features in mappings of every kind: read as the reference reads them, and left as the reference leaves them."""
 
-from __future__ import annotations
-
 import random
 import types
 from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict

@@ -4,8 +4,6 @@ Whatever moves a row here fills the memory it leaves with other numbers, and fre
 that of rows at rest; a pointer kept from before reads something else, and AddressSanitizer reports it.
 """
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

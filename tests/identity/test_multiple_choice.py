@@ -1,7 +1,5 @@
 """DataCollatorForMultipleChoice == that of the installed transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

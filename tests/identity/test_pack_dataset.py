@@ -1,7 +1,5 @@
 """pack_dataset == TRL's: rows, order, types, formats and errors; and a plain oracle where TRL is not installed."""
 
-from __future__ import annotations
-
 import warnings
 from collections import deque
 from itertools import pairwise

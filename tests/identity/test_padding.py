@@ -1,7 +1,5 @@
 """DataCollatorWithPadding and DataCollatorForTokenClassification == those of the installed transformers."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """BatchRebalanceSampler == that of the installed transformers, where it has one: batches, attributes and errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Batch after batch through one collator, with its options and its tokenizer changing in between."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

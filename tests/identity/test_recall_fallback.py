@@ -1,7 +1,5 @@
 """Batches that are known to fall back: the reference is called at once, and only where it makes the whole batch."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

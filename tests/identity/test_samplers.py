@@ -1,7 +1,5 @@
 """Samplers == those of the installed transformers: indices, attributes, errors and generators."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

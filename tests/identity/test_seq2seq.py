@@ -1,7 +1,5 @@
 """DataCollatorForSeq2Seq == that of the installed transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches in sequences of every kind: those that the reference takes, and no others, in its own way."""
 
-from __future__ import annotations
-
 from collections import UserList, deque
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Which tokens tokenizers call special: what is known of a class, and what only the tokenizer can say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """tokenizer_pad == tokenizer.pad of the installed transformers, in every form it takes."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Versions that quadrat was not tested with: one warning, and batches of the reference; tested ones: no word."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

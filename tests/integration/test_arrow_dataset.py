@@ -1,7 +1,5 @@
 """ArrowDataset: the batches of the datasets.Dataset it was made from, in every place that one has."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shutil

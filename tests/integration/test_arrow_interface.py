@@ -1,7 +1,5 @@
 """Arrow data that contradicts itself is refused with the name of its column, and not read."""
 
-from __future__ import annotations
-
 import gc
 import re
 import subprocess

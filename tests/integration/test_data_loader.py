@@ -1,7 +1,5 @@
 """Batches of a DataLoader's workers: the reference's, made in shared memory, and sent as they are."""
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

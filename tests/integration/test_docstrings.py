@@ -1,7 +1,5 @@
 """The examples in docstrings run as printed, and every public name has one."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

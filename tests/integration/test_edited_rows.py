@@ -1,7 +1,5 @@
 """A batch of an ArrowDataset is a list of dicts to whoever looks at it: what is changed in it is what is collated."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

@@ -1,7 +1,5 @@
 """A collator inside `Dataset.map`: its hash, by which `map` finds earlier results, is that of its options alone."""
 
-from __future__ import annotations
-
 import datasets
 import pytest
 from datasets.fingerprint import Hasher

@@ -3,8 +3,6 @@
 A result that fell back is identical, so that other tests do not notice.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

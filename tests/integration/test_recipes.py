@@ -1,7 +1,5 @@
 """docs/recipes.md: each snippet runs as it is printed, and gives the same without quadrat."""
 
-from __future__ import annotations
-
 import ast
 import cProfile
 import importlib.util

@@ -1,7 +1,5 @@
 """With everything patched, what else `datasets` does is what it was: map, fingerprints, caches, formats, files."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

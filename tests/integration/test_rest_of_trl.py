@@ -1,7 +1,5 @@
 """With everything patched, what else TRL does is what it was: datasets that it prepares, GRPO, evaluation."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`patch_trl`: trainers of TRL lose the same, step by step, with it and without; and what it puts where."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import sys

@@ -1,7 +1,5 @@
 """Prompts joined to completions, and positions in padded rows == a loop over the rows."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """flatten_columns, copy_rows and separate_rows for CUDA, compiled as C++, against the oracles and hostile input."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

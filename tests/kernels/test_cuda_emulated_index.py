@@ -1,7 +1,5 @@
 """The index arithmetic of the CUDA kernels, with numbers no memory holds, and the shapes they are launched in."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

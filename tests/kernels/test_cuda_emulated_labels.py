@@ -1,7 +1,5 @@
 """The CUDA kernels of labels and masking, compiled as C++: the CPU's results bit for bit, by their common oracles."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

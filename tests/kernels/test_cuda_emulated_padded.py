@@ -1,7 +1,5 @@
 """pad_columns and unpad for CUDA, compiled as C++, against compositions of the oracles and hostile input."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

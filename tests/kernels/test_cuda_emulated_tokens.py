@@ -1,7 +1,5 @@
 """mask_layout and take_tokens for CUDA, compiled as C++, against their oracles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

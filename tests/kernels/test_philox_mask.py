@@ -1,7 +1,5 @@
 """philox_mask, compiled, against its oracle; and the generator below it against the published numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """row_keys, compiled, against its oracle, and what a key must tell apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

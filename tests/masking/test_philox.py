@@ -1,7 +1,5 @@
 """rng="philox": a row's mask depends on seed, epoch, row key and position alone, whatever the batch around it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """rng="philox": epochs, also in workers, and options, keys and features that are refused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -O` changes nothing: asserts have no effects, and none guards what users give."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

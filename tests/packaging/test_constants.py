@@ -1,7 +1,5 @@
 """The numbers that Python and C++ share: they are defined in C++, and the module has them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every Python snippet of README.md and docs/ runs as it is printed, or says why it does not."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

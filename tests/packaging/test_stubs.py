@@ -1,7 +1,5 @@
 """The stubs of the compiled modules say what the modules have: names, parameters, their order and their defaults."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from types import ModuleType

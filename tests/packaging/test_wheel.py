@@ -1,7 +1,5 @@
 """The wheel `make test` built: complete, linked to neither torch nor a shared CUDA runtime, usable in a fresh venv."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

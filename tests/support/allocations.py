@@ -1,7 +1,5 @@
 """Memory that cannot be had: the nth allocation of a call fails, of Python's allocator or of the compiled code."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

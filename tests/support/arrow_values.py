@@ -1,7 +1,5 @@
 """Arrow columns of every type that quadrat reads, in buffers that end where they must, and the values they say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Every kind of batch that cannot be made: calls that raise, for tests of leaks and of what is left by an error."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Iterator

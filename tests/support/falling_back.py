@@ -1,7 +1,5 @@
 """Makes falling back an error, where the result would hide it: it is identical, and slow."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory with guards around it, which show what is written where it must not be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What rng="philox" makes of rows, worked out row by row, and the rows of the batches that collators make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

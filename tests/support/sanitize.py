@@ -8,8 +8,6 @@ process, and writes to files of its own in SITE/../reports, because a report to 
 it. The exit status is 1 if a file failed or there is a report.
 """
 
-from __future__ import annotations
-
 import argparse
 import concurrent.futures
 import contextlib

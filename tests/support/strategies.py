@@ -1,7 +1,5 @@
 """Random tokenizers, features and options, the odd ones included."""
 
-from __future__ import annotations
-
 from collections import UserDict
 from typing import Any
 

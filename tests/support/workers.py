@@ -1,7 +1,5 @@
 """What workers of a DataLoader are given to collate with; importable, so that spawned ones find it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

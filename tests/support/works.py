@@ -1,7 +1,5 @@
 """Everything that makes batches, as calls that can be made again and again: for tests of faults and of leaks."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings

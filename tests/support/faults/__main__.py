@@ -5,8 +5,6 @@
 Each group runs in a process of its own, which a fault might end. The exit status is 1 if one fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os
