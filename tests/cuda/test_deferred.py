@@ -34,7 +34,6 @@ def assert_arrives(batch: Any, expected: Any) -> None:
                 assert_same_batch(expected, made)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_every_collator(name: str) -> None:
     collator, deferring = samples.make(quadrat, name), samples.make(quadrat, name, deferred=True)

@@ -24,8 +24,6 @@ from support.masking import make_masking_tokenizer, make_pair, masking_features,
 from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
 
-words_of_another_tokenizer = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
-
 PADDING = st.fixed_dictionaries(
     {
         "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
@@ -130,7 +128,6 @@ def test_default(batch):
     assert_deferred(quadrat.DefaultDataCollator, batch)
 
 
-@words_of_another_tokenizer
 @pytest.mark.parametrize("form", [None, "dict", "tuples", "BatchEncoding"])
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_every_collator(name, form):
@@ -294,7 +291,6 @@ def test_each_batch_is_made_anew():
 
 
 @pytest.mark.parametrize("name", samples.CLASSES)
-@words_of_another_tokenizer
 def test_torch_tensors_only(name):
     collator = samples.make(quadrat, name, deferred=True, return_tensors="np")
     with pytest.raises(ValueError, match="deferred=True makes torch tensors: return_tensors must be 'pt', not 'np'"):
@@ -369,7 +365,6 @@ def test_seeds_are_not_shared():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("name", [name for name, framework in samples.BATCHES if framework == "np"])
 def test_of_arrays_there_are_none_even_of_a_known_kind(name):
     """The option is set after batches of arrays have become known."""

@@ -15,6 +15,8 @@ from support.compare import assert_same_batch, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 
+pytestmark = pytest.mark.same_everywhere
+
 CONSUMERS = (None, "transformers", "varlen_attn", "megatron", "mask")
 LENGTHS = st.lists(st.integers(1, 9) | st.just(33), min_size=1, max_size=5)
 

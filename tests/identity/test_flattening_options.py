@@ -15,6 +15,8 @@ from quadrat.planning import flat, flattening
 from support.compare import assert_same_batch, frozen, outcome
 from support.strategies import WRAPPERS, make_tokenizer
 
+pytestmark = pytest.mark.same_everywhere
+
 FORMS = {
     "list": list,
     "array": np.array,

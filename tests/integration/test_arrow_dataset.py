@@ -40,13 +40,6 @@ def columns(rows=ROWS):
     }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
-
-
 @pytest.fixture
 def saved(tmp_path):
     datasets.Dataset.from_dict(columns(), features=FEATURES).save_to_disk(tmp_path / "saved")
@@ -130,7 +123,6 @@ def test_it_is_the_dataset(saved):
     assert list(arrow) == list(saved)
 
 
-@pytest.mark.filterwarnings("ignore:Specifying null_placement")  # by the sorting of datasets
 @pytest.mark.parametrize(
     "choose",
     [
@@ -182,7 +174,7 @@ def test_rows_pickle_as_features(saved):
     assert pickle.loads(pickle.dumps(rows)) == list(rows)
 
 
-@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+@pytest.mark.parametrize("context", [None, "fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_in_a_data_loader(saved, context):
     workers = {} if context is None else {"num_workers": 2, "multiprocessing_context": context}
     plain, arrow = model_columns(saved).shuffle(seed=1), quadrat.ArrowDataset(model_columns(saved).shuffle(seed=1))

@@ -16,20 +16,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
     from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer, apply_chat_template
 
-# What these versions of TRL and transformers say of each other.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
-
 
 def said(role: str, text: str) -> list[dict[str, str]]:
     return [{"role": role, "content": text}]

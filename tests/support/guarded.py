@@ -20,6 +20,11 @@ class Guarded:
         self.array = self.bytes.view(dtype).reshape(shape)
         self.address = self.block.ctypes.data + MARGIN
 
+    def holds(self, expected: Any) -> bool:
+        """Whether the array has these numbers, to the bit, and nothing was written beside it."""
+        numbers = np.asarray(expected).astype(self.array.dtype, copy=False).reshape(self.array.shape)
+        return self.bytes.tobytes() == numbers.tobytes() and self.intact()
+
     def intact(self) -> bool:
         margins = self.block[:MARGIN], self.block[MARGIN + len(self.bytes) :]
         return all(bool((margin == CANARY).all()) for margin in margins)

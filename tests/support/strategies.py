@@ -39,6 +39,7 @@ def word_level(
     tokenizer.padding_side = padding_side
     tokenizer._pad_token_type_id = pad_token_type_id  # the keyword alone has no effect
     tokenizer.verbose = False
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True  # 4.x says it once
     return tokenizer
 
 

@@ -21,10 +21,6 @@ class Collate:
             if framework == "pt" or samples.source_of(name) == framework
         }
 
-        for collator in self.collators.values():
-            if hasattr(collator, "tokenizer"):  # 4.x: the first batch of some collators warns, in the reference's code
-                collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
-
     def __call__(self, name: str) -> Any:
         return self.collators[name](samples.batch(name))
 

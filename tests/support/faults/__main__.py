@@ -6,6 +6,7 @@ Each group runs in a process of its own, which a fault might end. The exit statu
 """
 
 import argparse
+import functools
 import importlib
 import os
 import subprocess
@@ -28,6 +29,7 @@ GROUPS = {
     "Python memory": ("memory", "pythons"),
 }
 SECONDS = 3600
+say = functools.partial(print, flush=True)
 
 
 def run(group: str, quick: bool) -> int:
@@ -37,7 +39,7 @@ def run(group: str, quick: bool) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for row in inject(quick):
-            say(str(row))
+            say(row)
     return 0
 
 
@@ -70,12 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed = [group for group in options.only if not run_apart(group, options.quick)]
     say(f"\n{time.monotonic() - began:.0f} s; {len(failed)} of {len(options.only)} groups failed")
     return bool(failed)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
