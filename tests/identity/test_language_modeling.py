@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer, PerceiverTokenizer, PreTrainedTokenizerF
 
 import quadrat
 from quadrat.planning.special_tokens import listed_special_ids
-from support.compare import assert_identical, assert_same_outcome, both, default_dtype, seeded
+from support.compare import assert_identical, assert_same_outcome, both, seeded
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 
 PROBABILITIES = st.sampled_from(
@@ -167,16 +167,6 @@ def test_a_special_token_far_outside_the_vocabulary(framework, capfd):
     batch = [{"input_ids": [3, 2**28 + 3, 3, 3]}, {"input_ids": [3, 2**28 + 3]}]
     assert_identical(*make_pair(tokenizer, {"mlm_probability": 1, "return_tensors": framework}), batch)
     capfd.readouterr()  # the tokenizer of 4.57 has named every number that is no token: gigabytes, not to be reported
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
-def test_default_dtype(dtype):
-    reference, collator = make_pair(make_masking_tokenizer(), {})
-    batch = [{"input_ids": list(range(30))}]
-    assert_identical(reference, collator, batch)
-    with default_dtype(dtype):
-        assert_identical(reference, collator, batch)
-    assert_identical(reference, collator, batch)
 
 
 FAST = [
