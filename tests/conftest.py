@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from support.guarded import Guarded
 
+os.environ |= {"HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+
 # `make test` draws the same examples each time, so that it fails for what changed; nightly draws new ones.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
 settings.register_profile("default", max_examples=30, derandomize=True, **_common)

@@ -1,7 +1,5 @@
 """`python -m quadrat bench`: what it compares and when it fails, and the command as a user runs it."""
 
-from __future__ import annotations
-
 import gc
 import json
 import random

@@ -1,7 +1,5 @@
 """`quadrat run`: the script behaves as under Python, quadrat makes its batches, and the report is right."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Deferred batches on a GPU: what the collator makes on the CPU, made there."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +34,6 @@ def assert_arrives(batch: Any, expected: Any) -> None:
                 assert_same_batch(expected, made)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_every_collator(name: str) -> None:
     collator, deferring = samples.make(quadrat, name), samples.make(quadrat, name, deferred=True)

@@ -1,7 +1,5 @@
 """The CUDA kernels on a GPU, against the oracles. What they do to hostile input is tested by emulation as well."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any

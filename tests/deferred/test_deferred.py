@@ -1,7 +1,5 @@
 """deferred=True: the batch that the collator gives without it, wherever and however it becomes one."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import sys
@@ -25,8 +23,6 @@ from support.deferred import assert_becomes, assert_deferred, on_emulated_device
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
 from support.strategies import features, make_tokenizer, row_columns, tokenizers
-
-words_of_another_tokenizer = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 
 PADDING = st.fixed_dictionaries(
     {
@@ -132,7 +128,6 @@ def test_default(batch):
     assert_deferred(quadrat.DefaultDataCollator, batch)
 
 
-@words_of_another_tokenizer
 @pytest.mark.parametrize("form", [None, "dict", "tuples", "BatchEncoding"])
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_every_collator(name, form):
@@ -296,7 +291,6 @@ def test_each_batch_is_made_anew():
 
 
 @pytest.mark.parametrize("name", samples.CLASSES)
-@words_of_another_tokenizer
 def test_torch_tensors_only(name):
     collator = samples.make(quadrat, name, deferred=True, return_tensors="np")
     with pytest.raises(ValueError, match="deferred=True makes torch tensors: return_tensors must be 'pt', not 'np'"):
@@ -371,7 +365,6 @@ def test_seeds_are_not_shared():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("name", [name for name, framework in samples.BATCHES if framework == "np"])
 def test_of_arrays_there_are_none_even_of_a_known_kind(name):
     """The option is set after batches of arrays have become known."""

@@ -1,6 +1,5 @@
 """align against plain PyTorch: every output, on both of its ways."""
 
-import doctest
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -144,7 +143,3 @@ def test_refuses_a_column_that_is_a_list():
 def test_refuses_boundaries_that_are_no_array(bounds):
     with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
         quadrat.varlen.align(bounds, torch.ones(3), pad_to_multiple_of=2)
-
-
-def test_the_example_in_its_docstring():
-    assert doctest.testmod(module).failed == 0

@@ -1,6 +1,5 @@
 """document_block_mask against create_block_mask: every tensor, and what attention makes of it."""
 
-import doctest
 import itertools
 
 import hypothesis.strategies as st
@@ -113,7 +112,3 @@ def test_the_next_batch_recompiles_nothing(options):
 def test_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
         quadrat.varlen.document_block_mask(bounds, **options)
-
-
-def test_the_example_in_its_docstring():
-    assert doctest.testmod(block_mask).failed == 0

@@ -1,7 +1,5 @@
 """quadrat.lengths: of whatever holds rows, without a look at what is in them."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 

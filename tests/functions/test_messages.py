@@ -1,8 +1,7 @@
-"""Messages of likely mistakes say what to give instead, in numbers that can be read."""
-
-from __future__ import annotations
+"""Messages of likely mistakes say what to give instead; numbers that fit nowhere are not cut off without a word."""
 
 import datasets
+import numpy as np
 import pytest
 import torch
 
@@ -49,3 +48,79 @@ def test_reprs():
     assert repr(patch) == "<quadrat.patch_transformers(): in force>"
     patch.undo()
     assert repr(patch) == "<quadrat.patch_transformers(): undone>"
+
+
+IDS, SHORT_ROWS = np.arange(6).reshape(2, 3), [[1], [2, 3]]
+MASKING = {"mask_token_id": 3, "vocab_size": 99}
+PHILOX = {**MASKING, "rng": "philox"}
+HALF = quadrat.Ragged(torch.ones(3, dtype=torch.float16), torch.tensor([0, 1, 3]))
+
+
+def masked(**options):
+    return quadrat.mask_tokens(IDS, **{**PHILOX, **options})
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"),
+    [
+        (TypeError, lambda: masked(lengths=[1.5, 2.0]), "lengths must be integers, one per row, not float64"),
+        (TypeError, lambda: masked(lengths=torch.tensor([1.0, 2.0])), "one per row, not float32"),
+        (TypeError, lambda: masked(lengths=np.array([True, True])), "lengths must be integers, .* not bool"),
+        (TypeError, lambda: masked(lengths=["1", "2"]), "lengths must be integers"),
+        (ValueError, lambda: masked(lengths=[-1, 2]), "row 0 has the negative length -1"),
+        (ValueError, lambda: masked(lengths=[2**62, 1]), "such a batch does not fit into memory"),
+        (ValueError, lambda: masked(lengths=[1]), "lengths must be 2 numbers"),
+        (TypeError, lambda: masked(row_keys=[1.0, 2.0]), "row 0 has the key 1.0: row keys are integers"),
+        (TypeError, lambda: masked(row_keys=np.ones(2)), "row keys are integers, not float64"),
+        (ValueError, lambda: masked(special_tokens_mask=np.zeros((2, 3))), "must be integers or bools"),
+        (ValueError, lambda: masked(special_tokens_mask=torch.zeros(2, 3)), "must be integers or bools"),
+        (TypeError, lambda: masked(special_ids=[3.7]), "special_ids must be an int, not 3.7"),
+        (TypeError, lambda: masked(special_ids="12"), "special_ids must be an int, not '1'"),
+        (ValueError, lambda: masked(special_ids=[2**70]), "special_ids must be from 0"),
+        (TypeError, lambda: masked(mask_token_id=3.0), "mask_token_id must be an int, not 3.0"),
+        (ValueError, lambda: masked(mask_token_id=2**63), "mask_token_id must be from"),
+        (TypeError, lambda: masked(vocab_size=9.5), "vocab_size must be an int, not 9.5"),
+        (ValueError, lambda: masked(vocab_size=2**80), "vocab_size must be from 1"),
+        (TypeError, lambda: masked(seed=1.5), "seed must be an int"),
+        (ValueError, lambda: masked(seed=2**64), "seed must be from 0"),
+        (ValueError, lambda: masked(epoch=2**32), "epoch must be from 0"),
+        (ValueError, lambda: quadrat.mask_tokens(quadrat.Ragged(IDS, np.array([0, 1, 2])), **PHILOX), "must be 1-D"),
+        (TypeError, lambda: quadrat.pad(SHORT_ROWS, max_length=2.0), "length must be an int, not 2.0"),
+        (TypeError, lambda: quadrat.pad(SHORT_ROWS, max_length="2"), "length must be an int, not '2'"),
+        (TypeError, lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2.0), "multiple_of must be an int, not 2.0"),
+        (ValueError, lambda: quadrat.pad(SHORT_ROWS, max_length=2**63), f"no memory holds rows of {2**63} tokens"),
+        (
+            ValueError,
+            lambda: quadrat.pad(SHORT_ROWS, pad_to_multiple_of=2**70),
+            f"no memory holds rows of {2**70} tokens",
+        ),
+        (ValueError, lambda: quadrat.attention_mask(SHORT_ROWS, max_length=2**63), "no memory holds rows"),
+        (ValueError, lambda: quadrat.flatten(SHORT_ROWS, pad_to_multiple_of=2**64), "no memory holds rows"),
+        (TypeError, lambda: quadrat.flatten(SHORT_ROWS, position_ids_start=0.5), "position_ids_start must be an int"),
+        (OverflowError, lambda: quadrat.flatten(SHORT_ROWS, position_ids_start=2**63), "beyond int64"),
+        (TypeError, lambda: quadrat.attention_mask(np.array([1.0, 2.0])), "lengths must be integers"),
+        (TypeError, lambda: quadrat.unpad(IDS, lengths=[1.5, 2]), "lengths must be integers"),
+        (TypeError, lambda: quadrat.unpad(IDS, lengths=np.array([True, False])), "lengths must be integers"),
+        (TypeError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [1.0, 2.0]), "lengths must be integers"),
+        (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
+        (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype torch.float16"),
+        (OverflowError, lambda: quadrat.pad(HALF, padding_value=10**400), "does not fit"),
+        (OverflowError, lambda: quadrat.pad([[1.0], [2.0, 3.0]], padding_value=1e300, dtype="float32"), "float32"),
+    ],
+)
+def test_are_refused(error, call, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("value", [65504, -65504.0, float("inf"), float("-inf")])
+def test_what_fits_a_small_float_is_taken(value):
+    assert quadrat.pad(HALF, padding_value=value)[0, 1] == value
+    largest = float(np.finfo(np.float32).max)
+    assert quadrat.pad([[1.0], [2.0, 3.0]], padding_value=largest, dtype="float32")[0, 1] == np.float32(largest)
+
+
+def test_lengths_may_be_any_integers():
+    expected = masked(lengths=[1, 3])
+    for lengths in (np.array([1, 3], np.uint8), torch.tensor([1, 3], dtype=torch.int16), (1, 3)):
+        assert np.array_equal(masked(lengths=lengths).input_ids, expected.input_ids)

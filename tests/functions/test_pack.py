@@ -1,6 +1,5 @@
 """quadrat.plan_packs: what its docstring promises."""
 
-import doctest
 import math
 from collections import Counter
 
@@ -137,11 +136,6 @@ def test_says_what_is_wrong(arguments, error, message):
 def test_an_unknown_way_with_overlong_rows():
     with pytest.raises(ValueError, match="overlong must be one of 'error', 'truncate', 'split', not 'drop'"):
         quadrat.plan_packs([3], 4, overlong="drop")
-
-
-def test_the_example():
-    failed, tried = doctest.testmod(packing)
-    assert (failed, tried > 0) == (0, True)
 
 
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "in_order"])

@@ -1,9 +1,11 @@
-"""`quadrat.stats`: what collators made, and the log of what they did not."""
+"""quadrat.stats and quadrat.show_config: what collators made, and what quadrat found when it was built and imported."""
 
-from __future__ import annotations
-
+import functools
+import importlib.metadata
 import logging
 import multiprocessing
+import platform
+import re
 import threading
 from types import MappingProxyType
 
@@ -11,7 +13,10 @@ import numpy as np
 import pytest
 
 import quadrat
+from quadrat import _core, config
+from quadrat.installed.tested import RANGES
 from quadrat.support import counts
+from support.command import here, run
 from support.strategies import make_tokenizer
 
 ROWS = [{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]
@@ -108,3 +113,141 @@ def test_a_copied_process_begins_at_zero():
     assert queue.get(timeout=60) == (0, 0, 0, {})
     process.join()
     assert quadrat.stats().compiled == 1
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    return functools.partial(run, folder=tmp_path)
+
+
+def test_says_what_it_is_and_what_it_found():
+    config = quadrat.show_config()
+    assert all(type(one) is str and one for pair in config.items() for one in pair)
+    assert config["quadrat"] == quadrat.__version__ == importlib.metadata.version("quadrat")
+    assert platform.python_version() in config["python"]
+    assert config["compiler"] == _core.compiler()
+    assert config["compiler"].split()[0] in ("gcc", "clang", "msvc")
+    assert config["SIMD level"] in ("x86-64", "x86-64-v3", "x86-64-v4", "portable")
+    for name in ("numpy", "torch", "transformers"):
+        assert config[name] == importlib.metadata.version(name)
+
+
+def test_the_simd_level_is_one_this_processor_has():
+    level = quadrat.show_config()["SIMD level"]
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next(set(line.split()) for line in file if line.startswith("flags"))
+    except (OSError, StopIteration):
+        pytest.skip("no /proc/cpuinfo with flags")
+    if level != "portable":
+        best = "x86-64-v4" if "avx512vl" in flags else "x86-64-v3" if "avx2" in flags else "x86-64"
+        assert level == best
+
+
+def test_says_what_is_not_installed(monkeypatch):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    config = quadrat.show_config()
+    assert [config[name] for name in ("numpy", "torch", "transformers")] == ["not installed"] * 3
+
+
+def test_says_which_versions_are_untested(monkeypatch):
+    installed = {"torch": "99.0.1", "numpy": "1.25.2", "transformers": "not installed"}
+    monkeypatch.setattr(config, "version", lambda name: installed.get(name, "not installed"))
+    oldest, newest = RANGES["torch"]
+    assert quadrat.show_config()["versions"] == f"not tested with torch 99.0.1 (tested: {oldest} to {newest})"
+    installed["torch"] = "not installed"
+    assert "numpy 1.25.2" not in quadrat.show_config()["versions"]
+    assert quadrat.show_config()["versions"] == "all versions tested"
+
+
+def test_says_how_tensors_are_read():
+    import torch
+
+    has_exchange = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    assert quadrat.show_config()["torch exchange"] == ("DLPack exchange API" if has_exchange else "data_ptr()")
+
+
+def test_says_which_cuda_kernels_are_there():
+    shown = quadrat.show_config()["CUDA"]
+    try:
+        from quadrat import _cuda
+    except ImportError:
+        assert shown == "not built"
+    else:
+        assert shown == _cuda.description()
+
+
+def test_info_prints_the_configuration(command):
+    done = command("info")
+    assert (done.returncode, done.stderr) == (0, "")
+    config = quadrat.show_config()
+    config["torch exchange"] = "torch not loaded yet"  # it loads later, with transformers
+    lines = done.stdout.splitlines()
+    assert [line[:14].strip() for line in lines[len(config) :]] == ["falls back", "behaviour"]
+    assert "nothing: all code that quadrat replaces is known" in lines[-2]
+    lines = lines[: len(config)]
+    places = set()
+    for line, (name, value) in zip(lines, config.items(), strict=True):
+        assert line.startswith(name)
+        assert line[len(name) :].strip() == value
+        places.add(len(line) - len(value))
+    assert len(places) == 1, "the values stand in one column"
+
+
+def test_info_says_what_quadrat_does_for_a_script(tmp_path, capsys):
+    (tmp_path / "train.py").write_text(
+        "import transformers as t\nfrom trl import SFTTrainer\nfrom datasets import load_dataset\n"
+        "from transformers import Trainer, TrainingArguments\ndef mine(rows): ...\n"
+        "Trainer(data_collator=mine)\nt.DataCollatorWithPadding(1)\nload_dataset('x', streaming=True)\nexit(9)\n"
+    )
+    status, said, _ = here(capsys, "info", tmp_path / "train.py")
+    assert status == 0
+    for part in (
+        "datasets.load_dataset: quadrat run replaces how rows are read",
+        "transformers.DataCollatorWithPadding: quadrat run replaces it",
+        "transformers.Trainer: quadrat run replaces the collator that it chooses",
+        "trl.SFTTrainer: quadrat run replaces the collator",
+        "line 6: mine makes batches, and is not replaced",
+        "--max-tokens does not change",
+    ):
+        assert part in said
+    assert "TrainingArguments" not in said
+    (tmp_path / "other.py").write_text("import json")
+    assert "nothing: it imports neither" in here(capsys, "info", tmp_path / "other.py")[1]
+    (tmp_path / "wrong.py").write_text("a b")
+    for name, message in {"wrong.py": "not a Python script: invalid syntax", "none.py": "No such file"}.items():
+        status, _, errors = here(capsys, "info", tmp_path / name)
+        assert status == 2
+        assert message in errors
+
+
+def test_info_says_what_falls_back(capsys, monkeypatch):
+    from quadrat.installed import imitated
+
+    monkeypatch.setattr(imitated, "changed", lambda name: "tolist" if name == "DataCollatorForSeq2Seq" else None)
+    assert re.search(
+        r"^falls back +DataCollatorForSeq2Seq \(tolist is unknown\)$", here(capsys, "info")[1], re.MULTILINE
+    )
+    monkeypatch.setattr(imitated, "IMITATED", None)
+    assert "cannot be said: TypeError" in here(capsys, "info")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "named"),
+    [
+        ((), 0, "info"),
+        (("nonsense",), 2, "info"),
+        (("info", "a.py", "more"), 2, "unrecognized arguments: more"),
+        (("--help",), 0, "info"),
+    ],
+)
+def test_other_commands_are_explained(command, arguments, status, named):
+    done = command(*arguments)
+    assert done.returncode == status
+    assert "usage: python -m quadrat" in done.stdout + done.stderr
+    assert named in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,6 +1,5 @@
 """quadrat.TokenBudgetBatchSampler: what its docstring promises."""
 
-import doctest
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 
-import quadrat
 from quadrat import TokenBudgetBatchSampler
 from quadrat.batching import token_budget
 
@@ -329,12 +327,3 @@ assert list(sampler) == [[2, 4], [0, 1, 3]]
 assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_example():
-    failed, tried = doctest.testmod(token_budget)
-    assert (failed, tried > 0) == (0, True)
-
-
-def test_public():
-    assert quadrat.TokenBudgetBatchSampler is TokenBudgetBatchSampler

@@ -12,8 +12,6 @@ Bytes are changed without a look at what they cover: libFuzzer and atheris do th
 where the rest of the project needs any compiler.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

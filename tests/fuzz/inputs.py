@@ -1,7 +1,5 @@
 """Inputs: byte strings, new ones and changed ones, and the files that keep them."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import defaultdict

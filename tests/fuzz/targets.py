@@ -1,7 +1,5 @@
 """The property tests as targets: functions of bytes that raise where quadrat is not what it promises to be."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """The fuzzer: it takes the tests as they are, finds what there is to find, and what it has found stays mended."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Features whose objects lie, raise, or change others while they are read: the reference's outcome, whatever it is."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The public functions on rows that lie, raise, or change while they are read: a result, or an error that says why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -57,7 +55,6 @@ def test_tokenizer_pad(batch: Description, framework, by_columns):
     values = [value for row in batch.values for value in row.values.values()]
     assume(not any(value.kind == "itself" for value in values))  # a batch of lists would have no end to compare
     tokenizer = make_tokenizer()
-    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     given_as = [make(batch), make(batch)]
     if by_columns:
         try:

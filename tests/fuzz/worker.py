@@ -1,7 +1,5 @@
 """One process of the fuzzer: runs targets in turns, each for some time, and notes each input before it runs."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import faulthandler

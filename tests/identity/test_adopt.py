@@ -1,7 +1,5 @@
 """from_transformers: what a transformers collator holds, in quadrat's."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """convert_to_tensors == BatchEncoding.convert_to_tensors of the installed transformers; tokenizers while patched."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections import UserDict

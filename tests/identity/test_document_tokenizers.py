@@ -1,7 +1,5 @@
 """Tokenizers that pad in their own way: those of documents, entities and tables, and what a user derives."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Errors about what is given in place of a list of features, and about rows: each hint is followed, and helps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import datasets

@@ -1,7 +1,5 @@
 """Errors about columns of tokens and others that are no labels: each hint is followed, and helps."""
 
-from __future__ import annotations
-
 import datetime
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Errors about labels: each hint is followed, and helps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

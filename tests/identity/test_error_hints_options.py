@@ -1,7 +1,5 @@
 """Errors about a collator's options and its tokenizer: each hint is followed, and helps."""
 
-from __future__ import annotations
-
 import pytest
 import transformers
 

@@ -1,7 +1,5 @@
 """Bad input: the reference's exception type, and a message that names column, row, lengths and what to do."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import sys

@@ -1,7 +1,5 @@
 """DataCollatorWithFlattening == that of transformers 5.23, as far as the installed one is like it."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import sys
@@ -13,7 +11,6 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BatchEncoding
 
 import quadrat
 from quadrat.planning.flat_plainly import flatten_plainly
@@ -266,11 +263,6 @@ def test_errors_say_where(features, said):
     kind, expected = outcome(reference, features)
     assert kind == "raised"
     check_error(expected, outcome(collator, features), said)
-
-
-def test_encodings_of_a_tokenizer_are_rows():
-    reference, collator = both(NAME)
-    assert_identical(reference, collator, [BatchEncoding({"input_ids": [1, 2]}), BatchEncoding({"input_ids": [3]})])
 
 
 @pytest.mark.parametrize("form", sorted(ARRAYS))

@@ -1,7 +1,5 @@
 """align_to, total_length, continue_positions and names of the collators and of `flatten`, against `align`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st
@@ -16,6 +14,8 @@ from quadrat.planning.flat_plainly import flatten_plainly
 from support.compare import assert_same_batch, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
+
+pytestmark = pytest.mark.same_everywhere
 
 CONSUMERS = (None, "transformers", "varlen_attn", "flash_attn", "megatron", "mask")
 LENGTHS = st.lists(st.integers(1, 9) | st.just(33), min_size=1, max_size=5)

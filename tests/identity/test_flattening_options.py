@@ -1,7 +1,5 @@
 """The further options of DataCollatorWithFlattening, and padding-free token classification, against definitions."""
 
-from __future__ import annotations
-
 import types
 from typing import Any
 
@@ -16,6 +14,8 @@ import quadrat
 from quadrat.planning import flat, flattening
 from support.compare import assert_same_batch, frozen, outcome
 from support.strategies import WRAPPERS, make_tokenizer
+
+pytestmark = pytest.mark.same_everywhere
 
 FORMS = {
     "list": list,

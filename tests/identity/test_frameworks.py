@@ -1,7 +1,5 @@
 """return_tensors "tf" and "jax", with stand-ins for the two; with JAX itself where it is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """EvalLoopContainer, DistributedTensorGatherer and concat_padded == those of the installed transformers."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -1,7 +1,5 @@
 """Features that come as columns give what the reference makes of the same features in lists."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 import torch
@@ -73,7 +71,6 @@ def test_flattening(form, data, lists, options):
     assert_identical(*both, features_of(lists), given=FORMS[form](data.draw, lists))
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")  # the sample's tokenizer is another
 @pytest.mark.parametrize("form", ["dict", "BatchEncoding", "table", "polars", "dict of arrow"])
 @pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
 def test_every_collator(name, framework, form):
@@ -85,7 +82,6 @@ def test_every_collator(name, framework, form):
     assert_identical(*samples.pair(name, return_tensors=framework), features_of(lists), given=made)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("make", [quadrat.Ragged.from_rows, FORMS["nested"]])
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize(

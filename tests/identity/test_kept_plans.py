@@ -1,7 +1,5 @@
 """Batches after the first: widths that the tokenizer is asked for, extra columns, bare rows, objects, other dtypes."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from pathlib import Path

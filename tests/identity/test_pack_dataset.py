@@ -1,7 +1,5 @@
 """pack_dataset == TRL's: rows, order, types, formats and errors; and a plain oracle where TRL is not installed."""
 
-from __future__ import annotations
-
 import warnings
 from collections import deque
 from itertools import pairwise
@@ -16,6 +14,8 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat.batching import pack_dataset as module
+
+pytestmark = pytest.mark.same_everywhere
 
 STRATEGIES = ["bfd", "bfd_split", "wrapped"]
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
@@ -33,11 +33,9 @@ def trl() -> Any:
 
 @pytest.fixture(autouse=True)
 def calm():
-    datasets.disable_progress_bars()
     datasets.disable_caching()
     yield
     datasets.enable_caching()
-    datasets.enable_progress_bars()
 
 
 def value_of(kind: pa.DataType, number: int) -> Any:
@@ -194,7 +192,6 @@ def test_datasets(trl, form, strategy):
     assert seen(given_) == seen(copy), "the dataset was changed"
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(
     ("options", "runs"),

@@ -1,12 +1,19 @@
-"""DataCollatorWithPadding and DataCollatorForTokenClassification == those of the installed transformers."""
+"""Collators that pad, and those that stack what is equally long == those of the installed transformers."""
 
-from __future__ import annotations
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
+import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.utils import PaddingStrategy
 
+import quadrat
 from support.compare import assert_identical, both
-from support.strategies import features, tokenizers
+from support.strategies import WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -33,3 +40,226 @@ def test_token_classification(tokenizer, batch, options):
 @given(tokenizers(), features())
 def test_token_classification_without_labels(tokenizer, batch):
     assert_identical(*both("DataCollatorForTokenClassification", tokenizer), batch)
+
+
+FRAMEWORKS = st.sampled_from(["pt", "np"])
+BATCHES = features(equal=True) | features(equal=True, labels="label_ids") | features()
+
+
+def assert_function_is_alike(batch, framework):
+    assert_identical(
+        lambda rows: transformers.default_data_collator(rows, framework),
+        lambda rows: quadrat.default_data_collator(rows, framework),
+        batch,
+    )
+
+
+@given(BATCHES, FRAMEWORKS)
+def test_function(batch, framework):
+    assert_function_is_alike(batch, framework)
+
+
+@given(BATCHES, FRAMEWORKS, st.sampled_from([None, "pt", "np", "wrong"]))
+def test_class(batch, framework, override):
+    reference, collator = both("DefaultDataCollator", return_tensors=framework)
+    assert_identical(lambda rows: reference(rows, override), lambda rows: collator(rows, override), batch)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int8", "int64", "float16", "bool"])
+@pytest.mark.parametrize("name", ["score", "labels"])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+def test_numpy_numbers(dtype, name, framework):
+    """torch takes some as they are, and refuses others."""
+    rows = [{"input_ids": [1, 2], name: np.dtype(dtype).type(number)} for number in (0, 1)]
+    for _ in range(2):
+        assert_function_is_alike(rows, framework)
+
+
+@given(features(equal=True), FRAMEWORKS)
+def test_objects_with_attributes(batch, framework):
+    assert_function_is_alike([SimpleNamespace(**dict(row.items())) for row in batch], framework)
+
+
+class Decoder:
+    """A model that shifts labels to the right, for torch and for NumPy."""
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Any) -> Any:
+        if isinstance(labels, torch.Tensor):
+            return torch.cat([labels.new_zeros(len(labels), 1), labels], dim=1)[:, :-1].masked_fill(labels == -100, 0)
+        return np.concatenate([np.zeros((len(labels), 1), labels.dtype), labels], axis=1)[:, :-1]
+
+
+class Fails:
+    def prepare_decoder_input_ids_from_labels(self, labels: Any) -> Any:
+        raise NotImplementedError("not this model")
+
+
+MODELS = st.sampled_from([None, None, Decoder(), Decoder(), Fails(), object()])
+STRATEGIES = ["longest", "max_length", "do_not_pad", False, PaddingStrategy.MAX_LENGTH, PaddingStrategy.DO_NOT_PAD]
+SEQ2SEQ_OPTIONS = st.fixed_dictionaries(
+    {
+        "padding": st.sampled_from([True] * 6 + STRATEGIES + ["max_length", "wrong"]),
+        "max_length": st.sampled_from([None, None, None, 4, 9, 12]),
+        "pad_to_multiple_of": st.sampled_from([None, None, 1, 4, 8, True, 0]),
+        "label_pad_token_id": st.sampled_from([-100] * 6 + [0, -1, 2**40, 2**62 + 1, 2**63, -1.0, None]),
+        "return_tensors": st.sampled_from(["pt"] * 4 + ["np"] * 3 + [None]),
+    }
+)
+PER_CALL = st.sampled_from([None] * 4 + ["pt", "np", "wrong"])
+
+
+@st.composite
+def targets(draw: Any) -> list[Any]:
+    """Features with rows of labels as long as they like, now and then of one length, None, empty or of other kinds."""
+    batch = draw(features())
+    name = draw(st.sampled_from(["labels"] * 3 + ["label"]))
+    most = draw(st.sampled_from([9, 9, 9, 0, 15]))
+    sizes = [draw(st.integers(0, most))] * len(batch)
+    if draw(st.integers(0, 3)):
+        sizes = draw(st.lists(st.integers(0, most), min_size=len(batch), max_size=len(batch)))
+    form = draw(st.sampled_from(["list"] * 4 + ["array", "tensor", "tuple"]))
+    element = draw(st.sampled_from(["int"] * 6 + ["small", "bool", "float"]))
+    labels = draw(row_columns(sizes, form, element))
+    nothing = draw(st.integers(0, 9))
+    if nothing == 0:
+        labels = [None] * len(batch)
+    elif nothing == 1:
+        labels[draw(st.integers(0, len(labels) - 1))] = draw(st.sampled_from([None, 7, "text", [1, "x"], [1, 0.5]]))
+    if draw(st.integers(0, 15)) > 0:
+        batch = [{key: value for key, value in row.items() if key not in ("label", "labels")} for row in batch]
+    first = draw(st.booleans())
+    rows = [{name: label, **row} if first else {**row, name: label} for row, label in zip(batch, labels, strict=True)]
+    if draw(st.integers(0, 15)) == 0:
+        del rows[draw(st.integers(0, len(rows) - 1))][name]
+    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 4 + sorted(WRAPPERS)))]
+    return [wrapper(row) for row in rows]
+
+
+@given(tokenizers(), targets(), SEQ2SEQ_OPTIONS, MODELS, PER_CALL)
+def test_seq2seq(tokenizer, batch, options, model, per_call):
+    reference, collator = both("DataCollatorForSeq2Seq", tokenizer, model, **options)
+    assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)
+
+
+@given(tokenizers(), features(), SEQ2SEQ_OPTIONS, MODELS)
+def test_without_labels(tokenizer, batch, options, model):
+    assert_identical(*both("DataCollatorForSeq2Seq", tokenizer, model, **options), batch)
+
+
+@given(st.lists(st.tuples(targets(), PER_CALL), min_size=2, max_size=5), tokenizers(), MODELS)
+def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
+    reference, collator = both("DataCollatorForSeq2Seq", tokenizer, model)
+    for batch, per_call in [*calls, *calls]:
+        assert_identical(
+            lambda rows, to=per_call: reference(rows, return_tensors=to),
+            lambda rows, to=per_call: collator(rows, return_tensors=to),
+            batch,
+        )
+
+
+CHOICE_OPTIONS = st.fixed_dictionaries(
+    {
+        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
+        "max_length": st.sampled_from([None, None, None, 4, 9]),
+        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, True, 0]),
+        "return_tensors": st.sampled_from(["pt"] * 8 + ["np", None]),
+    }
+)
+CHOICE_COLUMNS = ["input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "extra", "score"]
+
+
+def _nested(draw: Any, rows: list[Any]) -> Any:
+    """The rows of one example in something other than a list, where that is possible."""
+    kind = draw(st.sampled_from(["tuple", "array", "dict", "list", "longer list"]))
+    if kind == "array" and all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows):
+        return draw(st.sampled_from([np.array, torch.tensor]))(rows)
+    if kind == "dict":
+        return dict(enumerate(rows))
+    return tuple(rows) if kind == "tuple" else [*rows, rows[0]] if kind == "longer list" else rows
+
+
+def _spoil(draw: Any, examples: list[dict[str, Any]]) -> None:
+    """Something wrong, or just unusual, in one example."""
+    example = draw(st.sampled_from(examples))
+    name = draw(st.sampled_from(sorted(example)))
+    what = draw(st.sampled_from(["missing", "None", "str", "fewer", "more", "further", "row", "element", "both"]))
+    value = example[name]
+    if what == "missing":
+        del example[name]
+    elif what in ("None", "str"):
+        example[name] = None if what == "None" else "text"
+    elif what == "further":
+        example["further"] = draw(st.sampled_from([0.5, "long text", [[1], [2], [3], [4]]]))
+    elif what == "both":
+        for one in examples:
+            one.update(label=0, labels=draw(st.sampled_from([1, [[1], [2], [3], [4]]])))
+    elif isinstance(value, list) and value:
+        if what == "fewer":
+            value.pop()
+        elif what == "more":
+            value.append(value[0])
+        elif isinstance(value[-1], list):
+            value[-1] = value[-1][:-1] if what == "row" else [*value[-1], draw(st.sampled_from([None, 0.5, 2**63]))]
+
+
+@st.composite
+def examples(draw: Any) -> list[Any]:
+    """Examples with rows for each choice, in the forms and of the numbers that `support.strategies.features` has."""
+    count, choices = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 2, 3, 3, 4, 4, 4, 4, 0]))
+    total, longest = count * choices, draw(st.integers(0, 9))
+    lengths = draw(st.lists(st.integers(0, longest), min_size=total, max_size=total))
+    if draw(st.integers(0, 4)) == 0:
+        lengths = [longest] * total
+    form = draw(st.sampled_from(["list"] * 5 + ["array", "tensor", "tuple"]))
+    columns = {}
+    for name in draw(st.permutations(CHOICE_COLUMNS)):
+        if name == "score" and draw(st.integers(0, 4)) == 0:
+            columns[name] = draw(number_columns(total))
+        elif name == "input_ids" or (name != "score" and draw(st.booleans())):
+            element = "int" if name == "input_ids" else draw(st.sampled_from(["small"] * 6 + ["bool", "float"]))
+            columns[name] = draw(row_columns(lengths if name != "extra" else [2] * total, form, element))
+    rows = [{name: column[i * choices : (i + 1) * choices] for name, column in columns.items()} for i in range(count)]
+    if choices and draw(st.integers(0, 4)) == 0:
+        rows = [{name: _nested(draw, nested) for name, nested in row.items()} for row in rows]
+    labels = [draw(st.integers(0, 3)) for _ in range(count)] if draw(st.integers(0, 3)) else draw(number_columns(count))
+    name = draw(st.sampled_from(["label", "labels", "labels"]))
+    first = draw(st.booleans())
+    rows = [{name: label, **row} if first else {**row, name: label} for row, label in zip(rows, labels, strict=True)]
+    if draw(st.integers(0, 3)) == 0:
+        _spoil(draw, rows)
+    wrapper = WRAPPERS[draw(st.sampled_from(["dict"] * 5 + sorted(WRAPPERS)))]
+    return [wrapper(row) for row in rows]
+
+
+@given(tokenizers(), examples(), CHOICE_OPTIONS, st.booleans(), st.sampled_from([None] * 6 + ["pt", "np", "wrong"]))
+def test_multiple_choice(tokenizer, batch, options, warned, per_call):
+    # 4.x warns about padding with a fast tokenizer, once.
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = warned
+    reference, collator = both("DataCollatorForMultipleChoice", tokenizer, **options)
+    assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)
+
+
+@given(tokenizers(), st.lists(examples(), min_size=2, max_size=5), CHOICE_OPTIONS, st.booleans())
+def test_batch_after_batch(tokenizer, batches, options, warned):
+    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = warned
+    reference, collator = both("DataCollatorForMultipleChoice", tokenizer, **options)
+    for batch in [*batches, *batches]:
+        assert_identical(reference, collator, batch)
+        tokenizer.padding_side = "left" if tokenizer.padding_side == "right" else "right"
+
+
+def test_known_batches_are_made_in_one_call():
+    """The number of examples and of choices, the width and the order of keys may differ."""
+    reference, collator = both("DataCollatorForMultipleChoice", make_tokenizer())
+    for count, choices, length in [(2, 3, 4), (2, 3, 4), (1, 2, 7), (3, 1, 1), (2, 2, 0), (1, 4, 2)]:
+        batch = [{"input_ids": [[5] * length] * choices, "label": row} for row in range(count)]
+        assert_identical(reference, collator, batch)
+        if length:
+            made = collator.__dict__["_quadrat_pt"](collator, batch)
+            assert made["input_ids"].shape == (count, choices, length)
+            assert made["labels"].tolist() == list(range(count))
+    run = collator.__dict__["_quadrat_pt"]
+    assert run(collator, [{"input_ids": [[5]], "labels": 0}]) is None
+    assert run(collator, [{"input_ids": [[5]], "label": 0, "labels": 0}]) is None
+    assert run(collator, [{"input_ids": [[5], [6]], "label": 0}, {"input_ids": [[5]], "label": 0}]) is None
+    assert run(collator, []) is None

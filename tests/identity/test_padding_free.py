@@ -1,7 +1,5 @@
 """padding_free=True on the language-modelling collator: what the reference masks when it is given one flat row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """patch_transformers: quadrat's collators under the names of transformers, and back."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """patch_transformers and patch_flash_attn: the same logits and gradients, and no error or number of its own."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import types

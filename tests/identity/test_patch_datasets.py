@@ -1,7 +1,5 @@
 """patch_datasets: rows as datasets gives them, and the batches that the reference makes of them."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import datetime

@@ -1,7 +1,5 @@
 """DataCollatorForPermutationLanguageModeling == that of the installed transformers, generators included."""
 
-from __future__ import annotations
-
 import functools
 import random
 from typing import Any

@@ -1,11 +1,12 @@
-"""Batch after batch through one collator, with its options and its tokenizer changing in between."""
-
-from __future__ import annotations
+"""Batch after batch through one collator: options and tokenizers that change, and batches known to fall back."""
 
 import copy
+import gc
 import pickle
+import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
+from quadrat import _core
+from quadrat.planning.plan import BatchLayout
+from quadrat.support import memory
 from support import samples
-from support.compare import assert_identical, assert_same_outcome, both, default_dtype, seeded
+from support.compare import assert_identical, assert_same_outcome, both, default_dtype, outcome, seeded
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer
 
 CHANGES: dict[str, Any] = {
@@ -43,8 +47,6 @@ CHANGES: dict[str, Any] = {
     "float label": lambda collator: setattr(collator, "label_pad_token_id", -1.0),
     "tokenizer": lambda collator: setattr(collator, "tokenizer", make_tokenizer(padding_side="left")),
 }
-
-
 PADDING_COLLATORS = ["DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq"]
 
 
@@ -99,7 +101,6 @@ OPTIONS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("name", samples.CLASSES)
 def test_copies_start_afresh_from_the_same_state(name, copied):
@@ -117,3 +118,184 @@ def test_copies_start_afresh_from_the_same_state(name, copied):
         got, other_states = seeded(twin, samples.batch(name))
         assert_same_outcome(expected, got)
         assert states == other_states
+
+
+def rows(**columns: Any) -> list[dict[str, Any]]:
+    return [{"input_ids": list(range(5, 5 + n)), **{name: make(n) for name, make in columns.items()}} for n in (4, 2)]
+
+
+def own() -> Any:
+    return make_tokenizer(cls=PadsInItsOwnWay)
+
+
+# (collator, tokenizer, options, features): each falls back whatever else happens.
+KINDS: dict[str, tuple[str, Any, dict[str, Any], Any]] = {
+    "a tokenizer of its own": ("DataCollatorWithPadding", own, {}, rows()),
+    "no framework": ("DataCollatorWithPadding", make_tokenizer, {"return_tensors": None}, rows()),
+    "labels of floats": ("DataCollatorForTokenClassification", make_tokenizer, {}, rows(labels=lambda n: [1.0] * n)),
+    "its own, with labels": ("DataCollatorForTokenClassification", own, {}, rows(labels=lambda n: [1] * n)),
+    "its own, for NumPy": ("DataCollatorForTokenClassification", own, {"return_tensors": "np"}, rows()),
+    "targets of floats": ("DataCollatorForSeq2Seq", make_tokenizer, {}, rows(labels=lambda n: [1.5] * n)),
+    "its own, with targets": ("DataCollatorForSeq2Seq", own, {}, rows(labels=lambda n: [1] * n)),
+    "its own, causal": ("DataCollatorForLanguageModeling", own, {"mlm": False}, rows()),
+    "its own, of choices": ("DataCollatorForMultipleChoice", own, {}, samples.batch("DataCollatorForMultipleChoice")),
+}
+
+
+def pair(name: str, tokenizer: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    made = [getattr(module, name)(tokenizer(), **options) for module in (transformers, quadrat)]
+    return made[0], made[1]
+
+
+def known(collator: Any, features: Any) -> Any:
+    """What a collator knows of such batches: NotImplemented, to fall back."""
+    run = vars(collator).get(collator._memory_of(collator.return_tensors))
+    return None if run is None else run(collator, features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_remembered(kind):
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    assert_identical(reference, collator, features)
+    assert known(collator, features) is NotImplemented
+    assert_identical(reference, collator, features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_and_tuples(kind):
+    """What comes as columns reaches the reference as rows."""
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    collator(features)
+    assert_identical(reference, collator, tuple(features))
+    table = {column: [feature[column] for feature in features] for column in features[0]}
+    kind_of_table, batch = outcome(collator, table)
+    assert kind_of_table == "returned"
+    assert_identical(lambda _: batch, lambda _: collator(features), None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_looked_at_anew_when_the_tokenizer_changes(kind):
+    name, tokenizer, options, features = KINDS[kind]
+    reference, collator = pair(name, tokenizer, options)
+    collator(features)
+    for one in (reference, collator):
+        one.tokenizer = make_tokenizer(padding_side="left")
+    if tokenizer is own:
+        assert known(collator, features) is None
+    assert_identical(reference, collator, features)
+
+
+@pytest.mark.parametrize("change", [{"deferred": True}, {"pad_values": {"extra": 0}}])
+@pytest.mark.parametrize("tokenizer", [own, make_tokenizer], ids=["own", "usual"])
+def test_what_the_reference_cannot_do_is_still_done(tokenizer, change):
+    features = rows(labels=lambda n: [1.0] * n, extra=lambda n: [1] * 3)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer())
+    plain = collator(features)
+    for option, value in change.items():
+        setattr(collator, option, value)
+    for _ in range(3):
+        batch = collator(features)
+        assert known(collator, features) is not NotImplemented
+        assert isinstance(batch, quadrat.DeferredBatch if collator.deferred else type(plain))
+        assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
+
+
+def test_other_kinds_stay_fast():
+    """A kind that falls back says nothing of others."""
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer())
+    floats, ints = rows(labels=lambda n: [1.0] * n), rows(labels=lambda n: [1] * n)
+    for _ in range(2):
+        collator(floats)
+        collator(ints)
+    assert known(collator, floats) is NotImplemented
+    assert known(collator, ints)["labels"].tolist() == collator(ints)["labels"].tolist()
+
+
+def test_what_failed_by_its_rows_is_tried_again():
+    """Rows that hold a float among ints fall back; those of the same kind that do not are fast again, before long."""
+    reference, collator = (module.DataCollatorWithPadding(make_tokenizer()) for module in (transformers, quadrat))
+    odd, even = rows(score=lambda n: [1, 0.5]), rows(score=lambda n: [1, 2])
+    for _ in range(12):
+        assert_identical(reference, collator, odd)
+    assert known(collator, odd) is NotImplemented
+    tried = 0
+    while known(collator, even) is NotImplemented:
+        tried += 1
+        assert tried < 64
+    assert_identical(reference, collator, even)
+    assert known(collator, even) is not NotImplemented
+
+
+def test_errors_are_explained_as_before():
+    tokenizer = own()
+    tokenizer.pad_token = None
+    collator = quadrat.DataCollatorWithPadding(tokenizer)
+    said = [str(outcome(collator, rows())[1]) for _ in range(3)]
+    assert known(collator, rows()) is NotImplemented
+    assert said[0] == said[1] == said[2]
+    assert "quadrat: " in said[0]
+
+
+DEFAULT = {
+    "matrices": [{"image": np.zeros((2, 2), np.float32), "label": 1} for _ in range(2)],
+    "matrices of torch": [{"image": torch.zeros(2, 2), "label": 1} for _ in range(2)],
+    "two labels": [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)],
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULT)
+def test_default(kind):
+    for _ in range(2):
+        assert_identical(transformers.default_data_collator, quadrat.default_data_collator, DEFAULT[kind])
+        assert_identical(transformers.DefaultDataCollator(), quadrat.DefaultDataCollator(), DEFAULT[kind])
+    deferred = quadrat.DefaultDataCollator(deferred=True)(DEFAULT[kind])
+    assert isinstance(deferred, quadrat.DeferredBatch)
+
+
+def test_flattening():
+    features = [{"input_ids": torch.arange(n).float()} for n in (3, 2)]
+    made = [quadrat.DataCollatorWithFlattening() for _ in range(2)]
+    first = outcome(made[0], features)
+    for _ in range(2):
+        again = outcome(made[0], features)
+        assert again[0] == first[0]
+        assert {name: value.tolist() for name, value in again[1].items()} == {
+            name: value.tolist() for name, value in first[1].items()
+        }
+    if made[0]._falls_back_plainly():
+        assert known(made[0], features) is NotImplemented
+    assert isinstance(quadrat.DataCollatorWithFlattening(deferred=True)(features), quadrat.DeferredBatch)
+
+
+def test_collators_are_freed():
+    collator = quadrat.DataCollatorWithPadding(own())
+    collator(rows())
+    assert known(collator, rows()) is NotImplemented
+    gone = weakref.ref(collator)
+    del collator
+    gc.collect()
+    assert gone() is None
+
+
+def test_known_fallback_takes_lists_and_tuples_only():
+    run = _core.Recipe((), memory.interop(), False, BatchLayout(), always=True).runner()
+    assert run(None, []) is run(None, ()) is NotImplemented
+    assert run(None, {}) is run(None, None) is None
+
+
+def test_other_kinds_are_fast_again_after_batches_that_fell_back():
+    """Many in a row fall back without a look, and never where an option has changed."""
+    matrices, numbers = DEFAULT["matrices"], [{"row": [1, 2], "label": 1} for _ in range(2)]
+    collator = quadrat.DefaultDataCollator()
+    for batch in (numbers, *[matrices] * 40):
+        collator(batch)
+    assert known(collator, matrices) is NotImplemented
+    for _ in range(16):
+        assert torch.equal(collator(numbers)["row"], torch.tensor([[1, 2]] * 2))
+    assert known(collator, numbers) is not NotImplemented
+    for _ in range(40):
+        collator(matrices)
+    collator.deferred = True
+    assert isinstance(collator(numbers), quadrat.DeferredBatch)

@@ -10,9 +10,6 @@ import quadrat
 from quadrat.installed.originals import ORIGINALS
 from support.samples import tokenizer
 
-# transformers 4.57 says so of its own class.
-pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is deprecated:FutureWarning")
-
 COLLATORS = sorted(name for name in quadrat.__all__ if "Collator" in name)
 KEYWORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

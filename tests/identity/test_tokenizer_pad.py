@@ -1,7 +1,5 @@
 """tokenizer_pad == tokenizer.pad of the installed transformers, in every form it takes."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import gc
@@ -39,13 +37,6 @@ OPTIONS = st.fixed_dictionaries(
         "verbose": st.booleans(),
     },
 )
-
-
-def advised(**options: Any) -> Any:
-    """A tokenizer that has said, where it does, that there is something faster for fast ones than `pad`."""
-    tokenizer = make_tokenizer(**options)
-    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
-    return tokenizer
 
 
 def _columns(rows: Any) -> Any:
@@ -116,8 +107,9 @@ def said(error: Exception) -> str:
 
 def assert_same(tokenizer: Any, inputs: Any, options: dict[str, Any], *, pad: Any = None, calls: int = 2) -> None:
     pad = quadrat.tokenizers.tokenizer_pad if pad is None else pad
+    state = tokenizer.deprecation_warnings
+    state.clear()
     for _ in range(calls):
-        state = getattr(tokenizer, "deprecation_warnings", {})
         before = dict(state)
         expected, besides = observed(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs))
         after = dict(state)
@@ -172,8 +164,10 @@ def test_tensors_that_the_kernels_do_not_read(framework):
     for rows in (dense.to_sparse(), dense.float().requires_grad_(), jagged, dense.T, dense.to("meta"), dense[0]):
         for inputs in ({"input_ids": rows}, {"input_ids": dense, "token_type_ids": rows}):
             options = {"return_tensors": framework}
-            expected = outcome(functools.partial(advised().pad, **options), dict(inputs))
-            got = outcome(functools.partial(quadrat.tokenizers.tokenizer_pad, advised(), **options), dict(inputs))
+            expected = outcome(functools.partial(make_tokenizer().pad, **options), dict(inputs))
+            got = outcome(
+                functools.partial(quadrat.tokenizers.tokenizer_pad, make_tokenizer(), **options), dict(inputs)
+            )
             assert_same_outcome(expected, got)
 
 
@@ -192,7 +186,7 @@ def test_columns_of_numbers_beside_arrays_become_python_numbers(dtype):
 
 
 def test_known_batches_do_not_ask_the_reference(monkeypatch):
-    tokenizer, calls = advised(), []
+    tokenizer, calls = make_tokenizer(), []
     first = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     monkeypatch.setattr(module, "pad_features", lambda *_, **__: calls.append(1))
     monkeypatch.setattr(module.originals, "PAD", lambda *_, **__: calls.append(1))
@@ -217,7 +211,7 @@ def test_known_batches_do_not_ask_the_reference(monkeypatch):
 )
 def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs, patched):
     """There is nothing to gain: what is looked at before costs more than a small batch."""
-    tokenizer = advised()
+    tokenizer = make_tokenizer()
     expected = tokenizer.pad(copy.deepcopy(inputs), padding="max_length", max_length=4, padding_side="left")
     monkeypatch.setattr(module, "pad_or_fall_back", None)
     monkeypatch.setattr(patching, "pad_or_fall_back", None)
@@ -233,7 +227,7 @@ def test_lists_that_stay_lists_go_straight_to_the_reference(monkeypatch, inputs,
 
 
 def test_what_changes_about_a_tokenizer_is_seen():
-    tokenizer, options = advised(), {"return_tensors": "pt"}
+    tokenizer, options = make_tokenizer(), {"return_tensors": "pt"}
     assert_same(tokenizer, TOKENS, options)
     tokenizer.padding_side = "left"
     assert_same(tokenizer, TOKENS, options)
@@ -255,19 +249,19 @@ def test_a_method_of_the_tokenizer_itself_is_called():
         def pad(self, *args: Any, **kwargs: Any) -> Any:
             return "class", super().pad(*args, **kwargs)
 
-    own = advised(cls=Own)
+    own = make_tokenizer(cls=Own)
     assert quadrat.tokenizers.tokenizer_pad(own, TOKENS)[0] == "class"
     with quadrat.patch_tokenizers():
         kind, batch = own.pad(TOKENS, return_tensors="pt")
     assert kind == "class"
     assert batch["input_ids"].tolist() == [[3, 4, 5], [6, 0, 0]]
-    tokenizer = advised()
+    tokenizer = make_tokenizer()
     tokenizer.pad = lambda *_: "instance"
     assert quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS) == "instance"
 
 
 def test_a_tokenizer_is_not_kept_alive():
-    tokenizer = advised()
+    tokenizer = make_tokenizer()
     quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     known, seen = id(tokenizer), weakref.ref(tokenizer)
     assert known in module._known
@@ -278,11 +272,11 @@ def test_a_tokenizer_is_not_kept_alive():
 
 
 def test_what_is_remembered_is_bounded():
-    tokenizer = advised()
+    tokenizer = make_tokenizer()
     for multiple in range(1, 100):
         assert_same(tokenizer, TOKENS, {"return_tensors": "np", "pad_to_multiple_of": multiple}, calls=1)
     assert len(module._known[id(tokenizer)].methods) <= module._MOST_OPTIONS
-    many = [advised() for _ in range(module._MOST_TOKENIZERS + 3)]
+    many = [make_tokenizer() for _ in range(module._MOST_TOKENIZERS + 3)]
     for one in many:
         quadrat.tokenizers.tokenizer_pad(one, TOKENS, return_tensors="np")
     assert len(module._known) <= module._MOST_TOKENIZERS
@@ -294,8 +288,6 @@ def test_the_tokenizer_is_left_as_it_was():
     pickled = pickle.dumps(tokenizer)
     quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
     assert set(vars(tokenizer)) == before
-    state = getattr(tokenizer, "deprecation_warnings", {})
-    state.pop("Asking-to-pad-a-fast-tokenizer", None)
     assert pickle.dumps(tokenizer) == pickled
 
 
@@ -306,6 +298,7 @@ def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
         said = []
         for pad in (PreTrainedTokenizerBase.pad, quadrat.tokenizers.tokenizer_pad):
             tokenizer = make_tokenizer()
+            tokenizer.deprecation_warnings.clear()
             caplog.clear()
             for _ in range(3):
                 pad(tokenizer, TOKENS, return_tensors="pt")
@@ -318,7 +311,7 @@ def test_the_advice_about_fast_tokenizers_is_given_once(caplog):
 def test_errors_are_said_more_clearly():
     rows = [{"input_ids": [3, 4], "other": [1]}, {"input_ids": [5], "other": [1, 2]}]
     with pytest.raises(ValueError, match=r"(?s)Unable to create tensor.*quadrat: column 'other'"):
-        quadrat.tokenizers.tokenizer_pad(advised(), rows, return_tensors="pt")
+        quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows, return_tensors="pt")
 
 
 def test_rows_of_an_arrow_table_are_read_in_place():
@@ -326,10 +319,10 @@ def test_rows_of_an_arrow_table_are_read_in_place():
     from quadrat.input.rows import rows_of_arrow
 
     table = pyarrow.Table.from_pylist(TOKENS)
-    expected = advised().pad(TOKENS, return_tensors="pt")
+    expected = make_tokenizer().pad(TOKENS, return_tensors="pt")
     rows = rows_of_arrow(table)
-    got = quadrat.tokenizers.tokenizer_pad(advised(), rows, return_tensors="pt")
+    got = quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows, return_tensors="pt")
     assert not rows.handed_out
     assert_same_outcome(("returned", expected), ("returned", got))
-    lists = quadrat.tokenizers.tokenizer_pad(advised(), rows_of_arrow(table))
-    assert_same_outcome(("returned", advised().pad(TOKENS)), ("returned", lists))
+    lists = quadrat.tokenizers.tokenizer_pad(make_tokenizer(), rows_of_arrow(table))
+    assert_same_outcome(("returned", make_tokenizer().pad(TOKENS)), ("returned", lists))

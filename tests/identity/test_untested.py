@@ -1,10 +1,9 @@
-"""Versions that quadrat was not tested with: one warning, and batches of the reference; tested ones: no word."""
-
-from __future__ import annotations
+"""Any version of transformers: each name loads or says why not; untested versions: a warning, and no fast path."""
 
 import copy
 import inspect
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +19,8 @@ from quadrat.installed.source import fingerprint, functions_of, source_of
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch
+from support.isolated import words
+from support.public import HOMES
 from support.samples import CLASSES, batch, make
 
 CACHED = (imitated.changed, imitated._warn_of, imitated._broken)
@@ -215,3 +216,90 @@ def test_finds_the_whole_source(name):
         whole = [line.strip() for line in inspect.getsource(function).splitlines()]
         found = [line.strip() for line in source_of(function)]
         assert found == [line for line in whole if line and not line.startswith("#")]
+
+
+# `loaded()` loads every public name, and looks at what the collators among them are derived from.
+LOADED = """
+import inspect, warnings
+import transformers, transformers.data.data_collator as home
+before = dict(vars(home))
+import quadrat
+from quadrat.planning.plan_cache import Remembering
+
+def loaded():
+    found = {name: getattr(quadrat, name) for name in quadrat.__all__}
+    for name, value in found.items():
+        if not (inspect.isclass(value) and "DataCollator" in name):
+            continue
+        above = [cls.__name__ for cls in value.__mro__ if issubclass(cls, Remembering)]
+        assert above[:1] == [name] and set(above[1:]) <= {"MixinCollator", "Collator", "Remembering"}, above
+        assert any(cls in before.values() for cls in value.__mro__ if cls.__name__ != "DataCollatorMixin"), name
+
+def collates():
+    from support.samples import CLASSES, batch, make
+    warnings.simplefilter("ignore", UserWarning)
+    for name in CLASSES:
+        assert make(quadrat, name)(batch(name))
+        print(name)
+"""
+ORDERS = {
+    "before a patch": "loaded(); quadrat.patch_transformers(); loaded(); collates()",
+    "in a patch": "quadrat.patch_transformers(); loaded(); collates()",
+    "after a patch": "quadrat.patch_transformers().undo(); loaded(); collates()",
+    "in part before": "quadrat.DataCollatorForSeq2Seq; quadrat.patch_transformers(); loaded(); collates()",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_name_loads(order):
+    assert words(f"{LOADED}\n{ORDERS[order]}") == CLASSES
+
+
+@pytest.mark.slow
+def test_the_class_that_only_shares_its_name_is_left_alone():
+    """Before 5.20 transformers 5 has a DataCollatorForWholeWordMask that masks by offsets; 4.57's is another class."""
+    said = words("""
+import transformers, quadrat
+theirs = getattr(transformers, "DataCollatorForWholeWordMask", None)
+with quadrat.patch_transformers():
+    ours = getattr(transformers, "DataCollatorForWholeWordMask", None)
+    swapped = ours is quadrat.DataCollatorForWholeWordMask
+    assert swapped or ours is theirs
+    assert swapped == hasattr(theirs, "_shuffle")
+assert getattr(transformers, "DataCollatorForWholeWordMask", None) is theirs
+print("done")
+""")
+    assert said == ["done"]
+
+
+@pytest.mark.slow
+def test_versions_that_are_too_old_are_refused_with_what_to_do():
+    """Before 4.57 there is no `whole_word_mask`; what needs no collator goes on working."""
+    said = words("""
+import transformers
+from transformers.data.data_collator import DataCollatorForLanguageModeling
+del DataCollatorForLanguageModeling.__dataclass_fields__["whole_word_mask"]
+import quadrat
+assert quadrat.pad([[1], [2, 3]]).tolist() == [[1, 0], [2, 3]]
+refused = []
+for name in quadrat.__all__:
+    try:
+        getattr(quadrat, name)
+    except ImportError as error:
+        assert "need transformers 4.57 or later" in str(error), error
+        assert f"{transformers.__version__} is installed" in str(error), error
+        assert "pip install 'quadrat[transformers]'" in str(error), error
+        refused.append(name)
+print(*refused)
+""")
+    assert {"DataCollatorForLanguageModeling", "default_data_collator", "patch_transformers"} <= set(said)
+    others = {name for name in said if "ollator" not in name} - {"patch_transformers", "from_transformers"}
+    others -= {"patch_tokenizers", "batch_by_tokens"}  # which use the collators
+    derived = {"quadrat.batching.samplers", "quadrat.evaluation.containers"}
+    assert {HOMES[name] for name in others} == derived, "they derive from those of transformers"
+
+
+def test_the_package_says_which_versions_work():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert 'transformers = ["transformers>=4.57,<6"' in text, "as the error for older ones says"

@@ -1,7 +1,5 @@
 """DataCollatorForWholeWordMask == that of transformers 4.57; on 5.x, which has none, == the plain Python one."""
 
-from __future__ import annotations
-
 import functools
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Whole-word masking by offsets: as the installed transformers does it, and where that fails."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ArrowDataset: the batches of the datasets.Dataset it was made from, in every place that one has."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import shutil
@@ -40,13 +38,6 @@ def columns(rows=ROWS):
         "labels": [row % 3 for row in range(rows)],
         "text": [f"row {row}" for row in range(rows)],
     }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 @pytest.fixture
@@ -132,7 +123,6 @@ def test_it_is_the_dataset(saved):
     assert list(arrow) == list(saved)
 
 
-@pytest.mark.filterwarnings("ignore:Specifying null_placement")  # by the sorting of datasets
 @pytest.mark.parametrize(
     "choose",
     [
@@ -184,7 +174,7 @@ def test_rows_pickle_as_features(saved):
     assert pickle.loads(pickle.dumps(rows)) == list(rows)
 
 
-@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+@pytest.mark.parametrize("context", [None, "fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_in_a_data_loader(saved, context):
     workers = {} if context is None else {"num_workers": 2, "multiprocessing_context": context}
     plain, arrow = model_columns(saved).shuffle(seed=1), quadrat.ArrowDataset(model_columns(saved).shuffle(seed=1))

@@ -1,7 +1,5 @@
 """ArrowDataset in several threads. ThreadSanitizer runs this file, so it starts no workers and imports no polars."""
 
-from __future__ import annotations
-
 import datasets
 
 import quadrat

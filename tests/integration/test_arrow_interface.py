@@ -1,7 +1,5 @@
 """Arrow data that contradicts itself is refused with the name of its column, and not read."""
 
-from __future__ import annotations
-
 import gc
 import re
 import subprocess
@@ -17,7 +15,7 @@ from hypothesis import strategies as st
 import quadrat
 from quadrat.input.rows import rows_of
 from support import samples
-from support.arrow_parts import Part, Streamed, lists, numbers, table
+from support.arrow_parts import Part, Streamed, numbers, table
 from support.damaged_arrow import DAMAGES, ROWS, Sample
 
 TESTS = Path(__file__).parents[1]
@@ -154,11 +152,6 @@ def test_rows_that_are_there_though_nobody_counted():
     assert rows_of(structs[2:]) == [{"input_ids": [2, 3]}, {"input_ids": [4]}]
     with pytest.raises(ValueError, match="null as a whole"):
         rows_of(structs[:2])
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=6), st.sampled_from(["+l", "+L"]))
-def test_lists_of_either_size(rows, layout):
-    assert rows_of(table(lists(rows, "input_ids", layout))) == [{"input_ids": row} for row in rows]
 
 
 def test_nothing_may_lie_nowhere():

@@ -1,7 +1,5 @@
 """`batch_by_tokens`: a Trainer's batches by token budget."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

@@ -1,10 +1,7 @@
 """quadrat.BatchedDataset: what its docstring promises; Trainer, accelerate and DataLoader with batches of any size."""
 
-from __future__ import annotations
-
 import collections
 import copy
-import doctest
 import pickle
 import subprocess
 import sys
@@ -22,7 +19,6 @@ from torch.utils.data import DataLoader
 from transformers import BertForTokenClassification, TrainerCallback, set_seed
 
 import quadrat
-from quadrat.data import batched
 from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
@@ -349,7 +345,3 @@ def test_two_processes(tmp_path: Path) -> None:
         assert sorted(rows) == list(range(len(ROWS)))
         planned = budget(world_size=2, rank=None).batches(epoch).to_lists()
         assert sorted(map(sorted, batches[0] + batches[1])) == sorted(map(sorted, planned))
-
-
-def test_example_in_the_docstring():
-    assert doctest.testmod(batched).failed == 0

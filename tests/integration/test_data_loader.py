@@ -1,7 +1,5 @@
 """Batches of a DataLoader's workers: the reference's, made in shared memory, and sent as they are."""
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os
@@ -18,12 +16,6 @@ from support import samples
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
 from support.workers import Collate, Kills, Observed, by_name, load, observe, segment_of, tensors_of
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*only suitable for BertTokenizer"),
-    pytest.mark.filterwarnings("ignore:Asking-to-pad"),
-]
 
 # The permutation collator masks, with a method that users may call or replace, what has been padded before.
 BLOCKS = {name: 2 if "Permutation" in name else 1 for name in samples.CLASSES}
@@ -46,7 +38,8 @@ def batches(module, workers, method="fork", *, warm=False, **options):
 
 
 @pytest.mark.parametrize(
-    ("workers", "method", "warm"), [(0, "fork", True), (2, "fork", False), (2, "fork", True), (2, "spawn", False)]
+    ("workers", "method", "warm"),
+    [(0, "fork", True), (2, "fork", False), (2, "fork", True), pytest.param(2, "spawn", False, marks=pytest.mark.slow)],
 )
 def test_batches_are_the_references(workers, method, warm):
     expected = batches(transformers, workers, warm=warm)

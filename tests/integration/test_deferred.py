@@ -1,7 +1,5 @@
 """Deferred batches where they are used: DataLoader workers, accelerate, Trainer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

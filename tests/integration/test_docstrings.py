@@ -1,18 +1,14 @@
 """The examples in docstrings run as printed, and every public name has one."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 
 import quadrat
@@ -29,19 +25,6 @@ MODULES = sorted(
 NEEDS = {"trl": ("quadrat.trl", "quadrat.integration.patch_trl"), "ray": ("quadrat.data.ray",)}
 # Modules that are public themselves, with one or two names each.
 PUBLIC = ["quadrat.data.ray", *(f"quadrat.trl.{name}" for name in ("dpo", "kto", "padding", "reward", "sft", "tpo"))]
-
-
-# On 4.57, as the reference does.
-pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is deprecated:FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No progress bars, and no word of TRL about experiments."""
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A batch of an ArrowDataset is a list of dicts to whoever looks at it: what is changed in it is what is collated."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import json
@@ -178,7 +176,6 @@ def same_outcome(reference, collator, plain, rows):
     assert_identical(reference, collator, features, given=rows, calls=1)
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")  # the sample's tokenizer is another
 @pytest.mark.parametrize("name", samples.CLASSES)
 @given(PROGRAMS, st.integers(1, 6))
 def test_edits_are_collated(name, program, count):
@@ -250,7 +247,6 @@ FURTHER = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 @pytest.mark.parametrize(
     ("name", "options", "further"),
     [(name, {}, {}) for name in samples.CLASSES] + list(FURTHER.values()),
@@ -262,8 +258,6 @@ def test_collating_is_no_look(name, options, further):
     features = [{**feature, **further} for feature in batch_of(name)]
     if options.get("padding_free"):
         features = [{key: row for key, row in feature.items() if key != "score"} for feature in features]
-    if hasattr(collator, "tokenizer"):  # 4.x: the first batch of some collators warns, in the reference's code
-        collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     for _ in range(2):
         rows = rows_with(features)
         same_outcome(other, collator, features, rows)

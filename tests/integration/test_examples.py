@@ -1,7 +1,5 @@
 """The examples run, briefly, and say what they promise."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

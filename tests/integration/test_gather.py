@@ -1,7 +1,5 @@
 """Trainer's evaluation with quadrat's container in it, and predictions without padding."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Containers change as a whole: with Ctrl-C, signal handlers, errors and other threads in the middle of it."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Containers that several threads, and signal handlers at any moment, use at a time."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

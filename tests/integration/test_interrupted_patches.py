@@ -1,7 +1,5 @@
 """A patch that is interrupted while it is applied or undone: the libraries are whole, as they were or patched."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """A collator inside `Dataset.map`: its hash, by which `map` finds earlier results, is that of its options alone."""
 
-from __future__ import annotations
-
 import datasets
 import pytest
 from datasets.fingerprint import Hasher
@@ -10,8 +8,6 @@ import quadrat
 from support.samples import CLASSES, SAMPLES, batch, make
 
 
-# 4.x's collator for whole words says so of every tokenizer that is not BERT's.
-@pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable:UserWarning")
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_hash_stays_as_batches_come(name):
     options = {"seed": None} if "seed" in SAMPLES[name][0] else {}
@@ -56,7 +52,6 @@ def test_map_finds_what_it_made(tmp_path):
             file.write("x")
         return dict(collator(columns))
 
-    datasets.disable_progress_bars()
     first = dataset.map(pad, batched=True, batch_size=2, remove_columns=["label"])
     made = len(calls.read_text())
     again = dataset.map(pad, batched=True, batch_size=2, remove_columns=["label"])

@@ -1,9 +1,6 @@
 """quadrat.PackedDataset, and collators that read packs: what the docstrings promise."""
 
-from __future__ import annotations
-
 import copy
-import doctest
 import pickle
 from itertools import pairwise
 from typing import Any
@@ -19,7 +16,6 @@ from torch.utils.data import DataLoader
 from transformers import BertLMHeadModel
 
 import quadrat
-from quadrat.data import packed
 from quadrat.input import items
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
@@ -326,8 +322,3 @@ def test_kinds_of_numbers():
     assert [pack[name].dtype for name in pack] == [np.int32, np.bool_, np.float32, np.int64]
     mixed = quadrat.PackedDataset([{"input_ids": [1]}, {"input_ids": np.array([2], np.int32)}], 8)[0]
     assert mixed["input_ids"].dtype == np.int64
-
-
-@pytest.mark.parametrize("module", [packed, items])
-def test_examples_in_docstrings(module):
-    assert doctest.testmod(module).failed == 0

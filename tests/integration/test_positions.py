@@ -1,7 +1,5 @@
 """The position in an epoch, of samplers and streams: it belongs to the iterator that is read, and has a range."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

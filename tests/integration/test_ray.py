@@ -1,7 +1,5 @@
 """`quadrat.data.ray` on what Ray Data gives it: the reference's batch of the same rows given as lists, and packs."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import secrets

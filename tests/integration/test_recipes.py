@@ -1,7 +1,5 @@
 """docs/recipes.md: each snippet runs as it is printed, and gives the same without quadrat."""
 
-from __future__ import annotations
-
 import ast
 import cProfile
 import importlib.util
@@ -13,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -30,8 +27,6 @@ LLAMA_FACTORY = "LLaMA-Factory 1"
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 # What these versions of the libraries say of each other, and of machines without a GPU.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning:sklearn"),
 ]
@@ -96,8 +91,6 @@ def run(hub, tmp_path, monkeypatch, patches, caplog):
 
     It gives what the code leaves behind, by name, and the files of quadrat whose functions were called.
     """
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
 
     def run_in(folder: str, code: str) -> tuple[dict[str, Any], set[str]]:
         shutil.copytree(hub, tmp_path / folder)
@@ -114,8 +107,7 @@ def run(hub, tmp_path, monkeypatch, patches, caplog):
         called = {Path(entry.code.co_filename) for entry in profile.getstats() if hasattr(entry.code, "co_filename")}
         return names, {str(path.relative_to(PACKAGE)) for path in called if path.is_relative_to(PACKAGE)}
 
-    yield run_in
-    datasets.enable_progress_bars()
+    return run_in
 
 
 def older_trl() -> bool:

@@ -1,7 +1,5 @@
 """With everything patched, what else `datasets` does is what it was: map, fingerprints, caches, formats, files."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle
@@ -22,14 +20,6 @@ from support.patched import assert_unchanged, everything_patched
 from support.standins import TEXTS
 
 TOKENIZER = standins.encoder_tokenizer()
-pytestmark = pytest.mark.filterwarnings("ignore:Specifying null_placement:FutureWarning")  # by pyarrow, of datasets
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 def texts() -> datasets.Dataset:

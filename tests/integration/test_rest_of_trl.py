@@ -1,7 +1,5 @@
 """With everything patched, what else TRL does is what it was: datasets that it prepares, GRPO, evaluation."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -17,20 +15,6 @@ trl = pytest.importorskip("trl", reason="TRL, which is patched, is not installed
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
     from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer, apply_chat_template
-
-# What these versions of TRL and transformers say of each other.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 def said(role: str, text: str) -> list[dict[str, str]]:

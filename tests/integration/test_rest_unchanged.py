@@ -1,7 +1,5 @@
 """With everything patched, what else transformers and TRL do is what it was."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """rng="philox" in Trainer: a run that was stopped and resumed sees the masks of one that was not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trainer and DataLoader with quadrat's samplers in the places of those of transformers: the same losses."""
 
-from __future__ import annotations
-
 import datasets
 import numpy as np
 import pytest

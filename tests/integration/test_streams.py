@@ -1,7 +1,5 @@
 """`BatchedStream` and `PackedStream`: each row once, within the budget, and exactly where a state left off."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from types import SimpleNamespace

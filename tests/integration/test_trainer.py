@@ -1,7 +1,5 @@
 """A Trainer run with DataLoader workers: the same losses, step by step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import transformers

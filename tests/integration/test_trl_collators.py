@@ -1,7 +1,5 @@
 """The collators and `pad` of quadrat.trl == those of the installed TRL."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings

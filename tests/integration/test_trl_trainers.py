@@ -1,7 +1,5 @@
 """`patch_trl`: trainers of TRL lose the same, step by step, with it and without; and what it puts where."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import sys
@@ -31,20 +29,6 @@ with warnings.catch_warnings():
 
 WORDS = [f"w{number}" for number in range(30)]
 VOCABULARY = {word: number for number, word in enumerate(["<unk>", "<pad>", "<eos>", *WORDS])}
-
-# What these versions of TRL and transformers say of each other.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:The `KTO.*` is now located:FutureWarning"),
-]
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
-    yield
-    datasets.enable_progress_bars()
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

@@ -36,10 +36,7 @@ OWNED = 1 << 20  # smaller arrays own their memory: csrc/bindings/output/allocat
 SLOTS = 64  # as in csrc/memory/block_cache.cpp
 
 
-def forks(test):
-    """Marks a test that forks."""
-    test = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")(test)
-    return pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")(test)
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 
 @pytest.fixture

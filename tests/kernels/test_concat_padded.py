@@ -47,8 +47,7 @@ def test_as_the_oracle(guarded, *, dtype, shapes, extra, inner, in_place):
         addresses = [out.address + int(start) for start in starts[:-1]]
     token = int(np.prod(inner, dtype=np.int64)) * np.dtype(dtype).itemsize
     assert write(table(addresses, shapes), width, token, value.tobytes(), out=out, rows=rows) is None
-    assert out.bytes.tobytes() == expected.tobytes()
-    assert out.intact()
+    assert out.holds(expected)
 
 
 @pytest.mark.parametrize("in_place", [False, True])

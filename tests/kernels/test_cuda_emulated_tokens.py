@@ -1,6 +1,4 @@
-"""mask_layout and take_tokens for CUDA, compiled as C++, against their oracles."""
-
-from __future__ import annotations
+"""mask_layout and take_tokens for CUDA, compiled as C++, against their oracles; index arithmetic of all kernels."""
 
 from typing import Any
 
@@ -12,7 +10,8 @@ from hypothesis import strategies as st
 import oracles
 from quadrat import _core
 from support.compiled import emulated
-from support.emulated import address, shifted
+from support.emulated import MOST_BLOCKS, address, shifted
+from support.hostile import HOSTILE, INT64
 from support.masks import indices_within, masks
 
 
@@ -76,3 +75,135 @@ def test_arguments_that_no_batch_has() -> None:
             emulated.take_tokens(place, size, token, place, count, place)
     with pytest.raises(ValueError, match="null"):
         emulated.take_tokens(0, 1, 1, place, 1, place)
+
+
+anywhere = st.integers(INT64.min, INT64.max)
+size_of_anything = st.integers(0, INT64.max)
+
+
+@st.composite
+def huge_layouts(draw: st.DrawFn) -> tuple[int, int]:
+    """A row and a width whose output has more elements than 32 bits count, and no more than 8-byte addresses do."""
+    width = draw(st.integers(1, 2**40))
+    return draw(st.integers(2**32 // width, 2**60 // width - 1)), width
+
+
+@given(anywhere, anywhere, size_of_anything)
+def test_source_run_stays_inside(begin: int, end: int, size: int) -> None:
+    first, length = emulated.source_run(begin, end, size)
+    assert 0 <= first <= first + length <= size
+    assert length == max(0, min(end, size) - min(max(begin, 0), size))
+    if 0 <= begin <= end <= size:
+        assert (first, length) == (begin, end - begin)
+
+
+@given(anywhere, anywhere, size_of_anything)
+def test_row_length_is_cut_to_the_width(begin: int, end: int, width: int) -> None:
+    assert emulated.row_length(begin, end, width) == min(max(end - begin, 0), width)
+
+
+@given(huge_layouts(), anywhere, st.booleans())
+def test_runs_of_a_padded_row_beyond_32_bits(layout: tuple[int, int], length: int, left: bool) -> None:
+    row, width = layout
+    kept = min(max(length, 0), width)
+    gap = width - kept
+    begin = row * width
+    assert emulated.padded_run(row, length, width, left) == (begin + gap if left else begin, kept)
+    assert emulated.gap_run(row, length, width, left) == (begin if left else begin + kept, gap)
+
+
+@given(anywhere, size_of_anything, size_of_anything)
+def test_flat_run_stays_inside(start: int, length: int, size: int) -> None:
+    first, kept = emulated.flat_run(start, length, size)
+    assert 0 <= first <= first + kept <= size
+    if 0 <= start <= size:
+        assert (first, kept) == (start, min(length, size - start))
+    else:
+        assert kept == 0
+
+
+@given(HOSTILE, HOSTILE, HOSTILE, size_of_anything)
+def test_token_run_stays_inside(begin: int, end: int, origin: int, size: int) -> None:
+    first, length = emulated.token_run(begin, end, origin, size)
+    assert 0 <= first <= first + length <= size
+    if 0 <= begin - origin <= size:
+        assert (first, length) == (begin - origin, min(max(end - begin, 0), size - first))
+    else:
+        assert length == 0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 1024), st.integers(0, 1023))
+def test_thread_number_has_64_bits(block: int, threads: int, thread: int) -> None:
+    assert emulated.thread_number(block, threads, thread) == block * threads + thread
+
+
+@given(st.integers(0, 2**62), st.integers(1, 2**62))
+def test_quotient(dividend: int, divisor: int) -> None:
+    assert emulated.quotient(dividend, divisor) == dividend // divisor
+
+
+@given(st.integers(1, 2**62), st.integers(0, 2**62), st.integers(1, MOST_BLOCKS))
+def test_launch_shape_is_one_a_gpu_takes(rows: int, width: int, max_blocks: int) -> None:
+    threads_x, threads_y, blocks_x, blocks_y = emulated.launch_shape(rows, width, max_blocks)
+    assert threads_x * threads_y == 256
+    assert threads_x % 32 == 0
+    assert blocks_x >= 1
+    assert blocks_y >= 1
+    assert blocks_x * blocks_y <= max_blocks
+    assert (blocks_x - 1) * threads_y < rows
+    assert blocks_y == 1 or (blocks_y - 1) * threads_x < width
+
+
+@given(st.integers(1, 2**40), st.integers(0, 2**50), st.integers(0, 2**50))
+def test_pieces_cover_a_row(rows: int, bytes_: int, typical: int) -> None:
+    rows = min(rows, 2**60 // max(bytes_, 1) + 1)
+    per_row, blocks, lanes_log, bytes_log = emulated.pieces_of(rows, bytes_, min(typical, bytes_), rows * bytes_)
+    assert 1 <= lanes_log <= 5
+    assert (1 << bytes_log) >= 16 << lanes_log
+    assert per_row << bytes_log >= bytes_ + 15
+    assert blocks * (256 >> lanes_log) >= rows * per_row
+    assert (blocks - 1) * (256 >> lanes_log) < rows * per_row
+
+
+addresses = st.integers(2**46, 2**47).map(lambda number: number * 8)
+
+
+@given(
+    addresses, addresses, st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(4, 13),
+    st.integers(0, 2**36), st.integers(0, 40), st.integers(0, 40),
+)  # fmt: skip
+def test_words_of_a_piece_lie_inside_it(  # noqa: PLR0917
+    out: int, source: int, head: int, length: int, tail: int, log: int, number: int, low: int, high: int
+) -> None:
+    """Of rows that no memory holds: words are aligned, cover no byte twice, and read only what may be read."""
+    data, data_end = out + head, out + head + length
+    end, distance, bytes_ = data_end + tail, number << log, 1 << log
+    bounds = source - low, source + length + high
+    piece, words = emulated.words_of(out, end, data, data_end, source, *bounds, distance, bytes_)
+    to, start, begin, stop, data_begin, data_stop = piece
+    assert to % 16 == 0
+    assert to == out - out % 16 + distance
+    clamped = [min(max(place - to, 0), bytes_) for place in (out, end, data, data_end)]
+    assert [begin, stop] == clamped[:2]
+    assert begin <= data_begin <= data_stop <= stop
+    assert [data_begin, data_stop] == [min(max(place, begin), stop) for place in clamped[2:]]
+    head_words, data_words, tail_words = words[:2], words[2:4], words[4:]
+    assert begin <= head_words[0] <= head_words[1] <= data_begin <= data_words[0] <= data_words[1] <= data_stop
+    assert data_words[1] <= tail_words[0] <= tail_words[1] <= stop
+    for first, last in (head_words, data_words, tail_words):
+        if first < last:
+            assert first % 16 == last % 16 == 0
+    if data_words[0] < data_words[1]:
+        shift = start % 16
+        assert (start + data_words[0]) - (to + data_words[0]) == source - data
+        assert start - shift + data_words[0] >= bounds[0]
+        assert start - shift + data_words[1] + (16 if shift else 0) <= bounds[1]
+    # No more is left to elements than the ends of words, and what neighbours them.
+    left = (stop - begin) - sum(last - first for first, last in (head_words, data_words, tail_words))
+    assert left <= 6 * 16
+
+
+@pytest.mark.parametrize(("rows", "width", "blocks"), [(0, 1, 1), (1, -1, 1), (1, 1, 0), (1, 1, MOST_BLOCKS + 1)])
+def test_there_is_no_shape_for_these(rows: int, width: int, blocks: int) -> None:
+    with pytest.raises(ValueError, match="no shape"):
+        emulated.launch_shape(rows, width, blocks)

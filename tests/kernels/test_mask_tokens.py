@@ -1,7 +1,5 @@
 """mask_tokens, compiled, against its oracle, which gets what the generator's own library draws from the same state."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Any

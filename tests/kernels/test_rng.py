@@ -1,7 +1,5 @@
 """The draws against the libraries they are written after: the same numbers, and the same state afterwards."""
 
-from __future__ import annotations
-
 import copy
 import random
 import threading

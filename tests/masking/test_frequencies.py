@@ -3,8 +3,6 @@
 Chi-square tests with fixed seeds, so that they fail always or never. A right masking would fail one in 10,000.
 """
 
-from __future__ import annotations
-
 from statistics import NormalDist
 from typing import Any
 

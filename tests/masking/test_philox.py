@@ -1,7 +1,7 @@
-"""rng="philox": a row's mask depends on seed, epoch, row key and position alone, whatever the batch around it."""
+"""rng="philox": a mask depends on seed, epoch, row key and position alone; epochs; options that are refused."""
 
-from __future__ import annotations
-
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,64 @@ from hypothesis import strategies as st
 import oracles
 import quadrat
 from support.compare import frozen, generator_states
-from support.masked_rows import ROWS, TOKENIZER, make, masked_row, split, unpadded
-from support.masking import OwnSpecialTokens, make_masking_tokenizer
+from support.masking import MASK_VOCABULARY, OwnSpecialTokens, make_masking_tokenizer, make_pair
 from support.strategies import PadsInItsOwnWay
+
+NAME = "DataCollatorForLanguageModeling"
+TOKENIZER = make_masking_tokenizer()
+ROWS = [np.random.default_rng(n).integers(7, 400, size=n).tolist() for n in (5, 1, 40, 129, 33, 0, 12)]
+
+
+def make(tokenizer: Any = TOKENIZER, **options: Any) -> Any:
+    return make_pair(tokenizer, {"rng": "philox", "mlm_probability": 0.4, **options}, NAME, both=False)
+
+
+def key_of(row: list[int]) -> int:
+    out = np.empty(1, np.uint64)
+    oracles.row_keys([np.array(row, np.int64)], out)
+    return int(out[0])
+
+
+def masked_row(
+    row: list[int], words: Any, *, key: int | None = None, seed: int = 0, epoch: int = 0, collator: Any
+) -> tuple[list[int], list[int]]:
+    """(ids, labels) of one row by the kernel's oracle."""
+    ids, labels = np.array(row, np.int64), np.empty(len(row), np.int64)
+    oracles.philox_mask(
+        ids,
+        np.array(words, np.uint8),
+        labels,
+        seed=seed,
+        epoch=epoch,
+        row_key=key_of(row) if key is None else key % 2**64,
+        probabilities=(collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob),
+        mask_id=MASK_VOCABULARY["[MASK]"],
+        vocab_size=len(MASK_VOCABULARY),
+    )
+    return ids.tolist(), labels.tolist()
+
+
+def unpadded(batch: Any, lengths: list[int], *, side: str = "right") -> list[tuple[list[int], list[int]]]:
+    """(ids, labels) of each row, and that padding is no label."""
+    rows = []
+    for ids, labels, length in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), lengths, strict=True):
+        inside = slice(len(ids) - length, None) if side == "left" else slice(0, length)
+        rows.append((ids[inside], labels[inside]))
+        rest = labels[: -length or None] if side == "left" else labels[length:]
+        assert set(rest) <= {-100}
+    return rows
+
+
+def split(batch: Any, lengths: list[int]) -> list[tuple[list[int], list[int]]]:
+    """The same of a flat batch."""
+    ids, labels, first = batch["input_ids"][0].tolist(), batch["labels"][0].tolist(), 0
+    rows = []
+    for length in lengths:
+        rows.append((ids[first : first + length], labels[first : first + length]))
+        first += length
+    assert set(labels[first:]) <= {-100}
+    return rows
+
 
 FORMS: dict[str, Any] = {
     "list": list,
@@ -23,8 +78,7 @@ FORMS: dict[str, Any] = {
     "int32 array": lambda row: np.array(row, np.int32),
     "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
 }
-ids = st.integers(0, 399)
-rows_of_ids = st.lists(st.lists(ids, min_size=1, max_size=40), min_size=1, max_size=3)
+rows_of_ids = st.lists(st.lists(st.integers(0, 399), min_size=1, max_size=40), min_size=1, max_size=3)
 
 
 @given(
@@ -198,3 +252,132 @@ def test_batches_that_take_no_fast_path(side: str, row_key: str | None) -> None:
     check(halves, lambda token: token % 2)
     further = make(tokenizer(cls=PadsInItsOwnWay), pad_values={"more": 0.5}, **options)
     check(further, usual.__contains__, [{**one, "more": [1.5]} for one in features])
+
+
+def test_not_masked_not_drawn() -> None:
+    features = [{"input_ids": row} for row in ROWS]
+    plain = quadrat.DataCollatorForLanguageModeling(TOKENIZER, mlm=False)(features)
+    batch = quadrat.DataCollatorForLanguageModeling(TOKENIZER, mlm=False, rng="philox")(features)
+    assert torch.equal(batch["labels"], plain["labels"])
+
+
+def test_epochs() -> None:
+    collator, features = make(), [{"input_ids": [50] * 100}]
+    first = collator(features)["labels"]
+    assert collator.epoch == 0
+    collator.set_epoch(np.int64(3))
+    assert collator.epoch == 3
+    third = collator(features)["labels"]
+    assert not torch.equal(first, third)
+    for again in (pickle.loads(pickle.dumps(collator)), copy.deepcopy(collator), copy.copy(collator)):
+        assert again.epoch == 3
+        assert torch.equal(again(features)["labels"], third)
+        again.set_epoch(0)
+        assert torch.equal(again(features)["labels"], first)
+    assert torch.equal(collator(features)["labels"], third), "copies have epochs of their own"
+    for wrong, error in ((-1, ValueError), (2**32, ValueError), (1.5, TypeError), ("1", TypeError)):
+        with pytest.raises(error, match="epoch"):
+            collator.set_epoch(wrong)
+    assert collator.epoch == 3
+    plain = quadrat.DataCollatorForLanguageModeling(TOKENIZER)
+    with pytest.warns(UserWarning, match='give DataCollatorForLanguageModeling rng="philox"'):
+        plain.set_epoch(2)
+    assert plain.epoch == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_see_the_epoch(method: str) -> None:
+    """The same masks in any number of processes, and workers that live on mask anew."""
+    features = [{"input_ids": row, "idx": number} for number, row in enumerate(ROWS * 2)]
+    collator, alone = make(row_key="idx"), make(row_key="idx")
+    loader = torch.utils.data.DataLoader(
+        features,
+        batch_size=3,
+        collate_fn=collator,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context=method,
+    )
+    seen = []
+    for epoch in (0, 1, 7, 1):
+        collator.set_epoch(epoch)
+        alone.set_epoch(epoch)
+        seen.append([batch["labels"].tolist() for batch in loader])
+        whole = unpadded(alone(features), [len(feature["input_ids"]) for feature in features])
+        rows = [row for labels in seen[-1] for row in labels]
+        assert [row[: len(ids)] for row, (ids, _) in zip(rows, whole, strict=True)] == [row for _, row in whole]
+    assert seen[0] != seen[1] != seen[2]
+    assert seen[1] == seen[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"rng": "numpy"}, ValueError, "rng must be 'torch' or 'philox'"),
+        ({"seed": -1}, ValueError, "seed must be from 0"),
+        ({"seed": 2**64}, ValueError, "seed must be from 0"),
+        ({"seed": 1.5}, TypeError, "seed must be an int"),
+        ({"row_key": 3}, TypeError, "row_key must be the name"),
+        ({"rng": "torch", "row_key": "idx"}, ValueError, 'row_key is for rng="philox"'),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize("cls", [None, PadsInItsOwnWay])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mlm_probability", 1.5, "mlm_probability must be between 0 and 1, not 1.5"),
+        ("random_replace_prob", 0.3, "must not exceed 1 together: 0.8 \\+ 0.3"),
+    ],
+)
+def test_options_that_become_wrong(cls: Any, name: str, value: float, message: str) -> None:
+    """The reference looks at them when a collator is made; they can be set later."""
+    tokenizer = TOKENIZER if cls is None else make_masking_tokenizer(cls=cls)
+    for deferred in (False, True):
+        collator = make(tokenizer, deferred=deferred)
+        setattr(collator, name, value)
+        with pytest.raises(ValueError, match=message):
+            collator([{"input_ids": row} for row in ROWS if row])
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_keys_that_cannot_be(flat: bool) -> None:
+    collator = make(row_key="idx", padding_free=flat)
+    with pytest.raises(ValueError, match=r"row_key='idx': the features have no such column.*remove_unused_columns"):
+        collator([{"input_ids": [7, 8]}])
+    with pytest.raises(ValueError, match="row_key='idx'"):
+        collator([[7, 8]])
+    for key in (1.5, "one", [1], None):
+        with pytest.raises(TypeError, match="row 1 has the key"):
+            collator([{"input_ids": [7, 8], "idx": 3}, {"input_ids": [7, 8], "idx": key}])
+
+
+@pytest.mark.parametrize(
+    "features",
+    [[], [{}], [{"input_ids": ["a"]}], [{"input_ids": [7]}, {"input_ids": [8, 2**70]}], [{"input_ids": [1.5]}]],
+)
+def test_features_that_cannot_be(features: list[Any]) -> None:
+    """The errors are those without it."""
+    errors = []
+    for rng in ("torch", "philox"):
+        with pytest.raises((ValueError, IndexError)) as caught:
+            make(rng=rng)(features)
+        errors.append((caught.type, str(caught.value)))
+    assert errors[0] == errors[1]
+
+
+def test_a_matrix_alone_does_not_say_where_rows_are() -> None:
+    for method, matrix in (("torch_mask_tokens", torch.ones(2, 3).long()), ("numpy_mask_tokens", np.ones((2, 3), int))):
+        with pytest.raises(ValueError, match="where each row begins and ends"):
+            getattr(make(), method)(matrix)
+
+
+@pytest.mark.parametrize("name", ["DataCollatorForWholeWordMask", "DataCollatorForPermutationLanguageModeling"])
+def test_collators_without_it(name: str) -> None:
+    with pytest.raises(TypeError, match=f"'rng'. {name} has no rng: "):
+        getattr(quadrat, name)(TOKENIZER, rng="philox")

@@ -1,7 +1,5 @@
 """Oracles of kernels that say which rows go together."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Oracles of kernels that draw random numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Oracles of kernels that move rows, or write what tells them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

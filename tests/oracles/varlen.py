@@ -1,7 +1,5 @@
 """Oracles of the kernels for attention that is told where rows begin."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

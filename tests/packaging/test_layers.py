@@ -1,7 +1,5 @@
 """Imports go one way: of modules from the bottom of a list to its top, and never around in a circle."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import TopologicalSorter

@@ -1,7 +1,5 @@
 """`make matrix`: the table at its end, and that one version that fails is a failure of all."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

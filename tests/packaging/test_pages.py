@@ -1,7 +1,5 @@
 """Every Python snippet of README.md and docs/ runs as it is printed, or says why it does not."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys
@@ -10,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 import torch
 from transformers import set_seed
@@ -31,10 +28,7 @@ NOT_RUN = {snippet.place: snippet.reason for page in PAGES.values() for snippet 
 OPTIONAL = {"trl"}
 LANGUAGES = {"", "console", "diff", "python", "text", "toml", "yaml"}
 # What the installed libraries say about each other, and about machines without a GPU.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +42,6 @@ def surroundings(page: str, hub: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for owner in hub.iterdir():
         (tmp_path / owner.name).symlink_to(owner)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    datasets.disable_progress_bars()
     if page == "docs/how-to/lightning.md" and importlib.util.find_spec("lightning") is None:
         lightning = types.ModuleType("lightning")  # of whose class the snippets use nothing
         vars(lightning)["LightningDataModule"] = object
@@ -57,7 +49,6 @@ def surroundings(page: str, hub: Path, tmp_path: Path, monkeypatch: pytest.Monke
     set_seed(0)
     with standins.undone(monkeypatch):
         yield
-    datasets.enable_progress_bars()
 
 
 @pytest.mark.parametrize("page", RUN)

@@ -5,8 +5,6 @@
 The rules for such a change are in CONTRIBUTING.md ("Deprecation").
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -3,8 +3,6 @@
 torch is a stub here and transformers all but skipped: reading them would take minutes.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,8 +1,7 @@
-"""The wheel `make test` built: complete, linked to neither torch nor a shared CUDA runtime, usable in a fresh venv."""
-
-from __future__ import annotations
+"""The wheel that `make test` built is complete and works alone; what is published names the repository."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from support.set_address import RELATIVE, set_address, with_absolute_links
+
 FOLDER = os.environ.get("QUADRAT_WHEEL_DIR")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
+built = pytest.mark.skipif(FOLDER is None, reason="QUADRAT_WHEEL_DIR names no wheel; `make test` sets it")
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,7 @@ def wheel() -> Path:
     return found
 
 
+@built
 def test_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for expected in ("py.typed", "_core.pyi", "installed/tested.json", "collators/padding.py"):
@@ -33,6 +35,7 @@ def test_contents(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@built
 @pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf (binutils)")
 def test_links_neither_torch_nor_cuda(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
@@ -43,6 +46,7 @@ def test_links_neither_torch_nor_cuda(wheel, tmp_path):
         assert [name for name in needed if not name.startswith(allowed)] == [], library.name
 
 
+@built
 def test_fresh_environment(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
@@ -67,3 +71,35 @@ except ModuleNotFoundError as error:
     )
     assert "not installed" in info.stdout
     assert sys.version.split()[0] in info.stdout
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_links_of_the_readme_become_absolute(tmp_path):
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    set_address("https://example.org/own/er/", tmp_path)
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 has it")
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Repository"] == "https://example.org/own/er"
+    assert project["optional-dependencies"]
+    text = (tmp_path / "README.md").read_text()
+    assert not RELATIVE.search(text)
+    linked = re.findall(rf"\(https://example\.org/own/er/(?:blob|raw)/v{re.escape(project['version'])}/([^)#]+)", text)
+    assert linked
+    assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](docs/a.md#b)", "[a](R/blob/T/docs/a.md#b)"),
+        ("![a](docs/a.png)", "![a](R/raw/T/docs/a.png)"),
+        ("[![a](a.png)](docs)", "[![a](R/raw/T/a.png)](R/blob/T/docs)"),
+        ("[a](#b), [c](https://d/e), [f](mailto:g)", "[a](#b), [c](https://d/e), [f](mailto:g)"),
+        ("rows[[1, 0]], f(x)", "rows[[1, 0]], f(x)"),
+    ],
+)
+def test_what_is_a_link(text, expected):
+    assert with_absolute_links(text, "R", "T") == expected

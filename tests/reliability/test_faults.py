@@ -1,7 +1,5 @@
 """Faults, each a few times: `make faults` injects them thousands of times, and says more about each."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The plugin for builds with sanitizers: a process is copied only while its other threads sleep."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """What batches leave behind: `make leaks` makes hundreds of thousands of each kind."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types

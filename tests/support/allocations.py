@@ -1,7 +1,5 @@
 """Memory that cannot be had: the nth allocation of a call fails, of Python's allocator or of the compiled code."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os
@@ -11,31 +9,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from quadrat import _core
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 
-class Allocator(Protocol):
-    """What allocates, and can be told to fail.
+class PythonsAllocator:
+    """Python's own, of this interpreter's `_testcapi`.
 
     Attributes:
         patience: after so many calls in a row in which none seems to have failed, there are no more.
     """
-
-    patience: int
-
-    def fail(self, first: int, last: int) -> None:
-        """From now on the allocations from `first` to `last` fail; the first one is 1."""
-
-    def stop(self) -> bool:
-        """No allocation fails from now on. Whether one has, or False where that is not known."""
-
-
-class PythonsAllocator:
-    """Python's own, of this interpreter's `_testcapi`."""
 
     patience = 30
 
@@ -45,11 +31,11 @@ class PythonsAllocator:
         self._fail, self._stop = _testcapi.set_nomemory, _testcapi.remove_mem_hooks
 
     def fail(self, first: int, last: int) -> None:
-        """See `Allocator`."""
+        """From now on the allocations from `first` to `last` fail; the first one is 1."""
         self._fail(first - 1, last)
 
     def stop(self) -> bool:
-        """See `Allocator`; whether one has failed is not known."""
+        """No allocation fails from now on. Whether one has, or False where that is not known, as here."""
         self._stop()
         return False
 
@@ -64,12 +50,12 @@ class CompiledAllocator:
         self._first = 0
 
     def fail(self, first: int, last: int) -> None:
-        """See `Allocator`."""
+        """See `PythonsAllocator`."""
         self._first = first
         self._shim.fail(first, last)
 
     def stop(self) -> bool:
-        """See `Allocator`."""
+        """See `PythonsAllocator`."""
         seen = self._shim.seen()
         self._shim.fail(0, 0)
         return bool(seen >= self._first)

@@ -1,7 +1,5 @@
 """One of two processes that train with a BatchedDataset: the rows of each batch, epoch by epoch, go into a file."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

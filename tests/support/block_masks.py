@@ -1,7 +1,5 @@
 """Documents for block masks, and what two masks must have alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

@@ -3,8 +3,6 @@
 Run as a script: it ends by a signal where a function reads or writes outside of the values.
 """
 
-from __future__ import annotations
-
 import pickle
 import sys
 import warnings

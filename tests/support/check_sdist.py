@@ -6,8 +6,6 @@ writes it to FOLDER: `make sdist` runs this. It needs the packages of the depend
 becomes the time of every file in the archives. The wheels are built in two folders, without CUDA.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

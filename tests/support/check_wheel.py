@@ -7,8 +7,6 @@ with too, and --tests the tests it must pass there; --only-contents installs not
 interpreters and processors. The exit status is 1 if a wheel failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import email
 import io

@@ -1,7 +1,5 @@
 """Batches that come as columns: what holds them, and the list of features that says the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line, run as a user runs it, or in this process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

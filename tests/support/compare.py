@@ -1,7 +1,5 @@
 """Two collators on the same features: same outcome, to the bit."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import random

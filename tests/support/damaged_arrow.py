@@ -3,8 +3,6 @@
 As a program: prints what becomes of the table with each damage that is named, a line each, for it may be a crash.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

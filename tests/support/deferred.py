@@ -1,7 +1,5 @@
 """A deferred batch in all the ways it can become tensors, against the batch itself."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable, Mapping

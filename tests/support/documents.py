@@ -1,7 +1,5 @@
 """Tokenizers of transformers that pad in their own way, and rows for them."""
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections.abc import Sequence

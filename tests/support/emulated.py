@@ -1,7 +1,5 @@
 """The CUDA kernels compiled as C++, and the memory that their tests lend them."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a run of the tests is of: versions, the platform, and the code of transformers that quadrat imitates."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 

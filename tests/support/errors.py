@@ -1,7 +1,5 @@
 """Bad input to a collator and to the reference's: same type of error, the reference's words, and quadrat's line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every kind of batch that cannot be made: calls that raise, for tests of leaks and of what is left by an error."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Iterator
@@ -118,7 +116,6 @@ def of_options() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
         made = [(samples.make(quadrat, name, **wrong), samples.batch(name)) for name in names]
         yield mistake, calls_that_raise([lambda made=one: made[0](made[1]) for one in made])
     tokenizer = make_tokenizer(pad_token=None)
-    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     lacking = [(getattr(quadrat, name)(tokenizer), samples.batch(name)) for name in padded]
     yield "no pad token", calls_that_raise([lambda made=one: made[0](made[1]) for one in lacking])
     odd = samples.make(quadrat, "DataCollatorForPermutationLanguageModeling")

@@ -1,7 +1,5 @@
 """What `flash_attn.bert_padding` gives, in plain PyTorch: the oracles of `quadrat.bert_padding`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

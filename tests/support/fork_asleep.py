@@ -4,8 +4,6 @@ A copy has none of the other threads, but it has the locks that they held. The C
 the copy. AddressSanitizer of gcc 12 does not, and then a copy (a worker of a DataLoader, say) waits for memory forever.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """What tests of the kernels on a GPU do alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

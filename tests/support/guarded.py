@@ -1,7 +1,5 @@
 """Memory with guards around it, which show what is written where it must not be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,11 @@ class Guarded:
         self.bytes = self.block[MARGIN : MARGIN + size]
         self.array = self.bytes.view(dtype).reshape(shape)
         self.address = self.block.ctypes.data + MARGIN
+
+    def holds(self, expected: Any) -> bool:
+        """Whether the array has these numbers, to the bit, and nothing was written beside it."""
+        numbers = np.asarray(expected).astype(self.array.dtype, copy=False).reshape(self.array.shape)
+        return self.bytes.tobytes() == numbers.tobytes() and self.intact()
 
     def intact(self) -> bool:
         margins = self.block[:MARGIN], self.block[MARGIN + len(self.bytes) :]

@@ -3,8 +3,6 @@
 Code that stands in a message is taken from there and run, so that a hint that does not work fails a test.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Hostile rows for the CUDA kernels, and what is left of them, for the emulation and a GPU alike."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 A feature is described by plain data, so that the same can be made twice, for the reference and for quadrat.
 """
 
-from __future__ import annotations
-
 import array
 import random
 from collections import UserList, deque

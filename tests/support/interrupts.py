@@ -1,7 +1,5 @@
 """What happens in the middle of a call of quadrat's: an exception, or a call from a signal handler."""
 
-from __future__ import annotations
-
 import dis
 import random
 import sys

@@ -1,7 +1,5 @@
 """Calls in processes of their own, because a call that reads beyond its memory may end the process."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -31,24 +31,12 @@ from quadrat import _core
 from support import failures, owners, works
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+say = functools.partial(print, flush=True)
 
 
 class _Malloc(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in [
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        ]
-    ]
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
 
 
 _libc = ctypes.CDLL(None)
@@ -192,12 +180,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = sum(result.batches for result in results)
     say(f"\n{count:,} batches in {time.monotonic() - began:.0f} s; {len(growing)} of {len(results)} kinds grow")
     return bool(growing)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

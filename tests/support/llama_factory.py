@@ -1,7 +1,5 @@
 """A trainer's start and collators in the manner of LLaMA-Factory: subclasses of the one transformers has at import."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

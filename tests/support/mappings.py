@@ -1,7 +1,5 @@
 """Mappings of kinds that features may have."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokenizers and features for masked language modelling, the odd ones included."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

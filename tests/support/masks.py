@@ -1,7 +1,5 @@
 """Masks as attention has them, and others: runs of kept and of other tokens, rows of none, integers of any size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ failed, what ran is recorded: docs/compatibility.json, and what is written from 
 and python/quadrat/installed/tested.json.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nested batches of tensors and arrays, mostly of one structure, at times not."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 `device` is a context: what moves rows there, and within which they are there.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What owns memory and is read once: datasets, tables, collators. For tests of leaks: nobody may keep it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -10,8 +10,6 @@ The snippets of a page run one after the other in one namespace. Two comments, w
     <!-- not run: the reason, for the next snippet alone -->
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

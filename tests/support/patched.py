@@ -1,7 +1,5 @@
 """Everything patched at once, and what there is to see of it from outside."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import sys

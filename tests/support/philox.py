@@ -1,7 +1,5 @@
 """Rows to be masked by counter-based draws, and what they become, for the CPU's and the GPU's kernel alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The public names of the package and of its public modules."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """`Ragged`s of either library, made by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

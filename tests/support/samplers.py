@@ -1,7 +1,5 @@
 """Samplers of transformers and quadrat's: what is given to both, and what is seen of each."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

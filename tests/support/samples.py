@@ -1,7 +1,5 @@
 """For each collator that transformers has, in any version: options and a batch that it works on."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -8,11 +8,10 @@ process, and writes to files of its own in SITE/../reports, because a report to 
 it. The exit status is 1 if a file failed or there is a report.
 """
 
-from __future__ import annotations
-
 import argparse
 import concurrent.futures
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+say = functools.partial(print, flush=True)
 
 # Tests that do not run here, and why: folders, files and tests.
 LEFT_OUT = {
@@ -60,12 +60,6 @@ class Result:
         """One line, and another where there is a report."""
         line = f"{'passed' if self.passed else 'FAILED'}  {self.seconds:5.0f} s  {self.file}: {self.said}"
         return f"{line}\n        {self.report}" if self.report else line
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def is_left_out(name: str) -> bool:
@@ -185,11 +179,11 @@ def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(options.processes) as pool:
         for done in concurrent.futures.as_completed([pool.submit(run, file, site) for file in files]):
             results.append(done.result())
-            say(str(results[-1]))
+            say(results[-1])
     failed = [result for result in results if not result.passed]
     say(f"\nNot run here: {', '.join(f'{what} ({why})' for what, why in LEFT_OUT.items())}.")
     for result in failed:
-        say(str(result))
+        say(result)
     minutes = (time.monotonic() - began) / 60
     say(f"{len(files) - len(failed)} of {len(files)} files passed in {minutes:.0f} minutes; what they wrote: {reports}")
     return bool(failed)

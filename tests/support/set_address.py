@@ -4,8 +4,6 @@ A package index shows the README alone. Its links to files become links to the r
 and pyproject.toml gets `[project.urls]`. The workflows run this before they build, in a checkout that is thrown away.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny models and tokenizers, made on the spot, that stand in for those of the hub."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

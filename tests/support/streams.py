@@ -1,7 +1,5 @@
 """Streams of rows that say which row they are, from each kind of dataset."""
 
-from __future__ import annotations
-
 import functools
 
 import datasets

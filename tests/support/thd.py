@@ -1,7 +1,5 @@
 """Padded sequences and their slices in plain PyTorch, one sequence after the other, and what to give them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls in several threads at a time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A Trainer of a tiny model, and what it lost at each step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from transformers import BertConfig, BertLMHeadModel, Trainer, TrainingArguments, set_seed

@@ -1,7 +1,5 @@
 """Checks of `quadrat.bert_padding` and `unpad_many`, on whatever device they are given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

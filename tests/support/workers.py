@@ -1,7 +1,5 @@
 """What workers of a DataLoader are given to collate with; importable, so that spawned ones find it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable
@@ -22,10 +20,6 @@ class Collate:
             for name in samples.TWINS
             if framework == "pt" or samples.source_of(name) == framework
         }
-
-        for collator in self.collators.values():
-            if hasattr(collator, "tokenizer"):  # 4.x: the first batch of some collators warns, in the reference's code
-                collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
 
     def __call__(self, name: str) -> Any:
         return self.collators[name](samples.batch(name))

@@ -1,7 +1,5 @@
 """Everything that makes batches, as calls that can be made again and again: for tests of faults and of leaks."""
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings
@@ -96,10 +94,6 @@ def frozen_state(state: Any) -> Any:
 
 def of_collator(name: str, collator: Any, features: Any, *, reference: Any = None) -> Work:
     """Batches of a collator. reference: the reference's collator."""
-    if hasattr(collator, "tokenizer"):  # the first batch of some collators warns
-        collator.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
-    if hasattr(reference, "tokenizer"):
-        reference.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     own = copy.deepcopy(features) if type(features) is list else features  # references to the samples come and go
     return Work(name, lambda: collator(own), collator, own, reference)
 
@@ -174,7 +168,6 @@ def functions() -> Iterator[Work]:
         transformers.BatchEncoding(encoding), "pt"
     )
     tokenizer = samples.tokenizer()
-    tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     made["tokenizer_pad"] = lambda: quadrat.tokenizers.tokenizer_pad(
         tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False
     )

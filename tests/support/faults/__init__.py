@@ -3,8 +3,6 @@
 Each fault is a function that injects it many times, checks what is left after each, and yields rows of the table.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

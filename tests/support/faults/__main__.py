@@ -5,9 +5,8 @@
 Each group runs in a process of its own, which a fault might end. The exit status is 1 if one fails.
 """
 
-from __future__ import annotations
-
 import argparse
+import functools
 import importlib
 import os
 import subprocess
@@ -30,6 +29,7 @@ GROUPS = {
     "Python memory": ("memory", "pythons"),
 }
 SECONDS = 3600
+say = functools.partial(print, flush=True)
 
 
 def run(group: str, quick: bool) -> int:
@@ -39,7 +39,7 @@ def run(group: str, quick: bool) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for row in inject(quick):
-            say(str(row))
+            say(row)
     return 0
 
 
@@ -72,12 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed = [group for group in options.only if not run_apart(group, options.quick)]
     say(f"\n{time.monotonic() - began:.0f} s; {len(failed)} of {len(options.only)} groups failed")
     return bool(failed)
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

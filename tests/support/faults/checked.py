@@ -1,7 +1,5 @@
 """A work, what it gives when nothing is wrong, and the check of what it gives after a fault."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from typing import Any

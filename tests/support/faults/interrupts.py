@@ -1,7 +1,5 @@
 """KeyboardInterrupt at any moment, as by a user who presses Ctrl-C."""
 
-from __future__ import annotations
-
 import collections
 import copy
 import random

@@ -1,7 +1,5 @@
 """Memory that cannot be had, at each place of a batch where memory is asked for."""
 
-from __future__ import annotations
-
 import collections
 import gc
 from collections.abc import Iterable, Iterator

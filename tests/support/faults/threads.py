@@ -1,7 +1,5 @@
 """Threads that share a collator, change features while they are collated, and patch while others collate."""
 
-from __future__ import annotations
-
 import collections
 import random
 import sys

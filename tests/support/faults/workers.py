@@ -1,7 +1,5 @@
 """Workers of a DataLoader that are killed, and shared memory that is full."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,12 +1,11 @@
-"""The functions on tensors of a GPU, with the emulated kernels and CPU tensors in their place, against the CPU's.
-
-`tests/cuda/test_functions.py` runs the same on a GPU.
-"""
-
-from __future__ import annotations
+"""Functions on tensors of a GPU: emulated kernels and CPU tensors in their place; tests/cuda runs the same on one."""
 
 import contextlib
 import importlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -15,7 +14,12 @@ import torch
 from hypothesis import given
 
 import quadrat
+from quadrat import bert_padding
+from quadrat.ops import _device, _tokens
+from quadrat.support import gpu as launcher
 from quadrat.support import memory
+from quadrat.varlen import bert_padding as functions
+from support import flash, samples
 from support.on_device import (
     check_flatten,
     check_gather,
@@ -25,6 +29,7 @@ from support.on_device import (
     emulated_launches,
     ragged_rows,
 )
+from support.varlen import CHECKS
 
 MODULES = [
     importlib.import_module(f"quadrat.{name}")
@@ -167,3 +172,142 @@ def test_to_a_device_keeps_what_is_known():
     again = rows.to("cpu")
     assert again.values is rows.values
     assert quadrat.Ragged.of_lengths(torch.arange(5), [2, 3]).to_lists() == [[0, 1], [2, 3, 4]]
+
+
+WAITING = ["tolist", "item", "__bool__", "__int__", "nonzero", "cpu"]
+RIGHT = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
+HOLES = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+
+
+@contextlib.contextmanager
+def varlen_gpu() -> Iterator[list[str]]:
+    """Within, all CPU tensors count as those of a GPU; the kernels that are launched."""
+    with pytest.MonkeyPatch.context() as patch, emulated_launches() as names:
+        for module in (_device, _tokens, functions):
+            patch.setattr(module, "on_gpu", memory.is_tensor)
+        yield names
+
+
+@contextlib.contextmanager
+def waits() -> Iterator[list[str]]:
+    """What would wait for a GPU meanwhile."""
+    seen: list[str] = []
+
+    def counting(name: str) -> Any:
+        original = getattr(torch.Tensor, name)
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(name)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in WAITING:
+            patch.setattr(torch.Tensor, name, counting(name))
+        yield seen
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@given(data=st.data())
+def test_as_the_oracles(check: Any, data: Any) -> None:
+    with varlen_gpu():
+        check(data, "cpu")
+
+
+@pytest.mark.parametrize("mask", [RIGHT, RIGHT.flip(1), HOLES], ids=["right", "left", "holes"])
+def test_waits_once_for_a_mask(mask: Any) -> None:
+    hidden = torch.randn(3, 4, 2)
+    with varlen_gpu() as names, waits() as seen:
+        tokens, indices, *_ = bert_padding.unpad_input(hidden, mask)
+        back = bert_padding.pad_input(tokens, indices, 3, 4)
+    assert seen == ["tolist"]
+    assert names == ["mask_layout", "take_tokens", "take_tokens"]
+    assert torch.equal(back, torch.where(mask[..., None] != 0, hidden, 0))
+
+
+def test_waits_once_for_several_tensors() -> None:
+    with varlen_gpu(), waits() as seen:
+        quadrat.varlen.unpad_many(HOLES, HOLES, torch.randn(3, 4), torch.randn(3, 4, 2))
+    assert seen == ["tolist"]
+
+
+def test_waits_once_for_concatenated_sequences() -> None:
+    lengths = torch.tensor([[2, 1, 0, 0], [4, 0, 0, 0]])
+    hidden = torch.randn(2, 4, 3)
+    with varlen_gpu(), waits() as seen:
+        got = bert_padding.unpad_input_for_concatenated_sequences(hidden, lengths)
+    assert seen == ["tolist"]
+    flash.assert_same(got, flash.unpad_input_for_concatenated_sequences(hidden, lengths))
+
+
+def test_indices_that_are_no_tokens() -> None:
+    with varlen_gpu():
+        taken = bert_padding.index_first_axis(torch.arange(1.0, 4.0), torch.tensor([2, -1, 3, 0]))
+    assert taken.tolist() == [3, 0, 0, 1]
+
+
+class Kernels(types.ModuleType):
+    """A stand-in for `quadrat._cuda` as it is built with CUDA, on a machine without a device."""
+
+    def device_count(self):
+        """How many devices there are."""
+        return 0
+
+
+class Unloadable:
+    """Finds a `quadrat._cuda` that was built and does not load."""
+
+    def find_spec(self, name, path=None, target=None):
+        """As a finder of `sys.meta_path`."""
+        if name == "quadrat._cuda":
+            raise ImportError("libcuda.so.1: cannot open shared object file")
+
+
+@pytest.fixture(params=["not built", "not loadable", "no device"])
+def situation(request, monkeypatch):
+    monkeypatch.delitem(sys.modules, "quadrat._cuda", raising=False)
+    monkeypatch.delattr(quadrat, "_cuda", raising=False)
+    if request.param == "not built":
+        monkeypatch.setitem(sys.modules, "quadrat._cuda", None)
+    elif request.param == "not loadable":
+        monkeypatch.setattr(sys, "meta_path", [Unloadable(), *sys.meta_path])
+    else:
+        monkeypatch.setitem(sys.modules, "quadrat._cuda", Kernels("quadrat._cuda"))
+    for cached in (launcher._kernels, launcher.available):
+        cached.cache_clear()
+    yield request.param
+    for cached in (launcher._kernels, launcher.available):
+        cached.cache_clear()
+
+
+SAID = {
+    "not built": "quadrat was built without CUDA kernels",
+    "not loadable": "quadrat's CUDA kernels do not load (libcuda.so.1: cannot open shared object file)",
+    "no device": "quadrat's CUDA kernels find no CUDA device",
+}
+
+
+def test_deferred_batches_say_why_they_are_padded_on_the_cpu(situation, caplog):
+    deferred = samples.make(quadrat, "DataCollatorWithPadding", deferred=True)(samples.batch("DataCollatorWithPadding"))
+    with caplog.at_level("WARNING", logger="quadrat"):
+        for _ in range(2):  # torch says in its own words that there is no device; or there is one, and copies
+            with contextlib.suppress(AssertionError, RuntimeError):
+                deferred.to("cuda")
+    assert caplog.messages == [f"{SAID[situation]}: deferred batches are padded on the CPU and then copied"]
+
+
+def test_kernels_say_why_there_are_none(situation):
+    if situation == "no device":
+        assert launcher._kernels().device_count() == 0
+        return
+    with pytest.raises(RuntimeError) as caught:
+        launcher._kernels()
+    assert str(caught.value) == f"{SAID[situation]}: move the tensors to the CPU"
+
+
+def test_the_configuration_says_so(situation, monkeypatch):
+    if situation == "no device":
+        monkeypatch.setattr(sys.modules["quadrat._cuda"], "description", lambda: "no device", raising=False)
+    shown = quadrat.show_config()["CUDA"]
+    assert shown.startswith({"not loadable": "does not load: libcuda.so.1"}.get(situation, situation))

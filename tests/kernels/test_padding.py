@@ -1,4 +1,4 @@
-"""fill_gaps, compiled, against its oracle: the blanks of a padded batch, and not a byte more; nor an object."""
+"""Padding, attention masks and joined prompts, compiled, against their oracles: not a byte more, and no object."""
 
 import gc
 import sys
@@ -12,12 +12,67 @@ from hypothesis import given
 
 import oracles
 from quadrat import _core
+from quadrat.input import columns as ingest
+from quadrat.planning.plan import BatchLayout
+from quadrat.support import memory
+from support.ingest import INT64, columns_of
 
 KINDS = _core.kinds
+FILLS = {"bool": False}
+LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]), max_size=8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(lengths=LENGTHS, extra=st.integers(0, 70), side=st.sampled_from(["right", "left"]))
+def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
+    width = max(lengths, default=0) + extra
+    out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
+    oracles.attention_mask(lengths, side, expected)
+    columns = columns_of([[0] * length for length in lengths], interops["exchange"])
+    assert columns.attention_mask(0, out.address, KINDS.index(kind), width, side == "left") is None
+    assert out.holds(expected)
+
+
+@given(kind=st.sampled_from(KINDS), lengths=LENGTHS, left=st.booleans())
+def test_counts_the_tokens_that_pad_writes(interops, guarded, *, kind, lengths, left):
+    width = max(lengths, default=0) + 3
+    columns = columns_of([np.ones(length, kind) for length in lengths], interops["exchange"])
+    mask, padded = (guarded(kind, (len(lengths), width)) for _ in range(2))
+    assert columns.attention_mask(0, mask.address, KINDS.index(kind), width, left) is None
+    assert columns.pad(0, padded.address, KINDS.index(kind), width, left, FILLS.get(kind, 0)) is None
+    assert mask.bytes.tobytes() == padded.bytes.tobytes()
+
+
+@given(kind=st.sampled_from(KINDS), lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
+def test_attention_mask_refuses_a_width_below_a_row(interops, guarded, *, kind, lengths, left, data):
+    width = data.draw(st.integers(0, max(lengths) - 1))
+    out = guarded(kind, (len(lengths), width))
+    first = next(row for row, length in enumerate(lengths) if length > width)
+    columns = columns_of([[0] * length for length in lengths], interops["exchange"])
+    assert columns.attention_mask(0, out.address, KINDS.index(kind), width, left) == (1, first, -1)
+    written = out.array[:first]
+    assert np.array_equal(written.sum(axis=1, dtype=int), lengths[:first])
+    assert bool((out.array[first:].view(np.uint8) == 0xA5).all())
+    assert out.intact()
+
+
+@pytest.mark.parametrize("width", [-1, -(2**63)])
+def test_refuses_a_negative_width(interops, guarded, width):
+    out = guarded("int8", (1, 1))
+    assert columns_of([[1]], interops["exchange"]).attention_mask(0, out.address, 1, width, False) == (7, -1, -1)
+    assert out.untouched()
+
+
+def test_knows_its_columns(interops, guarded):
+    out = guarded("int8", (1, 1))
+    with pytest.raises(IndexError):
+        columns_of([[1]], interops["exchange"]).attention_mask(1, out.address, 1, 1, False)
+    assert out.untouched()
+
+
 INT32 = KINDS.index("int32")
 DATA = st.data()
 SIDES = ["right", "left"]
-LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]), max_size=8)
 
 
 def values_for(kind):
@@ -62,8 +117,7 @@ def test_fills_as_the_oracle(guarded, kind, *, lengths, extra, side, data):
     assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", value) is None
     expected = np.zeros((len(lengths), width), kind)
     oracles.fill_gaps(lengths, side, value, expected)
-    assert out.bytes.tobytes() == expected.tobytes()
-    assert out.intact()
+    assert out.holds(expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,9 +137,8 @@ def test_large_outputs_are_filled_alike(guarded, kind, side):
         target[place], ones[place] = row, 1
     assert columns.pad(0, out.address, KINDS.index(kind), width, side == "left", True) is None
     assert columns.attention_mask(0, mask.address, KINDS.index(kind), width, side == "left") is None
-    assert np.array_equal(out.array, expected)
+    assert out.holds(expected)
     assert np.array_equal(mask.array, attended)
-    assert out.intact()
     assert mask.intact()
 
 
@@ -112,7 +165,7 @@ def test_without_gaps_the_value_does_not_matter(guarded, *, kind, rows, length, 
 
 
 @given(lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
-def test_refuses_a_width_below_a_row(guarded, lengths, left, data):
+def test_fill_gaps_refuses_a_width_below_a_row(guarded, lengths, left, data):
     width = data.draw(st.integers(0, max(lengths) - 1))
     columns, _values = ragged(lengths, "int32")
     out = guarded("int32", (len(lengths), width))
@@ -184,3 +237,47 @@ def test_does_not_grow(interops, guarded, ids):
         assert tracemalloc.get_traced_memory()[0] - before < 20_000, "two bytes a call"
     finally:
         tracemalloc.stop()
+
+
+PARTS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5)
+STEPS = (
+    ("ids", 0, ingest.CHAIN, INT64),
+    ("mask", 0, ingest.CHAIN_MASK, INT64),
+    ("marks", 0, ingest.CHAIN_MARKS, INT64),
+)
+
+
+@given(st.integers(1, 3), st.booleans(), st.integers(1, 4), st.data())
+def test_chains(completions, prompts, multiple, data):
+    count = data.draw(st.integers(0, 4))
+    parts = st.lists(PARTS, min_size=count, max_size=count)
+    values = data.draw(st.lists(parts, min_size=completions + prompts, max_size=completions + prompts))
+    columns = columns_of(values[0], memory.interop())
+    for column in values[1:]:
+        columns.add_values(column, memory.interop())
+    before = values[0] if prompts else [[]] * count
+    rows = [(before[i], part[i]) for part in values[prompts:] for i in range(count)]
+    longest = max((len(prompt) + len(row) for prompt, row in rows), default=0)
+    width = -(-longest // multiple) * multiple
+    layout = BatchLayout(multiple_of=multiple, completions=completions, prompts=prompts)
+    batch = columns.run(STEPS, {"ids": -7}, memory.interop(), False, layout)
+    assert batch["ids"].shape == batch["mask"].shape == batch["marks"].shape == (len(rows), width)
+    for i, (prompt, row) in enumerate(rows):
+        gap = width - len(prompt) - len(row)
+        assert batch["ids"][i].tolist() == [*prompt, *row, *[-7] * gap]
+        assert batch["mask"][i].tolist() == [1] * (width - gap) + [0] * gap
+        assert batch["marks"][i].tolist() == [0] * len(prompt) + [1] * len(row) + [0] * gap
+    if longest > 1:
+        assert isinstance(
+            columns.run(STEPS, {"ids": -7}, memory.interop(), False, layout._replace(total=longest - 1)), tuple
+        )
+
+
+@given(st.lists(PARTS, max_size=5), st.integers(0, 7))
+def test_row_positions(rows, width):
+    columns = columns_of(rows, memory.interop())
+    made = columns.run((("p", 0, ingest.ROW_POSITIONS, INT64),), {}, memory.interop(), False, BatchLayout(width))
+    if max(map(len, rows), default=0) > width:
+        assert isinstance(made, tuple)
+    else:
+        assert made["p"].tolist() == [[*range(len(row)), *[0] * (width - len(row))] for row in rows]

@@ -1,13 +1,14 @@
-"""Features in mappings of every kind: read as the reference reads them, and left as the reference leaves them."""
-
-from __future__ import annotations
+"""Features in mappings of every kind, and batches in sequences of every kind: read and left as the reference does."""
 
 import random
 import types
-from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BatchEncoding
@@ -15,8 +16,6 @@ from transformers import BatchEncoding
 from support import samples
 from support.compare import assert_same_outcome, frozen, seeded
 from support.mappings import Encoding, Reordered, Wrapped, encoding_around, with_lists
-
-pytestmark = pytest.mark.filterwarnings("ignore:DataCollatorForWholeWordMask is only suitable")
 
 
 class Doubling(dict):
@@ -160,3 +159,80 @@ def test_columns_that_are_left_out_are_not_asked_for(name):
 def test_a_value_is_not_drawn_twice(name):
     """Of mappings that do something when they are asked, each value is asked for as the reference asks."""
     assert_alike(name, "pt", lambda: [Augmenting(row) for row in full_batch(name)], known=True)
+
+
+class List(list):
+    pass
+
+
+class Tuple(tuple):
+    pass
+
+
+class Reversed(list):
+    """What iteration gives is not what `[]` gives."""
+
+    def __iter__(self):
+        return reversed(self)
+
+
+class Plain(Sequence):
+    def __init__(self, rows):
+        self._rows = list(rows)
+
+    def __len__(self):
+        return len(self._rows)
+
+    def __getitem__(self, at):
+        return self._rows[at]
+
+
+def objects(rows):
+    made = np.empty(len(rows), object)
+    made[:] = rows
+    return made
+
+
+CONTAINERS = [list, tuple, List, Tuple, Reversed, deque, UserList, Plain, iter, objects, enumerate]
+ROWS = [[7, 8, 9, 10], [11, 12, 13, 14], [15, 16, 17, 18]]
+RAGGED = [[7, 8, 9, 10], [11, 12], [13, 14, 15, 16]]
+BARE = [
+    "DataCollatorForLanguageModeling",
+    "DataCollatorForPermutationLanguageModeling",
+    "DataCollatorForWholeWordMask",
+]
+
+
+def assert_sequences_alike(name, framework, made):
+    """From new collators, and from those that know batches of the same features in a list."""
+    reference, collator = samples.pair(name, return_tensors=framework)
+    for _ in range(2):
+        expected, expected_states = seeded(reference, made())
+        got, states = seeded(collator, made())
+        assert_same_outcome(expected, got)
+        assert states == expected_states
+        for one in (reference, collator):
+            one(samples.batch(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("row", [list, tuple, np.array, torch.tensor], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("rows", [ROWS, RAGGED], ids=["equal", "ragged"])
+@pytest.mark.parametrize("framework", ["pt", "np"])
+@pytest.mark.parametrize("name", BARE)
+def test_bare_rows(name, framework, rows, row, container):
+    assert_sequences_alike(name, framework, lambda: container([row(one) for one in rows]))
+
+
+@pytest.mark.parametrize("container", CONTAINERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(("name", "framework"), samples.BATCHES)
+def test_features(name, framework, container):
+    assert_sequences_alike(name, framework, lambda: container(samples.batch(name)))
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_rows_in_one_array(name):
+    for framework in ("pt", "np"):
+        for form in (np.array, torch.tensor):
+            assert_sequences_alike(name, framework, lambda form=form: form(ROWS))

@@ -1,0 +1,186 @@
+"""Arrays and masks that others change, before a call or meanwhile: nothing outside is read, nothing is remembered."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import modeling_flash_attention_utils as utils
+
+import quadrat
+from quadrat.bert_padding import pad_input, unpad_input
+from support import flash, isolated
+
+
+@pytest.mark.slow
+def test_does_what_one_made_anew_does():
+    assert isolated.run("changed.py") is True
+
+
+@pytest.mark.parametrize("name", ["values", "offsets"])
+def test_arrays_cannot_be_replaced(name):
+    rows = quadrat.Ragged(np.arange(3), np.array([0, 2, 3]))
+    with pytest.raises(AttributeError):
+        setattr(rows, name, np.array([0, 99]))
+    assert rows.to_lists() == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("torch_values", [False, True])
+def test_copies_are_checked(torch_values):
+    values, offsets = np.arange(3), np.array([0, 2, 3])
+    if torch_values:
+        values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
+    rows = quadrat.Ragged(values, offsets)
+    for other in (copy.copy(rows), copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))):
+        assert type(other) is quadrat.Ragged
+        assert other.to_lists() == [[0, 1], [2]]
+    offsets[2] = 99
+    made = pickle.dumps(rows)
+    for make in (lambda: copy.deepcopy(rows), lambda: pickle.loads(made)):
+        with pytest.raises(ValueError, match=r"offsets\[1\] is 2 and offsets\[2\] is 99"):
+            make()
+    assert "offsets must be from 0 to 3" in repr(rows)
+
+
+NEW = torch.tensor([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]])
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "numpy": lambda mask: np.copyto(mask.numpy(), NEW.numpy()),
+    "data": lambda mask: mask.data.copy_(NEW),
+    "other data": lambda mask: setattr(mask, "data", NEW.clone()),
+    "storage": lambda mask: mask.untyped_storage().copy_(NEW.clone().untyped_storage()),
+    "dlpack": lambda mask: torch.from_dlpack(mask.__dlpack__()).copy_(NEW),
+    "in place": lambda mask: mask.copy_(NEW),
+}
+
+
+def a_mask() -> Any:
+    return torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]])
+
+
+def by_unpad_input(hidden: Any, mask: Any) -> Any:
+    return unpad_input(hidden, mask)[:4]
+
+
+def by_unpad_many(hidden: Any, mask: Any) -> Any:
+    (tokens,), indices, cu_seqlens, longest = quadrat.varlen.unpad_many(mask, hidden)
+    assert torch.equal(quadrat.varlen.pad_many(mask, tokens)[0], torch.where(mask != 0, hidden, 0))
+    return tokens, indices, cu_seqlens, longest
+
+
+def by_patched_transformers(hidden: Any, mask: Any) -> Any:
+    with quadrat.patch_transformers():
+        indices, cu_seqlens, longest = utils._get_unpad_data(mask)
+        return utils._index_first_axis(hidden, indices), indices, cu_seqlens, int(longest)
+
+
+@pytest.mark.parametrize("unpad", [by_unpad_input, by_unpad_many, by_patched_transformers])
+@pytest.mark.parametrize("write", WAYS.values(), ids=WAYS)
+def test_a_mask_that_was_written_to(unpad: Any, write: Any) -> None:
+    mask, hidden = a_mask(), torch.arange(12.0).reshape(3, 4)
+    for _ in range(2):
+        flash.assert_same(unpad(hidden, mask), flash.unpad_input(hidden, mask)[:4])
+        write(mask)
+        assert torch.equal(mask, NEW)
+
+
+def test_indices_that_were_written_to() -> None:
+    hidden, mask = torch.arange(12.0).reshape(3, 4), a_mask()
+    tokens, indices, *_ = unpad_input(hidden, mask)
+    indices.numpy()[:] = [0, 5, 6, 7]
+    expected = torch.zeros(12)
+    expected[[0, 5, 6, 7]] = tokens
+    assert torch.equal(pad_input(tokens, indices, 3, 4).flatten(), expected)
+
+
+@pytest.mark.parametrize("unpad", [by_unpad_input, by_unpad_many])
+def test_what_is_returned_is_plain(unpad: Any) -> None:
+    found = unpad(torch.ones(3, 4), a_mask())
+    assert all(not vars(part) for part in found[:3])
+    file = io.BytesIO()
+    torch.save(found, file)
+    file.seek(0)
+    flash.assert_same(torch.load(file, weights_only=True), found)
+
+
+def test_masks_may_be_swapped() -> None:
+    mask, other = a_mask(), NEW.clone()
+    hidden = torch.ones(3, 4)
+    unpad_input(hidden, mask)
+    torch.utils.swap_tensors(mask, other)
+    flash.assert_same(unpad_input(hidden, mask), flash.unpad_input(hidden, NEW))
+
+
+CODE = """
+import contextlib, sys, threading, time
+import torch
+import quadrat
+from quadrat.bert_padding import index_first_axis, index_put_first_axis, pad_input
+
+names, seconds = sys.argv[1:-1], float(sys.argv[-1])
+rows, width = 64, 512
+size = rows * width
+indices, far = torch.arange(0, size, 2), torch.arange(0, size, 2) + 2**34
+calm, mask = indices.clone(), torch.ones(rows, width, dtype=torch.int64)
+lengths, longest = torch.full((size,), 3), torch.full((size,), 2**40)
+values = {token: torch.zeros(len(indices), token) for token in (1, 2, 5)}
+tokens = {token: torch.zeros(size, token) for token in (1, 2, 5)}
+running = True
+
+
+def change():
+    while running:
+        indices[7:9000:3].copy_(far[7:9000:3])
+        mask.bitwise_xor_(1)
+        lengths.copy_(longest)
+        indices.copy_(calm)
+        lengths.fill_(3)
+
+
+def call(name):
+    for token in (1, 2, 5):
+        if name == "put":
+            index_put_first_axis(values[token], indices, size)
+        elif name == "pad_input":
+            pad_input(values[token], indices, rows, width)
+        elif name == "take":
+            index_first_axis(tokens[token], indices)
+        elif name == "pad_many":
+            quadrat.varlen.pad_many(mask[:, ::2], values[token])
+        elif name == "unpad_many":
+            quadrat.varlen.unpad_many(mask, tokens[token].reshape(rows, width, token))
+        elif name == "unpad":
+            quadrat.unpad(tokens[token].reshape(rows, width, token), mask=mask)
+        elif name == "lengths":
+            quadrat.unpad(tokens[token].reshape(rows, width, token), lengths=lengths[:rows])
+        elif name == "pack":
+            quadrat.plan_packs(lengths, 100)
+        elif name == "budget":
+            list(quadrat.TokenBudgetBatchSampler(lengths, 1000))
+
+
+thread = threading.Thread(target=change)
+thread.start()
+end = time.monotonic() + seconds
+while time.monotonic() < end:
+    for name in names:
+        with contextlib.suppress(IndexError, ValueError):
+            call(name)
+running = False
+thread.join()
+print("done")
+"""
+WRITERS = ["put", "pad_input", "pad_many"]
+READERS = ["take", "unpad_many", "unpad", "lengths", "pack", "budget"]
+
+
+def test_nothing_outside_is_touched() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *WRITERS, *READERS, "2"], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

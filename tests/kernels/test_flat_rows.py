@@ -1,0 +1,215 @@
+"""Positions, numbers, boundaries and documents of the rows of a flat batch, compiled, against their oracles."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import oracles
+from quadrat import _core
+from support.compiled import host
+
+LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 257]), max_size=8)
+MOST = 2**63 - 1
+
+
+def write_position_ids(lengths, start, out):
+    lengths = np.array(lengths, np.int64)
+    return _core.position_ids(lengths.ctypes.data, len(lengths), start, out.address, out.array.size)
+
+
+@given(lengths=LENGTHS, extra=st.integers(0, 70), start=st.integers(-9, 9) | st.sampled_from([-(2**63), 2**62]))
+def test_position_ids_as_the_oracle(guarded, *, lengths, extra, start):
+    total = sum(lengths) + (extra if any(lengths) else 0)
+    out, expected = guarded("int64", (total,)), np.empty(total, np.int64)
+    oracles.position_ids(lengths, start, expected)
+    assert write_position_ids(lengths, start, out) is None
+    assert out.holds(expected)
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_refuses_padding_after_no_token(guarded, lengths):
+    out = guarded("int64", (3,))
+    assert write_position_ids(lengths, 0, out) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert out.untouched()
+
+
+def test_counts_to_the_last_int64(guarded):
+    out = guarded("int64", (3,))
+    assert write_position_ids([1, 2], MOST - 1, out) is None
+    assert out.array.tolist() == [MOST - 1, MOST - 1, MOST]
+    assert write_position_ids([1, 2], MOST, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
+    assert write_position_ids([2], MOST - 1, out) == (_core.CODE_OUT_OF_RANGE, 0, -1)  # the padding counts too
+
+
+KINDS = _core.kinds
+LONG_LENGTHS = st.lists(st.integers(0, 2**20), max_size=30)
+
+
+def write_cu_seqlens(lengths, kind, out):
+    lengths = np.array(lengths, np.int64)
+    return host.cu_seqlens(lengths.ctypes.data, len(lengths), KINDS.index(kind), out.address)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@given(lengths=LONG_LENGTHS)
+def test_cu_seqlens_as_the_oracle(guarded, kind, *, lengths):
+    out, expected = guarded(kind, (len(lengths) + 1,)), np.empty(len(lengths) + 1, kind)
+    oracles.cu_seqlens(lengths, expected)
+    assert write_cu_seqlens(lengths, kind, out) is None
+    assert out.holds(expected)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_refuses_a_total_beyond_its_kind(guarded, kind):
+    most = np.iinfo(kind).max
+    out = guarded(kind, (4,))
+    assert write_cu_seqlens([1, most - 1, 0], kind, out) is None
+    assert out.array.tolist() == [0, 1, most, most]
+    assert write_cu_seqlens([1, most - 1, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 2, -1)
+    assert write_cu_seqlens([most, most, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
+    assert write_cu_seqlens([1, -1, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
+    assert out.intact()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("int32", "int64")])
+def test_knows_two_kinds(guarded, kind):
+    out = guarded(kind, (2,))
+    assert write_cu_seqlens([1], kind, out) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert out.untouched()
+
+
+def write_to_size(lengths, out, size=None):
+    lengths = np.array(lengths, np.int64)
+    place = out.address, out.array.size if size is None else size
+    return _core.position_ids(lengths.ctypes.data, len(lengths), 0, *place)
+
+
+@given(lengths=LENGTHS.filter(any), data=st.data())
+def test_an_output_below_the_total(guarded, *, lengths, data):
+    out = guarded("int64", (data.draw(st.integers(0, sum(lengths) - 1)),))
+    row = next(i for i in range(len(lengths)) if sum(lengths[: i + 1]) > out.array.size)
+    assert write_to_size(lengths, out) == (_core.CODE_ROW_TOO_LONG, row, -1)
+    assert out.intact()
+
+
+@pytest.mark.parametrize(("lengths", "row"), [([-1], 0), ([1, -(2**63), 1], 1)])
+def test_negative_lengths(guarded, lengths, row):
+    out = guarded("int64", (3,))
+    assert write_to_size(lengths, out) == (_core.CODE_ROW_TOO_LONG, row, -1)
+    assert out.intact()
+
+
+def test_negative_sizes(guarded):
+    out = guarded("int64", (1,))
+    assert write_to_size([1], out, -1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert _core.position_ids(0, -1, 0, out.address, 1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert out.untouched()
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_from([63, 64, 65])), max_size=8)
+
+
+def write_seq_idx(start, lengths, numbers, out, size):
+    start, lengths = np.array(start, np.int64), np.array(lengths, np.int64)
+    where = start.ctypes.data, lengths.ctypes.data, len(lengths)
+    return host.seq_idx(*where, *numbers, out.array.dtype == np.int64, out.address, size)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@given(rows=ROWS, rest=st.integers(0, 9), numbers=st.tuples(st.integers(-1, 1), st.integers(-1, 1)))
+def test_seq_idx_as_the_oracle(guarded, kind, *, rows, rest, numbers):
+    lengths = [length for length, _ in rows]
+    start = [sum(length + gap for length, gap in rows[:row]) for row in range(len(rows))]
+    total = sum(length + gap for length, gap in rows) + rest
+    out, expected = guarded(kind, (total,)), np.empty(total, kind)
+    oracles.seq_idx(lengths, expected, start, *numbers)
+    assert write_seq_idx(start, lengths, numbers, out, total) is None
+    assert out.holds(expected)
+
+
+@pytest.mark.parametrize(
+    ("start", "lengths", "size", "failure"),
+    [
+        ([0], [1], -1, (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([-1], [1], 4, (_core.CODE_BAD_START, 0, -1)),
+        ([5], [0], 4, (_core.CODE_BAD_START, 0, -1)),
+        ([0, 1], [2, 1], 4, (_core.CODE_BAD_START, 1, -1)),
+        ([0], [5], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
+        ([0], [-1], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
+        ([0], [-(2**63)], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
+    ],
+)
+def test_seq_idx_refuses(guarded, start, lengths, size, failure):
+    out = guarded("int64", (4,))
+    assert write_seq_idx(start, lengths, (1, 0), out, size) == failure
+    assert out.intact()
+
+
+SHORT_LENGTHS = st.lists(st.integers(0, 12) | st.sampled_from([16, 17, 33]), max_size=6)
+REACH = st.sampled_from([0, 1, 2, 7, 100, 2**63 - 1])
+SIZE = st.sampled_from([1, 2, 3, 8, 16, 40])
+
+
+def write_document_blocks(offsets, total, reach, size, outs):
+    addresses = tuple(out.address for out in outs)
+    return _core.document_blocks(np.array(offsets, np.int64), total, reach, size, addresses)
+
+
+@given(lengths=SHORT_LENGTHS, extra=st.integers(0, 20), reach=st.tuples(REACH, REACH), size=st.tuples(SIZE, SIZE))
+def test_document_blocks_as_the_oracle(guarded, *, lengths, extra, reach, size):
+    offsets = [sum(lengths[:row]) for row in range(len(lengths) + 1)]
+    total = offsets[-1] + extra
+    rows, columns = (-(-total // one) for one in size)
+    outs = [guarded("int32", shape) for shape in ((rows,), (rows, columns)) * 2]
+    expected = [np.empty_like(out.array) for out in outs]
+    oracles.document_blocks(offsets, total, reach, size, expected)
+    assert write_document_blocks(offsets, total, reach, size, outs) is None
+    for out, right in zip(outs, expected, strict=True):
+        assert out.holds(right)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "total", "reach", "size", "failure"),
+    [
+        ([0, 2], -1, (0, 0), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (-1, 0), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, -1), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, 0), (0, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, 0), (1, 0), (_core.CODE_BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2**31, (0, 0), (128, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),  # block numbers are int32
+        ([1, 2], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 0, -1)),
+        ([0, 3], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 1, -1)),
+        ([0, 2, 1], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 2, -1)),
+    ],
+)
+def test_document_blocks_refuses(guarded, offsets, total, reach, *, size, failure):
+    outs = [guarded("int32", (2,)) for _ in range(4)]
+    assert write_document_blocks(offsets, total, reach, size, outs) == failure
+    assert all(out.untouched() for out in outs)
+
+
+HOSTILE = st.integers(-3, 12) | st.sampled_from([2**31, 2**62, -(2**63), 2**63 - 1])
+
+
+def check(offsets, size):
+    return _core.check_offsets(np.array(offsets, np.int64), size)
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=6) | st.lists(HOSTILE, min_size=1, max_size=6).map(sorted), HOSTILE)
+def test_check_offsets_as_the_oracle(offsets, size):
+    row, longest, length = oracles.check_offsets(offsets, size)
+    assert check(offsets, size) == (None if row is None else (_core.CODE_BAD_START, row, -1), longest, length)
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 5), st.integers(0, 5))
+def test_names_the_first_of_the_longest_rows(lengths, before, after):
+    offsets = before + np.cumsum([0, *lengths])
+    length = max(lengths, default=0)
+    longest = lengths.index(length) if length else 0
+    assert check(offsets, int(offsets[-1]) + after) == (None, longest, length)
+    assert check(offsets, int(offsets[-1]) - 1)[0] is not None
+
+
+def test_wants_offsets():
+    assert check([], 5) == ((_core.CODE_BAD_ARGUMENT, -1, -1), 0, 0)
