@@ -123,7 +123,7 @@ def batch_by_tokens(
     sampler = TokenBudgetBatchSampler(
         found,
         usual_max_tokens(found, size, multiple) if max_tokens == "auto" else max_tokens,
-        padded=not _joins(collator),
+        padded=not joins_rows(collator),
         multiple_of=multiple,
         window=window,
         world_size=world,
@@ -171,7 +171,7 @@ def _check(trainer: Any) -> None:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
 
 
-def _joins(collator: Any) -> bool:
+def joins_rows(collator: Any) -> bool:
     """Whether a batch is one long row, without padding."""
     return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
 
