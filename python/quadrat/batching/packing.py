@@ -12,7 +12,6 @@ from quadrat.ops._philox import number_below
 from quadrat.ragged.offsets import as_lengths, tensor_or_array
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import as_numpy
-from quadrat.support.memory import address_of
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
@@ -72,8 +71,9 @@ def plan_packs(
         [[1], [1], [0], [1]]
     """
     check_choices(strategy, overlong)
-    sizes = np.array(as_lengths(lengths))  # a copy: the kernel reads it several times, while other threads run
-    rows, _, offsets = plan_pieces(sizes, number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong)
+    rows, _, offsets = plan_pieces(
+        as_lengths(lengths), number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong
+    )
     return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
 
 
@@ -129,9 +129,7 @@ def packed(lengths: IntArray, limit: int, fit: int) -> tuple[IntArray, IntArray]
     """Row numbers, pack after pack, and the packs' offsets."""
     lengths = np.ascontiguousarray(lengths)
     rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
-    failure, packs = _core.pack_rows(
-        address_of(lengths), len(lengths), limit, fit, address_of(rows), address_of(offsets)
-    )
+    failure, packs = _core.pack_rows(lengths, limit, fit, rows, offsets)
     if failure is not None:
         raise ValueError(f"row {failure[1]} changed its length while it was packed")
     return rows, offsets[: packs + 1].copy()

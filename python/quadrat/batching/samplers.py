@@ -268,17 +268,8 @@ def _balanced(sampler: Any, indices: list[int], lengths: list[Any]) -> list[list
     order = len(known) - 1 - np.argsort(known[::-1], kind="stable")[::-1]
     descending, size = known[order], sampler.dp_size * sampler.grad_accum
     counts, ranking = np.empty((2, size), np.int64)
-    failure = _core.rebalance_batches(
-        lengths=address_of(descending),
-        rows=len(descending),
-        ranks=sampler.dp_size,
-        coefficient=coefficient,
-        moves=max(30 * size, sampler.effective_batch_size),
-        counts=address_of(counts),
-        ranking=address_of(ranking),
-        batches=size,
-    )
-    if failure is not None:
+    moves = max(30 * size, sampler.effective_batch_size)
+    if _core.rebalance_batches(descending, sampler.dp_size, coefficient, moves, counts, ranking) is not None:
         return None
     rows = [indices[place] for place in order.tolist()]
     ends = np.cumsum(counts).tolist()
@@ -301,9 +292,7 @@ def get_length_grouped_indices(
     drawn = torch.randperm(len(known), generator=generator)
     plain = type(drawn) is torch.Tensor and drawn.is_cpu and drawn.dtype == torch.int64
     indices = drawn.numpy() if plain else np.array(drawn.tolist(), np.int64)
-    failure = _core.group_by_length(
-        address_of(known), len(known), mega_batch_mult * batch_size, address_of(indices), len(indices)
-    )
+    failure = _core.group_by_length(known, mega_batch_mult * batch_size, indices)
     assert failure is None
     order: list[int] = indices.tolist()
     return order

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from quadrat.batching._epoch import Resumable, random_order
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.offsets import as_lengths
 from quadrat.ragged.ragged import Ragged
-from quadrat.support.memory import address_of
 
 if TYPE_CHECKING:
     from torch.utils.data import Sampler
@@ -68,9 +68,7 @@ class Budget(NamedTuple):
     def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
         """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
         batches = np.empty((len(rows), 3), np.int64)
-        failure, made = _core.plan_batches(
-            address_of(lengths), len(rows), self, window, address_of(rows), address_of(batches)
-        )
+        failure, made = _core.plan_batches(lengths, self, window, rows, batches)
         if failure is not None:
             raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
         return batches[:made]
@@ -82,19 +80,7 @@ class Budget(NamedTuple):
         room = np.empty((max(len(batches), steps * ranks), 3), np.int64)
         room[: len(batches)] = batches
         out = np.empty((steps, ranks, 3), np.int64)
-        done = _core.balance_batches(
-            address_of(lengths),
-            len(lengths),
-            self,
-            address_of(rows),
-            address_of(room),
-            len(batches),
-            ranks,
-            steps,
-            0 if order is None else address_of(order),
-            address_of(out),
-        )
-        if not done:
+        if not _core.balance_batches(lengths, self, rows, room, len(batches), ranks, order, out):
             raise ValueError(f"{len(batches)} batches cannot be shared by {ranks} ranks in {steps} steps")
         return out
 
@@ -197,7 +183,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         """See the class."""
         if overlong not in _OVERLONG:
             raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
-        self._lengths = np.array(as_lengths(lengths))
+        self._lengths = as_lengths(lengths)
         self.rows = count = len(self._lengths)
         if not count:
             raise ValueError("lengths are empty: there are no rows to batch")
@@ -220,7 +206,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._window = self._usual_window() if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
-        self._plan: tuple[int, IntArray, IntArray] | None = None
+        self._plan: tuple[int, Ragged] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
 
     def __repr__(self) -> str:
@@ -242,33 +228,26 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def __len__(self) -> int:
         """The number of batches of an epoch, for this rank."""
-        return len(self._share(self.epoch)[1])
+        if not self._steps:
+            self._share(self.epoch)
+        return self._steps * (self.world_size if self.rank is None else 1)
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of the current epoch, from the first one, or from where `load_state_dict` left off."""
         at = self._begin()
-        return self._batches(at, *self._share(at["epoch"]))
+        return self._batches(at, self._share(at["epoch"]))
 
-    def _batches(self, at: dict[str, Any], rows: IntArray, batches: IntArray) -> Iterator[list[int]]:
-        for begin, end, _ in batches[at["batch"] :].tolist():
+    def _batches(self, at: dict[str, Any], batches: Ragged) -> Iterator[list[int]]:
+        for first, last in pairwise(batches.offsets[at["batch"] :].tolist()):
             at["batch"] += 1
             self._at = at
-            yield rows[begin:end].tolist()
+            yield batches.values[first:last].tolist()
 
     def _start(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "batch": 0}
 
     def _check(self, at: dict[str, Any]) -> None:
-        at["batch"] = number_below(at["batch"], "batch", len(self._share(at["epoch"])[1]) + 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position of the sampler: a dict of numbers, the same on all ranks that have taken equally many batches.
-
-        "batch" is the number of batches of "epoch" that the iterator read last has returned. A DataLoader with workers
-        takes batches ahead of training: then set "batch" to the number of batches trained on. The other entries are the
-        settings and checksums that the batches depend on.
-        """
-        return super().state_dict()
+        at["batch"] = number_below(at["batch"], "batch", len(self) + 1)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -295,34 +274,32 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             >>> quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], max_tokens=16, shuffle=False).batches().to_lists()
             [[2, 4], [0, 1, 3]]
         """
-        rows, batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
-        return ragged_of(rows, batches)
+        batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
+        return Ragged(batches.values.copy(), batches.offsets.copy())
 
-    def _share(self, epoch: int) -> tuple[IntArray, IntArray]:
-        """Rows, and the batches of this rank: `[batches, 3]`, where in the rows each begins and ends, and its cost."""
+    def _share(self, epoch: int) -> Ragged:
+        """The batches of this rank in an epoch."""
         plan = self._plan
         if plan is None or plan[0] != epoch:
-            plan = self._plan = (epoch, *self._planned(epoch))
-        _, rows, steps = plan
-        return rows, steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
+            rows, steps = self._planned(epoch)
+            batches = steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
+            plan = self._plan = (epoch, ragged_of(rows, batches))
+        return plan[1]
 
     def _planned(self, epoch: int) -> tuple[IntArray, IntArray]:
-        """Rows, and the batches of all ranks, `[steps, world_size, 3]`."""
+        """Rows, and the batches of all ranks, `[steps, world_size, 3]`: where in the rows each begins and ends."""
         ranks = self.world_size
-        first = None if self._steps else self._batched(0, ROWS)
-        if first is not None:
-            self._steps = self._steps_for(len(first[1]))
-        most = self._steps * ranks + (ranks - 1 if self.drop_last else 0)
-        rows, batches = self._batched(epoch, ROWS) if first is None or epoch else first
-        # Rarely, rows in another order take more batches than an epoch has.
-        for stream in range(STEPS + 1, STEPS + _TRIES):
-            if len(batches) <= most:
-                break
-            rows, batches = self._batched(epoch, stream)
-        else:
-            rows, batches = self._batched(0, ROWS)
-        order = random_order(self._steps, self._seed, epoch, STEPS) if self._shuffle else None
-        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=self._steps, order=order)
+        first = {} if self._steps else {(0, ROWS): self._batched(0, ROWS)}
+        if first:
+            self._steps = self._steps_for(len(first[0, ROWS][1]))
+        steps = self._steps
+        most = steps * ranks + (ranks - 1 if self.drop_last else 0)
+        # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
+        tries = [(epoch, stream) for stream in (ROWS, *range(STEPS + 1, STEPS + _TRIES))]
+        made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
+        rows, batches = next(one for one in made if len(one[1]) <= most)
+        order = random_order(steps, self._seed, epoch, STEPS) if self._shuffle else None
+        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""

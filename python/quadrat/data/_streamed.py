@@ -118,36 +118,6 @@ class StreamedDataset(Resumable, _Base):
             "shards_itself": self._shards_itself,
         }
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration, also in worker processes of a DataLoader.
-
-        If the dataset has `set_epoch`, that is called with this epoch too. A new epoch begins with its first item. An
-        iterator that is being read goes on in its own epoch.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
-        """
-        super().set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position of the iterator read last: numbers, names and the state of a `datasets.IterableDataset`.
-
-        It counts the items that this process has returned. In a DataLoader with workers, each worker has its own state,
-        and the `StatefulDataLoader` of torchdata collects them.
-        """
-        return super().state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state: the next iteration begins with the item after those of the state.
-
-        That iteration raises ValueError if row lengths have changed, or in another worker process.
-
-        Raises:
-            KeyError: when an entry is missing.
-            ValueError: when the state is from a stream with other options, or a number is out of range.
-        """
-        super().load_state_dict(state)
-
     def __iter__(self) -> Iterator[Any]:
         """The items of the current epoch, from the first one, or from where `load_state_dict` left off."""
         at, place = self._begin(), here(self.rank, self.world_size)

@@ -95,6 +95,7 @@ class PackedDataset(GroupedDataset):
             raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
         self._strategy, self._overlong, self._column = strategy, overlong, column
         self._shuffle, self._seed = bool(shuffle), seed_of(seed)
+        self._planned: tuple[int, _Plan] | None = None
         self._current()  # raises for invalid lengths and options
 
     @property
@@ -102,6 +103,12 @@ class PackedDataset(GroupedDataset):
         """The share of the packs that holds tokens."""
         sizes = self._lengths if self._overlong != "truncate" else np.minimum(self._lengths, self._max_length)
         return int(sizes.sum()) / (len(self) * self._max_length)
+
+    def _current(self) -> _Plan:
+        epoch, planned = self.epoch, self._planned
+        if planned is None or planned[0] != epoch:
+            planned = self._planned = (epoch, self._plan(epoch))
+        return planned[1]
 
     def _plan(self, epoch: int) -> _Plan:
         moved = self._shuffle and self._strategy != "in_order"
@@ -135,5 +142,4 @@ class PackedDataset(GroupedDataset):
 
 
 def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:
-    """The lengths of all rows, a copy."""
-    return np.array(lengths(dataset, column) if given is None else as_lengths(given))
+    return lengths(dataset, column) if given is None else as_lengths(given)
