@@ -112,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
         "auto: as many as a usual batch has",
     )
     run.add_argument("--group-by-length", action="store_true", help="have a Trainer group its rows by length")
+    run.add_argument(
+        "--shapes",
+        type=_positive,
+        metavar="K",
+        help="with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K times",
+    )
     run.add_argument("--quiet", action="store_true", help="write no report")
     run.add_argument("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")
     run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")

@@ -19,7 +19,11 @@ def mask(**options):
 @pytest.mark.parametrize(
     ("error", "call", "message"),
     [
-        (TypeError, lambda: mask(lengths=[1.5, 2.0]), "lengths must be integers of one dimension, not float64"),
+        (
+            TypeError,
+            lambda: mask(lengths=[1.5, 2.0]),
+            "lengths must be integers in a 1-D array, not float64 in a 1-D array",
+        ),
         (TypeError, lambda: mask(lengths=torch.tensor([1.0, 2.0])), "lengths must be integers .* not float32"),
         (TypeError, lambda: mask(lengths=np.array([True, True])), "lengths must be integers .* not bool"),
         (TypeError, lambda: mask(lengths=["1", "2"]), "lengths must be integers"),

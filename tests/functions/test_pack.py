@@ -117,11 +117,11 @@ def test_one_row_and_empty_rows():
     [
         (([], 4), ValueError, "lengths are empty: there are no rows to pack"),
         (([3, -2, 1], 4), ValueError, "row 1 has the negative length -2"),
-        (([3.0, 2.0], 4), TypeError, "lengths must be integers of one dimension, not float64 of 1"),
-        (([True], 4), TypeError, "lengths must be integers of one dimension, not bool of 1"),
-        (([[1], [2]], 4), TypeError, "lengths must be integers of one dimension, not int64 of 2"),
-        ((["a"], 4), TypeError, "lengths must be integers"),
-        ((torch.ones(2), 4), TypeError, "lengths must be integers of one dimension, not float32 of 1"),
+        (([3.0, 2.0], 4), TypeError, "lengths must be integers in a 1-D array, not float64 in a 1-D array"),
+        (([True], 4), TypeError, "lengths must be integers in a 1-D array, not bool in a 1-D array"),
+        (([[1], [2]], 4), TypeError, "lengths must be integers in a 1-D array, not int64 in a 2-D array"),
+        ((["a"], 4), TypeError, "lengths must be integers in a 1-D array"),
+        ((torch.ones(2), 4), TypeError, "lengths must be integers in a 1-D array, not float32 in a 1-D array"),
         (([3, 9, 5], 4), ValueError, "row 1 has 9 tokens, more than max_length=4; overlong='truncate' cuts"),
         (([3], 0), ValueError, "max_length must be from 1 to"),
         (([3], -1), ValueError, "max_length must be from 1 to"),
@@ -146,13 +146,13 @@ def test_the_example():
 
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "in_order"])
 def test_packs_a_copy_that_no_other_thread_has(monkeypatch, strategy):
-    lengths, seen = np.array([5, 3, 8, 2, 6]), []
+    lengths, seen, pack_rows = np.array([5, 3, 8, 2, 6]), [], _core.pack_rows
 
-    def spy(array):
+    def spy(array, *arguments):
         seen.append(array)
-        return _core.address(array)
+        return pack_rows(array, *arguments)
 
-    monkeypatch.setattr(packing, "address_of", spy)
+    monkeypatch.setattr(_core, "pack_rows", spy)
     quadrat.plan_packs(lengths, 8, strategy)
     assert seen
     assert not any(np.shares_memory(array, lengths) for array in seen)

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import datasets
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -254,7 +255,7 @@ def test_one_row_and_empty_rows():
     [
         (([], 4), {}, ValueError, "lengths are empty: there are no rows to batch"),
         (([3, -2], 4), {}, ValueError, "row 1 has the negative length -2"),
-        (([3.0], 4), {}, TypeError, "lengths must be integers of one dimension, not float64 of 1"),
+        (([3.0], 4), {}, TypeError, "lengths must be integers in a 1-D array, not float64 in a 1-D array"),
         (([3], 0), {}, ValueError, "max_tokens must be from 1 to"),
         (([3], 4.5), {}, TypeError, "max_tokens must be an int, not 4.5"),
         (([3], 4), {"max_batch_size": 0}, ValueError, "max_batch_size must be from 1 to"),
@@ -338,3 +339,18 @@ def test_the_example():
 
 def test_public():
     assert quadrat.TokenBudgetBatchSampler is TokenBudgetBatchSampler
+
+
+def test_a_dataset_in_place_of_its_lengths():
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    stored = datasets.Dataset.from_list(rows)
+    for data in (rows, stored, {"input_ids": [[1, 2], [3]]}):
+        assert TokenBudgetBatchSampler(data, 4, shuffle=False).batches().to_lists() == [[0, 1]]
+    with pytest.raises(ValueError, match="first argument is the batch size, not a Dataset"):
+        quadrat.LengthGroupedSampler(stored)
+
+
+def test_the_plan_is_not_changed_by_who_was_given_the_batches():
+    sampler = TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16)
+    sampler.batches().values[:] = 0
+    assert sorted(row for batch in sampler for row in batch) == [0, 1, 2, 3, 4]

@@ -14,6 +14,7 @@
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/philox_order.hpp"
 #include "../../kernels/plan_batches.hpp"
+#include "../../kernels/plan_shapes.hpp"
 #include "../errors.hpp"
 #include "../input/walk.hpp"
 #include "../register.hpp"
@@ -77,6 +78,14 @@ bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, 
     return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
                                              count, ranks, steps, step_order ? step_order->data() : nullptr,
                                              scratch.get(), batches_in(out)));
+}
+
+Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& costs, Ints& chosen) {
+    require_size(counts, widths.size(), "counts");
+    require_size(rows, widths.size(), "rows");
+    const auto scratch = scratch_of(plan_shapes_scratch(widths.size(), costs.size()));
+    const Widths given{span_of(widths), counts.data(), rows.data()};
+    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen));
 }
 
 bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
@@ -154,6 +163,8 @@ void register_batching(py::module_& m) {
     m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
     m.def("plan_batches", &plan, array_arg("lengths"), "budget"_a, "window"_a, array_arg("order"), array_arg("batches"),
           WithoutGil());
+    m.def("plan_shapes", &shapes, array_arg("widths"), array_arg("counts"), array_arg("rows"), array_arg("costs"),
+          array_arg("chosen"), WithoutGil());
     m.def("balance_batches", &balance, array_arg("lengths"), "budget"_a, array_arg("order"), array_arg("batches"),
           "count"_a, "ranks"_a, array_arg("step_order"), array_arg("out"), WithoutGil());
 }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import as_lengths
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop, is_tensor
 
@@ -70,6 +71,16 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
         return _of_table(dataset, column)
     return _of_other(dataset, column)
+
+
+def lengths_of(given: Any) -> NDArray[np.int64]:
+    """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
+    if not hasattr(given, "dtype"):
+        is_list = isinstance(given, (list, tuple))
+        rows = given[:1] if is_list else getattr(given, "column_names", None)
+        if isinstance(given, Mapping) or (isinstance(rows[0], Mapping) if is_list and rows else bool(rows)):
+            return lengths(given)
+    return as_lengths(given)
 
 
 def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:

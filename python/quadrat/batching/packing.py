@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.batching.lengths import lengths_of
 from quadrat.ops._philox import number_below
-from quadrat.ragged.offsets import as_lengths, tensor_or_array
+from quadrat.ragged.offsets import tensor_or_array
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import as_numpy
 
@@ -34,8 +35,9 @@ def plan_packs(
     Rows are sorted in linear time, and rows of one length are placed together.
 
     Args:
-        lengths: `[rows]` integers, in tokens: an array, a tensor or a list. Rows of length 0 take no room.
-        max_length: the most tokens in a pack; at most `2**27` with `strategy="best_fit"`.
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are
+            used. Rows of length 0 take no room.
+        max_length: the maximum number of tokens in a pack; at most `2**27` with `strategy="best_fit"`.
         strategy: which pack a row goes into.
 
             - "best_fit": the longest row first, into the pack with the least room for it (best-fit decreasing; Johnson,
@@ -57,7 +59,7 @@ def plan_packs(
         they were placed.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or `max_length` is not an int.
+        TypeError: when `lengths` are not a 1-D array of integers, or `max_length` is not an int.
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
             `max_length` below 1; for an unknown `strategy` or `overlong`.
 
@@ -72,7 +74,7 @@ def plan_packs(
     """
     check_choices(strategy, overlong)
     rows, _, offsets = plan_pieces(
-        as_lengths(lengths), number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong
+        lengths_of(lengths), number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong
     )
     return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
 

@@ -45,6 +45,10 @@ class _Stored:
 class _WithLengths:
     """A sampler whose `lengths` stay an array as long as nobody looks at them."""
 
+    def __repr__(self) -> str:
+        """The number of rows, and of those in a batch."""
+        return f"{type(self).__name__}(rows={len(_held(self))}, batch_size={vars(self)['batch_size']})"
+
     @property
     def lengths(self) -> Any:
         """The lengths, as they were given, or a list of those that were read from a dataset."""
@@ -106,6 +110,11 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
         generator: Any = None,
     ) -> None:
         """See the class."""
+        if dataset is None and lengths is None and hasattr(batch_size, "__len__"):
+            raise ValueError(
+                f"the first argument is the batch size, not a {type(batch_size).__name__}: give "
+                "LengthGroupedSampler(batch_size, dataset)"
+            )
         lengths = _or_stored(lengths, dataset, model_input_name)
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 
@@ -315,7 +324,7 @@ def _is_stored_column(lengths: Any) -> bool:
 
 
 def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
-    """Lengths as an array; None where they are no plain integers of one dimension."""
+    """Lengths as an array; None if they are not a 1-D array or list of integers."""
     if _is_stored_column(lengths):
         name = lengths.column_name  # alone, or all columns would be decoded
         lengths = lengths.source.select_columns(name).with_format("numpy")[:][name]

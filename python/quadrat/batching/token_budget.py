@@ -6,15 +6,16 @@ import math
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat import _core
 from quadrat.batching._epoch import Resumable, random_order
+from quadrat.batching.budget import Budget, ragged_of
+from quadrat.batching.lengths import lengths_of
+from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
-from quadrat.ragged.offsets import as_lengths
 from quadrat.ragged.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -27,76 +28,18 @@ else:
     except ModuleNotFoundError:  # a sampler is what can be iterated over
         _Base = object
 
-_BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
-_MOST_ROWS = (1 << 62) - 1
-ROWS, STEPS = 0, 1  # the streams of random orders; further ones are for orders of rows that take another try
+ROWS, STEPS = 0, 1  # the streams of random orders; higher ones are for orders of rows that take another try
 _TRIES = 16
 _OVERLONG = ("error", "alone")
 
 IntArray = NDArray[np.int64]
 
 
-class Budget(NamedTuple):
-    """What a batch may cost, as the kernels take it.
-
-    Attributes:
-        tokens: at most.
-        rows: at most.
-        multiple_of: the width of a padded batch is one of these, or the length of a flat one.
-        padded: whether the tokens are rows times the longest, or the sum of lengths.
-    """
-
-    tokens: int
-    rows: int
-    multiple_of: int
-    padded: bool
-
-    @classmethod
-    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
-        """Raises TypeError or ValueError for numbers out of range."""
-        tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
-        rows = _MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
-        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
-        if multiple > tokens:
-            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
-        return cls(tokens, rows, multiple, bool(padded))
-
-    def settings(self) -> dict[str, Any]:
-        """The entries of a state."""
-        return {f"budget_{name}": value for name, value in self._asdict().items()}
-
-    def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
-        """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
-        batches = np.empty((len(rows), 3), np.int64)
-        failure, made = _core.plan_batches(lengths, self, window, rows, batches)
-        if failure is not None:
-            raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
-        return batches[:made]
-
-    def balanced(
-        self, lengths: IntArray, rows: IntArray, batches: IntArray, *, ranks: int, steps: int, order: IntArray | None
-    ) -> IntArray:
-        """The batches of all ranks, `[steps, ranks, 3]`; steps in an order, by default that of their first rows."""
-        room = np.empty((max(len(batches), steps * ranks), 3), np.int64)
-        room[: len(batches)] = batches
-        out = np.empty((steps, ranks, 3), np.int64)
-        if not _core.balance_batches(lengths, self, rows, room, len(batches), ranks, order, out):
-            raise ValueError(f"{len(batches)} batches cannot be shared by {ranks} ranks in {steps} steps")
-        return out
-
-
 def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
     """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
-    found = as_lengths(lengths)
+    found = lengths_of(lengths)
     longest = -(-int(found.max()) // multiple_of) * multiple_of
     return max(64 * round(batch_size * float(found.mean()) / 64), longest, multiple_of)
-
-
-def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
-    """The row numbers of batches."""
-    begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
-    offsets = np.concatenate(([0], sizes.cumsum()))
-    return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
 
 
 class TokenBudgetBatchSampler(Resumable, _Base):
@@ -122,11 +65,12 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     `rank=None`.
 
     Args:
-        lengths: `[rows]` integers, in tokens: an array, a tensor or a list. They are copied.
-        max_tokens: the most that a batch may cost, up to `2**61`.
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list, which is copied; or a dataset, whose
+            `quadrat.lengths` are used.
+        max_tokens: the maximum cost of a batch, up to `2**61`.
         padded: whether the cost is that of a padded batch (rows times the longest row) or of one without padding (the
             sum of lengths).
-        max_batch_size: the most rows in a batch; None: as many as the budget allows.
+        max_batch_size: the maximum number of rows in a batch; None: as many as the budget allows.
         multiple_of: the longest row is rounded up to a multiple of this, as `pad_to_multiple_of` pads it; with
             `padded=False`, the sum of lengths is.
         window: how many shuffled rows are sorted at a time. A larger window needs less padding and mixes rows less.
@@ -138,16 +82,20 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
+        shapes: batches of a few shapes: a `quadrat.batching.ShapePlan`, or the number of shapes of a plan for these
+            lengths. The rows of a batch then fit one shape, and `quadrat.batching.FixedShapes` fills the batch to it.
+            Widths are multiples of `multiple_of`, or of 8 if that is 1. Each epoch has the same number of batches.
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
         drop_last: as given.
         epoch: the current epoch; see `set_epoch`.
         rows: the number of rows.
+        shapes: the `ShapePlan`, if there is one.
         world_size, rank: as given.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or a number is not an int.
+        TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
         ValueError: when `lengths` are empty, or one is negative or above the budget; for a number out of range, a
             `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
             batches than ranks, as soon as they are planned.
@@ -179,31 +127,29 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: int = 0,
         drop_last: bool = False,
         overlong: Literal["error", "alone"] = "error",
+        shapes: int | ShapePlan | None = None,
     ) -> None:
         """See the class."""
         if overlong not in _OVERLONG:
             raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
-        self._lengths = as_lengths(lengths)
+        self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
-        if not count:
-            raise ValueError("lengths are empty: there are no rows to batch")
         super().__init__()
-        self._budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        advice = "; overlong='alone' makes such a row a batch of its own"
+        budget.require(self._lengths, advice if overlong == "error" else None)
+        self.shapes, self._budget = with_shapes(shapes, budget, self._lengths)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        tokens, _, multiple, _ = self._budget
-        longest = int(self._lengths.max())
-        if overlong == "error" and -(-longest // multiple) * multiple > tokens:
-            raise ValueError(
-                f"row {int(self._lengths.argmax())} has {longest} tokens, more than max_tokens={tokens} allow"
-                f"{f' with multiple_of={multiple}' if longest <= tokens else ''}; "
-                "overlong='alone' makes such a row a batch of its own"
-            )
         self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
-        self._window = self._usual_window() if window is None else number_below(window, "window", 1 << 62, 1)
+        self._window = (
+            budget.usual_window(self._lengths) if window is None else number_below(window, "window", 1 << 62, 1)
+        )
+        if self.shapes is not None and self.shapes.padded:
+            self._window = count  # rows of one shape need no windows
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
         self._plan: tuple[int, Ragged] | None = None
@@ -218,7 +164,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     @property
     def max_tokens(self) -> int:
-        """The most that a batch may cost."""
+        """The maximum cost of a batch."""
         return self._budget.tokens
 
     @property
@@ -261,6 +207,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             "shuffle": self._shuffle,
             "seed": self._seed,
             "drop_last": self.drop_last,
+            "shapes": "" if self.shapes is None else str(self.shapes.shapes),
         }
 
     def batches(self, epoch: int | None = None) -> Ragged:
@@ -318,9 +265,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
         count = len(self._lengths)
         rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
+        if self.shapes is not None and self.shapes.padded:
+            return self.shapes.batches(self._lengths, rows)
         return rows, self._budget.batched(self._lengths, rows, self._window)
-
-    def _usual_window(self) -> int:
-        """The rows of some batches: the last rows of a window are then few of its rows."""
-        rows = min(self._budget.rows, self._budget.tokens * len(self._lengths) // max(self._total, 1))
-        return max(_FEWEST_OF_A_WINDOW, min(len(self._lengths), _BATCHES_OF_A_WINDOW * rows))

@@ -29,6 +29,7 @@ class Options:
     Attributes:
         max_tokens: the budget of a Trainer's training batches; 0: that of a usual batch; None: batches do not change.
         group_by_length: whether a Trainer groups rows by length.
+        shapes: the number of shapes that a Trainer's training batches are filled to; None: any shape.
         quiet: whether there is no report.
         report: a file for the report, as JSON.
         folder: where processes leave what they counted.
@@ -38,6 +39,7 @@ class Options:
 
     max_tokens: int | None = None
     group_by_length: bool = False
+    shapes: int | None = None
     quiet: bool = False
     report: str | None = None
     folder: str = ""

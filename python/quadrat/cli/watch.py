@@ -158,7 +158,7 @@ def _prepare(trainer: Any) -> None:
             trainer.args.group_by_length = True
         return
     try:
-        made: Any = quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto")
+        made: Any = quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", shapes=OPTIONS.shapes)
     except (TypeError, ValueError) as error:
         made = f"batches are as before: {error}"
     if main:

@@ -10,6 +10,7 @@ from torch.utils.data import IterableDataset
 from transformers import Trainer
 
 from quadrat.batching.lengths import lengths as lengths_of
+from quadrat.batching.shapes import FixedShapes, ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
 from quadrat.collators._base import Collator
 from quadrat.data.batched import BatchedDataset
@@ -51,12 +52,13 @@ class TokenBatches(NamedTuple):
 class _Unwrapped:
     """A collator for items that are whole batches; in all else the one that it calls."""
 
-    def __init__(self, collator: Any) -> None:
+    def __init__(self, collator: Any, shapes: ShapePlan | None) -> None:
         self.collator = collator
+        self._whole = collator if shapes is None else FixedShapes(collator, shapes)
 
     def __call__(self, features: Any) -> Any:
         whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
-        return self.collator(features[0] if whole else features)
+        return self._whole(features[0]) if whole else self.collator(features)
 
     def __getattr__(self, name: str) -> Any:
         if name == "collator":  # while it is unpickled
@@ -72,6 +74,7 @@ def batch_by_tokens(
     column: str = MAIN,
     window: int | None = None,
     seed: int | None = None,
+    shapes: int | ShapePlan | None = None,
 ) -> TokenBatches:
     """Have a Trainer make its training batches by token budget instead of a constant number of rows.
 
@@ -91,6 +94,8 @@ def batch_by_tokens(
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
+        shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
+            `quadrat.batching.plan_shapes`.
 
     Returns:
         The numbers of steps and of rows in a step, before and now: print it.
@@ -130,12 +135,13 @@ def batch_by_tokens(
         world_size=world,
         rank=None,
         seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
+        shapes=shapes,
     )
     batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
-    if not isinstance(collator, Collator):
-        collator = _Unwrapped(collator)
+    if sampler.shapes is not None or not isinstance(collator, Collator):
+        collator = _Unwrapped(collator, sampler.shapes)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
     _sample_at_random(args)

@@ -69,15 +69,15 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
     """The lengths of rows (an array, a tensor on any device, or a list) as int64 on the CPU.
 
-    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are integers of
-    one dimension, in memory, and ValueError when one is negative or their sum is too large for memory.
+    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are a 1-D
+    array of integers, in memory, and ValueError when one is negative or their sum is too large for memory.
     """
     array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         more = "; of a dataset, give quadrat.lengths(dataset)" if array.dtype.kind in "OUS" else ""
-        raise TypeError(f"lengths must be integers of one dimension, not {array.dtype} of {array.ndim}{more}")
+        raise TypeError(f"lengths must be integers in a 1-D array, not {array.dtype} in a {array.ndim}-D array{more}")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
     if array.size and int(array.max()) > _LONGEST // array.size:
