@@ -135,9 +135,9 @@ def plan_shapes(
     Examples:
         >>> from quadrat.batching import plan_shapes
         >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2)
-        ShapePlan(4 x 16, 1 x 64; waste by number of shapes: 1 66.2%, 2 46.0%, 4 32.4%, 8 32.4%, any 32.4%)
+        ShapePlan(2 x 32, 1 x 64; waste by number of shapes: 1 66.2%, 2 45.9%, 4 32.4%, 8 32.4%, any 13.5%)
         >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2).shapes
-        [(4, 16), (1, 64)]
+        [(2, 32), (1, 64)]
     """
     return _planned(lengths_of(lengths), Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of), shapes)
 
