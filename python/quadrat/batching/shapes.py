@@ -120,7 +120,8 @@ def plan_shapes(
         max_tokens: the maximum number of tokens in a batch, padding included.
         shapes: the maximum number of shapes.
         padded: False: for batches that join their rows. The shapes are then totals of tokens, chosen for the batches
-            that `TokenBudgetBatchSampler` makes of these lengths, and no batch has more rows than any of those.
+            that `TokenBudgetBatchSampler` makes of these lengths in random order, and no batch has more rows than any
+            of those.
         pad_to_multiple_of: each width is a multiple of this.
         max_batch_size: the maximum number of rows in a batch; None: as many as `max_tokens` allow.
 
@@ -171,7 +172,8 @@ def _planned(known: IntArray, budget: Budget, shapes: Any) -> ShapePlan:
     if padded:
         sizes, rows = known, 0
     else:
-        free = budget.batched(known, random_order(len(known), 0, 0, 0), budget.usual_window(known))
+        # Without padding, rows need no sorting: and unsorted, no batch has many more rows than the others.
+        free = budget.batched(known, random_order(len(known), 0, 0, 0), 1)
         sizes, rows = free[:, 2], int((free[:, 1] - free[:, 0]).max())
     found, counts = _histogram(sizes)
     rounded = np.maximum(-(-found // multiple), 1) * multiple

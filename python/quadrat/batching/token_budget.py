@@ -84,7 +84,8 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
         shapes: batches of a few shapes: a `quadrat.batching.ShapePlan`, or the number of shapes of a plan for these
             lengths. The rows of a batch then fit one shape, and `quadrat.batching.FixedShapes` fills the batch to it.
-            Widths are multiples of `multiple_of`, or of 8 if that is 1. Each epoch has the same number of batches.
+            Widths are multiples of `multiple_of`, or of 8 if that is 1. Rows are then not sorted, and `window` does not
+            matter.
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
@@ -145,11 +146,10 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
         self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
-        self._window = (
-            budget.usual_window(self._lengths) if window is None else number_below(window, "window", 1 << 62, 1)
-        )
-        if self.shapes is not None and self.shapes.padded:
-            self._window = count  # rows of one shape need no windows
+        usual = budget.usual_window(self._lengths)
+        if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
+            usual = window = count if padded else 1
+        self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
         self._plan: tuple[int, Ragged] | None = None
@@ -250,7 +250,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""
-        ranks, windows = self.world_size, -(-len(self._lengths) // self._window)
+        ranks, windows = self.world_size, min(-(-len(self._lengths) // self._window), batches)
         # How many an epoch takes goes up and down by less than a fifth of the root of the windows.
         spare = math.ceil(math.sqrt(windows) / 3) if self._shuffle and windows > 1 else 0
         if self.drop_last:

@@ -134,7 +134,7 @@ class BatchedStream(StreamedDataset):
             rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
             rows, batches = self.shapes.batches(sizes, rows)
         else:
-            batches = self._budget.batched(sizes, rows, count)
+            batches = self._budget.batched(sizes, rows, count if self.shapes is None else 1)
         order = random_order(len(batches), seed, 0, STEPS) if self._shuffle else None
         steps = self._budget.balanced(sizes, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
