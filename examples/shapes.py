@@ -9,7 +9,7 @@ see each document once an epoch with the same masks. The evaluation is one graph
 script takes a minute or two on two cores, most of it in the compiler.
 
     python examples/shapes.py
-    python examples/shapes.py --shapes 8 --epochs 2 --per-package 100
+    python examples/shapes.py --shapes 8 --epochs 3 --per-package 100
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Way:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a compiled encoder on batches of any shape, and of a few.")
-    parser.add_argument("--per-package", type=int, default=20, help="texts of a package (default: %(default)s)")
+    parser.add_argument("--per-package", type=int, default=16, help="texts of a package (default: %(default)s)")
     parser.add_argument("--max-length", type=int, default=1024, help="tokens of a text at most (default: %(default)s)")
     parser.add_argument("--max-tokens", type=int, default=4096, help="tokens of a batch (default: %(default)s)")
     parser.add_argument("--shapes", type=int, default=4, help="shapes of batches (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=1, help="epochs (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=2, help="epochs (default: %(default)s)")
     parser.add_argument("--backend", default="inductor", help="of torch.compile (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, order and masks (default: %(default)s)")
     options = parser.parse_args()
