@@ -164,7 +164,7 @@ def _patch_trainer() -> None:
 def _batch(trainer: Any, max_tokens: int) -> None:
     """Batches by token budget, or the reason why not."""
     try:
-        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto")))
+        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto", shapes=OPTIONS.shapes)))
     except (TypeError, ValueError) as error:
         _say_of(trainer, f"batches are as before: {error}")
 
