@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _lock = threading.Lock()
+_ROWS_OF_A_CHUNK = 16  # on average; it costs less to copy fewer than to read where each chunk is
 
 
 class Source(NamedTuple):
@@ -25,6 +26,8 @@ class Source(NamedTuple):
     @classmethod
     def of(cls, arrow: pyarrow.Table) -> Source:
         """The source of a table of pyarrow."""
+        if any(len(arrow) < _ROWS_OF_A_CHUNK * column.num_chunks for column in arrow.columns):
+            arrow = arrow.combine_chunks()
         return cls(arrow, table_of_arrow(arrow))
 
     def rows(self, places: Iterable[int]) -> Iterator[LazyRow]:

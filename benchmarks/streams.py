@@ -1,0 +1,126 @@
+"""Streams of `datasets` and batches from workers: microseconds a row or a batch, quadrat's beside transformers'.
+
+Routes are timed alternately, pass by pass, on one thread; first, all batches are compared.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch.utils.data import DataLoader
+
+import quadrat
+from arrow_cases import shuffled
+from cases import tokenizer
+from measure import check_same, machine, quiet, rounded, terminal
+from quadrat.support import shared
+from report import RESULTS
+
+BATCH = 32
+MAX_TOKENS = 8192
+SMALL = 4  # rows of a small batch from a worker
+
+
+def alternated(ways: dict[str, Callable[[], Iterable[Any]]], passes: int, per: int) -> dict[str, float]:
+    """Median microseconds of each way, for each of `per` rows or batches."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(passes):
+        for name, make in ways.items():
+            start = perf_counter()
+            for _ in make():
+                pass
+            times[name].append((perf_counter() - start) / per * 1e6)
+    return {name: float(np.median(found)) for name, found in times.items()}
+
+
+def streams(passes: int) -> dict[str, dict[str, float]]:
+    """A `DataLoader` over an `IterableDataset`, and batches by token budget of a stream and of a dataset."""
+    stored, _ = shuffled(special=False)
+    stream = stored.to_iterable_dataset()
+    reference = transformers.DataCollatorWithPadding(tokenizer())
+    ours = quadrat.DataCollatorWithPadding(tokenizer())
+
+    def patched() -> Iterable[Any]:
+        with quadrat.patch_datasets():
+            yield from DataLoader(stream, BATCH, collate_fn=ours)
+
+    for expected, found in zip(DataLoader(stream, BATCH, collate_fn=reference), patched(), strict=True):
+        check_same(expected, found)
+    padded = {
+        "transformers": lambda: DataLoader(stream, BATCH, collate_fn=reference),
+        "quadrat, not patched": lambda: DataLoader(stream, BATCH, collate_fn=ours),
+        "quadrat": patched,
+    }
+    sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(stored), MAX_TOKENS)
+    batches = quadrat.BatchedDataset(stored, sampler)
+    budget = {
+        "of a stream": lambda: DataLoader(quadrat.BatchedStream(stream, MAX_TOKENS), batch_size=None, collate_fn=ours),
+        "of a dataset": lambda: DataLoader(batches, batch_size=1, collate_fn=ours),
+    }
+    return {
+        "DataLoader over an IterableDataset, a row": alternated(padded, passes, len(stored)),
+        "batches by token budget, a row": alternated(budget, passes, len(stored)),
+    }
+
+
+class Repeated(torch.utils.data.Dataset[Any]):
+    """One small batch again and again."""
+
+    def __init__(self, rows: list[dict[str, Any]], batches: int) -> None:
+        self.rows, self.batches = rows, batches
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __getitem__(self, index: int) -> list[dict[str, Any]]:
+        return self.rows
+
+
+def workers(passes: int, batches: int = 200) -> dict[str, dict[str, float]]:
+    """A batch of three tensors from one worker: of transformers, and of quadrat by value and in shared memory."""
+    stored, _ = shuffled(special=False)
+    rows = stored.select(range(SMALL)).to_list()
+    usual = shared._BY_VALUE
+
+    def loader(module: Any, by_value: int) -> Any:
+        shared._BY_VALUE = by_value  # workers are forked from here
+        collator = module.DataCollatorWithPadding(tokenizer())
+        options = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "fork"}
+        made = DataLoader(Repeated(rows, batches), batch_size=None, collate_fn=collator, **options)
+        next(iter(made))
+        shared._BY_VALUE = usual
+        return made
+
+    loaders = {
+        "transformers": loader(transformers, usual),
+        "quadrat, shared memory": loader(quadrat, -1),
+        "quadrat": loader(quadrat, usual),
+    }
+    for one, *others in zip(*map(list, loaders.values()), strict=True):
+        for other in others:
+            check_same(one, other)
+    return {"a small batch from a worker": alternated({k: lambda v=v: v for k, v in loaders.items()}, passes, batches)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--json", type=Path, default=RESULTS / "streams.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with quiet():
+        found = streams(options.passes) | workers(options.passes)
+    console = terminal()
+    for route, times in found.items():
+        console.print(f"{route}: " + ", ".join(f"{name} {time:.1f} µs" for name, time in times.items()))
+    options.json.write_text(json.dumps(rounded({"machine": machine(), "microseconds": found}), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
