@@ -75,7 +75,7 @@ def _run(options: Namespace) -> int:
     given = options.script
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
-    names = ("max_tokens", "group_by_length", "evaluation", "quiet", "report")
+    names = ("max_tokens", "group_by_length", "evaluation", "shapes", "quiet", "report")
     return launch(given, Options(**{name: getattr(options, name) for name in names}))
 
 
@@ -132,6 +132,12 @@ def _parser() -> ArgumentParser:
         "auto: as many as a usual batch has",
     )
     option("--group-by-length", action="store_true", help="have a Trainer group its training rows by length")
+    option(
+        "--shapes",
+        type=_SIZE,
+        metavar="K",
+        help="with --max-tokens: fill training batches to K shapes, so that torch.compile compiles K times",
+    )
     option("--evaluation", action="store_true", help="also evaluate rows of similar length together; results in order")
     option("--quiet", action="store_true", help="write no report")
     option("--report", type=os.path.abspath, metavar="FILE", help="also write the report to a file, as JSON")

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 # Code, row and position; None where all went well.
 _Failure = tuple[int, int, int] | None
+_Ints = NDArray[np.int64]
 
 __version__: str
 kinds: tuple[str, ...]
@@ -265,9 +266,9 @@ def document_blocks(
 ) -> _Failure: ...
 def check_offsets(offsets: NDArray[np.int64], size: int) -> tuple[_Failure, int, int]: ...
 def rebalance_batches(
-    lengths: int, rows: int, ranks: int, coefficient: float, moves: int, counts: int, ranking: int, batches: int
+    lengths: _Ints, ranks: int, coefficient: float, moves: int, counts: _Ints, ranking: _Ints
 ) -> _Failure: ...
-def group_by_length(lengths: int, lengths_size: int, megabatch: int, rows: int, count: int) -> _Failure: ...
+def group_by_length(lengths: _Ints, megabatch: int, rows: _Ints) -> _Failure: ...
 def copy_rows(
     values: int,
     values_size: int,
@@ -277,30 +278,29 @@ def copy_rows(
     out: int,
     out_size: int,
 ) -> _Failure: ...
-def pack_rows(lengths: int, count: int, max_length: int, fit: int, rows: int, offsets: int) -> tuple[_Failure, int]: ...
+def pack_rows(lengths: _Ints, max_length: int, fit: int, rows: _Ints, offsets: _Ints) -> tuple[_Failure, int]: ...
 def plain_lengths(rows: list[Any], name: str) -> NDArray[np.int64] | None: ...
 def measure_rows(
-    rows: list[Any], name: str | None, bare: bool, kind: type[Any], first: int, out: int, interop: Interop
+    rows: list[Any], name: str | None, bare: bool, kind: type[Any], first: int, out: _Ints, interop: Interop
 ) -> int: ...
-def philox_order(seed: int, epoch: int, stream: int, out: int, rows: int) -> bool: ...
+def philox_order(seed: int, epoch: int, stream: int, out: _Ints) -> bool: ...
 
 # As `quadrat.batching.token_budget.Budget` names them.
 _Budget = tuple[int, int, int, bool]
 
 def plan_batches(
-    lengths: int, rows: int, budget: _Budget, window: int, order: int, batches: int
+    lengths: _Ints, budget: _Budget, window: int, order: _Ints, batches: _Ints
 ) -> tuple[_Failure, int]: ...
+def plan_shapes(widths: _Ints, counts: _Ints, rows: _Ints, costs: _Ints, chosen: _Ints) -> _Failure: ...
 def balance_batches(
-    lengths: int,
-    rows: int,
+    lengths: _Ints,
     budget: _Budget,
-    order: int,
-    batches: int,
+    order: _Ints,
+    batches: _Ints,
     count: int,
     ranks: int,
-    steps: int,
-    step_order: int,
-    out: int,
+    step_order: _Ints | None,
+    out: _Ints,
 ) -> bool: ...
 def unpad(
     padded: int, width: int, left: bool, offsets: int, rows: int, token: int, out: int, out_size: int

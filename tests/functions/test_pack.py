@@ -140,13 +140,13 @@ def test_an_unknown_way_with_overlong_rows():
 
 @pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "in_order"])
 def test_packs_a_copy_that_no_other_thread_has(monkeypatch, strategy):
-    lengths, seen = np.array([5, 3, 8, 2, 6]), []
+    lengths, seen, pack_rows = np.array([5, 3, 8, 2, 6]), [], _core.pack_rows
 
-    def spy(array):
+    def spy(array, *arguments):
         seen.append(array)
-        return _core.address(array)
+        return pack_rows(array, *arguments)
 
-    monkeypatch.setattr(packing, "address_of", spy)
+    monkeypatch.setattr(_core, "pack_rows", spy)
     quadrat.plan_packs(lengths, 8, strategy)
     assert seen
     assert not any(np.shares_memory(array, lengths) for array in seen)

@@ -4,13 +4,14 @@ import pickle
 import subprocess
 import sys
 
+import datasets
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 
-from quadrat import TokenBudgetBatchSampler
+from quadrat import LengthGroupedSampler, TokenBudgetBatchSampler
 from quadrat.batching import token_budget
 
 
@@ -327,3 +328,18 @@ assert list(sampler) == [[2, 4], [0, 1, 3]]
 assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_dataset_in_place_of_its_lengths():
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    stored = datasets.Dataset.from_list(rows)
+    for data in (rows, stored, {"input_ids": [[1, 2], [3]]}):
+        assert TokenBudgetBatchSampler(data, 4, shuffle=False).batches().to_lists() == [[0, 1]]
+    with pytest.raises(ValueError, match="first argument is the batch size, not a Dataset"):
+        LengthGroupedSampler(stored)
+
+
+def test_the_plan_is_not_changed_by_who_was_given_the_batches():
+    sampler = TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16)
+    sampler.batches().values[:] = 0
+    assert sorted(row for batch in sampler for row in batch) == [0, 1, 2, 3, 4]

@@ -252,3 +252,8 @@ def test_files_deleted_under_workers(saved, tmp_path):
         assert_same_batch(one, other)
     with pytest.raises(FileNotFoundError, match=r"\.arrow"):
         pickle.loads(pickle.dumps(arrow))
+
+
+def test_what_is_shown():
+    dataset = datasets.Dataset.from_dict({"input_ids": [[1]]})
+    assert repr(quadrat.ArrowDataset(dataset)) == f"Arrow{dataset!r}"

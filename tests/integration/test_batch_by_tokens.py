@@ -8,7 +8,12 @@ import datasets
 import pytest
 import torch
 from torch.utils.data import IterableDataset
-from transformers import BertForSequenceClassification, DataCollatorWithPadding
+from transformers import (
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertLMHeadModel,
+    DataCollatorWithPadding,
+)
 
 import quadrat
 from support.strategies import make_tokenizer
@@ -27,6 +32,10 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
+# Without dropout, which draws for each place of a batch.
+DETERMINISTIC = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
 class Noting(Losses):
     """Keeps the first tokens of each batch, and its shape."""
 
@@ -43,7 +52,8 @@ class Noting(Losses):
 def trainer_of(folder: Any, dataset: Any, collator: Any = None, cls: Any = Noting, **options: Any) -> Any:
     collator = quadrat.DataCollatorWithPadding(make_tokenizer()) if collator is None else collator
     given = arguments(folder, **{"num_train_epochs": 1, "per_device_train_batch_size": 8, **options})
-    return cls(model=tiny(BertForSequenceClassification), args=given, train_dataset=dataset, data_collator=collator)
+    model = tiny(BertForSequenceClassification, **DETERMINISTIC)
+    return cls(model=model, args=given, train_dataset=dataset, data_collator=collator)
 
 
 @pytest.mark.parametrize("form", ["dataset", "list"])
@@ -127,3 +137,62 @@ def test_workers_make_the_same_batches(tmp_path):
         trainer.train()
         seen.append(trainer.seen)
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_batches_of_a_few_shapes_lose_as_much(tmp_path, accumulated):
+    """The filled rows and tokens do not count: the losses are those of the same batches without them."""
+    losses = {}
+    for filled in (True, False):
+        options = {"gradient_accumulation_steps": accumulated, "num_train_epochs": 2, "lr_scheduler_type": "constant"}
+        trainer = trainer_of(tmp_path, rows(), **options)
+        made = quadrat.batch_by_tokens(trainer, 256, shapes=3)
+        collator, plan = trainer.data_collator, trainer.train_dataset.sampler.shapes
+        if not filled:
+            trainer.data_collator = collator.collator
+        trainer.train()
+        losses[filled] = trainer.losses
+        shapes = {tuple(shape) for _, shape in trainer.seen}
+        assert (shapes == set(plan.shapes)) == filled
+        assert made.steps * 2 == trainer.state.global_step
+        numbers = Counter(number for numbers, _ in trainer.seen for number in numbers)
+        assert all(numbers[number] >= 2 for number in range(1, 96))
+        assert trainer.evaluate(rows()[:10])["eval_loss"] > 0  # batches of plain rows, not filled
+    assert losses[True] == pytest.approx(losses[False], rel=1e-5)
+
+
+def test_token_losses_of_filled_batches(tmp_path):
+    """Trainer divides by the number of labels in a step, among which the filled ones are not."""
+    data = [{"input_ids": row["input_ids"], "labels": [n % 3 for n in row["input_ids"]]} for row in rows()]
+    losses, collator = [], quadrat.DataCollatorForTokenClassification(make_tokenizer(padding_side="left"))
+    for shapes in (quadrat.batching.plan_shapes(data, 256, 3), None):
+        given = arguments(tmp_path, num_train_epochs=1, gradient_accumulation_steps=2, per_device_train_batch_size=1)
+        sampler = quadrat.TokenBudgetBatchSampler(data, 256, shapes=3)
+        batches = quadrat.BatchedDataset(data, sampler)
+        chosen = collator if shapes is None else quadrat.batching.FixedShapes(collator, shapes)
+        model = tiny(BertForTokenClassification, **DETERMINISTIC)
+        trainer = Losses(model=model, args=given, train_dataset=batches, data_collator=chosen)
+        trainer.train()
+        losses.append(trainer.losses)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_filled_rows_are_no_nan(attention, causal, side):
+    plan = quadrat.batching.ShapePlan([(4, 16)])
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(padding_side=side))
+    data = [{"input_ids": [5] * length, "labels": [1] * length} for length in (3, 9)]
+    plain, batch = collator(data), quadrat.batching.FixedShapes(collator, plan)(data)
+    model = tiny(BertLMHeadModel if causal else BertForTokenClassification, attn_implementation=attention).train()
+    losses = []
+    for made in (plain, batch):
+        torch.manual_seed(0)
+        model.zero_grad()
+        output = model.eval()(**made)
+        output.loss.backward()
+        assert output.logits.isfinite().all()
+        assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
+        losses.append(output.loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -1,4 +1,4 @@
-"""Batches of a DataLoader's workers: the reference's, made in shared memory, and sent as they are."""
+"""Batches of a DataLoader's workers: the reference's, made in one block, and sent by value or in shared memory."""
 
 import io
 import multiprocessing
@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import quadrat
-from quadrat.support import memory
+from quadrat.support import memory, shared
 from support import samples
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
@@ -22,6 +22,12 @@ BLOCKS = {name: 2 if "Permutation" in name else 1 for name in samples.CLASSES}
 
 
 NAMES = samples.TWINS * 4
+
+
+@pytest.fixture
+def in_shared_memory(monkeypatch):
+    """Also small batches, in workers that are forked."""
+    monkeypatch.setattr(shared, "_BY_VALUE", -1)
 
 
 def batches(module, workers, method="fork", *, warm=False, **options):
@@ -44,9 +50,21 @@ def batches(module, workers, method="fork", *, warm=False, **options):
 def test_batches_are_the_references(workers, method, warm):
     expected = batches(transformers, workers, warm=warm)
     got = batches(quadrat, workers, method, warm=warm)
+    for right, batch in zip(expected, got, strict=True):
+        assert_same_batch(right, batch)
+        assert [one.untyped_storage().nbytes() for one in tensors_of(batch)] == [
+            one.nbytes for one in tensors_of(right)
+        ]
+
+
+@pytest.mark.usefixtures("in_shared_memory")
+@pytest.mark.parametrize("warm", [False, True])
+def test_batches_in_shared_memory_are_the_references(warm):
+    expected = batches(transformers, 2, warm=warm)
+    got = batches(quadrat, 2, warm=warm)
     for name, right, batch in zip(NAMES, expected, got, strict=True):
         assert_same_batch(right, batch)
-        assert not workers or len(observe(batch)["segments"]) == BLOCKS[name]
+        assert len(observe(batch)["segments"]) == BLOCKS[name]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -57,6 +75,7 @@ def test_numpy_batches(workers):
         assert all(type(value) is not torch.Tensor for value in batch.values())
 
 
+@pytest.mark.usefixtures("in_shared_memory")
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_a_batch_is_one_block_and_arrives_as_it_is(strategy):
     before = torch.multiprocessing.get_sharing_strategy()
@@ -108,6 +127,21 @@ def test_functions_do_not_share_in_workers():
     assert list(load([[[5, 6], [7]]], collate, 1)) == [[False, False]]
 
 
+def test_a_small_batch_needs_no_descriptor():
+    """Its tensors are writable, have storages of their own, and outlive the loader."""
+    before = len(os.listdir("/proc/self/fd"))
+    loader = load(NAMES, Observed(Collate(quadrat)), 1)
+    kept = [batch for batch, _ in loader]
+    del loader
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    for batch in kept:
+        assert observe(batch)["shared"] == {False}
+        for tensor in tensors_of(batch):
+            tensor.zero_()
+        assert len({tensor.untyped_storage()._cdata for tensor in tensors_of(batch)}) == len(tensors_of(batch))
+
+
+@pytest.mark.usefixtures("in_shared_memory")
 def test_masking_apart_shares():
     """A collator with masking of its own: labels come from a second call."""
 

@@ -380,3 +380,9 @@ def test_packs_are_full():
     rows = [{"input_ids": np.zeros(length, np.int32)} for length in lengths]
     packs = list(quadrat.PackedStream(rows, 1024))
     assert lengths.sum() / (len(packs) * 1024) > 0.998
+
+
+def test_what_is_shown():
+    stream = quadrat.BatchedStream([], 64, window=9, seed=3)
+    stream.set_epoch(2)
+    assert repr(stream) == "BatchedStream(list, 64, window=9, seed=3, world_size=1, rank=0, epoch=2)"

@@ -33,18 +33,7 @@ def run(guarded, lengths, batches, budget, ranks, steps, step_order):  # noqa: P
         room.array[i] = ends[i] - len(batch), ends[i], cost
     out = guarded("int64", (steps * ranks, 3))
     sizes, places = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
-    assert _core.balance_batches(
-        _core.address(sizes),
-        len(sizes),
-        budget,
-        _core.address(order),
-        room.address,
-        len(batches),
-        ranks,
-        steps,
-        0 if places is None else _core.address(places),
-        out.address,
-    )
+    assert _core.balance_batches(sizes, budget, order, room.array, len(batches), ranks, places, out.array)
     assert room.intact()
     assert out.intact()
     return order, out
@@ -75,6 +64,21 @@ def test_only_single_rows_are_repeated(guarded, case, ranks, more):
     assert len(rows) == len(lengths) or all(len(batch) == 1 for batch in found)
 
 
-@pytest.mark.parametrize(("count", "ranks", "steps"), [(0, 1, 1), (1, 0, 1), (1, -1, 1), (1, 1, 0), (1, 1, -1)])
+NONE = np.empty(0, np.int64)
+
+
+@pytest.mark.parametrize(("count", "ranks", "steps"), [(0, 1, 1), (1, 0, 0), (1, -1, 0), (1, 1, 0)])
 def test_no_batches_no_ranks_and_no_steps(count, ranks, steps):
-    assert not _core.balance_batches(0, 0, (5, 5, 1, True), 0, 0, count, ranks, steps, 0, 0)
+    batches, out = np.zeros((1, 3), np.int64), np.zeros((steps, 3), np.int64)
+    assert not _core.balance_batches(NONE, (5, 5, 1, True), NONE, batches, count, ranks, None, out)
+
+
+@pytest.mark.parametrize(
+    ("room", "order", "out"),
+    [((3, 3), None, (2, 3)), ((1, 3), None, (2, 3)), ((2, 3), 3, (2, 3)), ((2, 3), None, (7,))],
+)
+def test_refuses_arrays_of_another_size(room, order, out):
+    places = None if order is None else np.arange(order)
+    batches, made = np.ones(room, np.int64), np.zeros(out, np.int64)
+    with pytest.raises(ValueError, match="must have"):
+        _core.balance_batches(np.ones(2, np.int64), (5, 5, 1, True), np.arange(2), batches, 1, 1, places, made)

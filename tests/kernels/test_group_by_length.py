@@ -17,7 +17,7 @@ LENGTHS = st.lists(st.integers(0, 5) | st.integers(0, 70_000), max_size=300) | s
 
 def group(lengths, megabatch, rows):
     lengths = np.array(lengths, np.int64)
-    return _core.group_by_length(lengths.ctypes.data, len(lengths), megabatch, rows.ctypes.data, len(rows))
+    return _core.group_by_length(lengths, megabatch, rows)
 
 
 @given(LENGTHS, st.integers(1, 400) | st.just(2**62), st.randoms(use_true_random=False), st.data())

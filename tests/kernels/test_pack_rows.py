@@ -16,12 +16,12 @@ ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_
 
 def run(lengths, max_length, fit, rows, offsets):
     lengths = np.array(lengths, np.int64)
-    return _core.pack_rows(_core.address(lengths), len(lengths), max_length, FITS[fit], rows, offsets)
+    return _core.pack_rows(lengths, max_length, FITS[fit], rows, offsets)
 
 
 def packs_of(guarded, lengths, max_length, fit):
     rows, offsets = guarded("int64", len(lengths)), guarded("int64", len(lengths) + 1)
-    failure, count = run(lengths, max_length, fit, rows.address, offsets.address)
+    failure, count = run(lengths, max_length, fit, rows.array, offsets.array)
     assert failure is None
     assert rows.intact()
     assert offsets.intact()
@@ -58,22 +58,42 @@ def test_many_rows(guarded, fit, rows, longest):
 @given(lengths=st.lists(st.integers(0, 9), max_size=9), place=st.integers(0, 9), bad=st.sampled_from([-1, 10, 2**62]))
 def test_names_the_first_row_that_fits_no_pack(guarded, fit, lengths, place, bad):
     lengths.insert(place, bad)
-    rows, offsets = guarded("int64", len(lengths)), guarded("int64", len(lengths) + 1)
+    rows, offsets = guarded("int64", len(lengths) + 1), guarded("int64", len(lengths) + 2)
     code = BAD_START if bad < 0 else ROW_TOO_LONG
-    assert run([*lengths, -5], 9, fit, rows.address, offsets.address) == ((code, lengths.index(bad), -1), 0)
+    assert run([*lengths, -5], 9, fit, rows.array, offsets.array) == ((code, lengths.index(bad), -1), 0)
     assert rows.untouched()
     assert offsets.untouched()
 
 
 def test_needs_room():
     for fit, max_length in [("best", 0), ("first", -3), ("in_order", 0), ("best", _core.MOST_IN_PACK + 1)]:
-        assert run([], max_length, fit, 0, 0) == ((BAD_ARGUMENT, -1, -1), 0)
+        assert run([], max_length, fit, np.empty(0, np.int64), np.empty(1, np.int64)) == ((BAD_ARGUMENT, -1, -1), 0)
 
 
-@pytest.mark.parametrize(("fit", "count"), [(-1, 1), (3, 1), (256, 1), (_core.FIT_BEST, -1)])
-def test_refuses_what_is_no_way_to_fit_and_no_count(guarded, fit, count):
+@pytest.mark.parametrize("fit", [-1, 3, 256])
+def test_refuses_what_is_no_way_to_fit(guarded, fit):
     lengths, rows, offsets = np.ones(1, np.int64), guarded("int64", 1), guarded("int64", 2)
-    failure = _core.pack_rows(_core.address(lengths), count, 8, fit, rows.address, offsets.address)
-    assert failure == ((BAD_ARGUMENT, -1, -1), 0)
+    assert _core.pack_rows(lengths, 8, fit, rows.array, offsets.array) == ((BAD_ARGUMENT, -1, -1), 0)
     assert rows.untouched()
     assert offsets.untouched()
+
+
+READ_ONLY = np.zeros(3, np.int64)
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(
+    ("error", "array"),
+    [
+        (ValueError, np.zeros(2, np.int64)),
+        (ValueError, np.zeros(4, np.int64)),
+        (ValueError, READ_ONLY),
+        (TypeError, np.zeros(3, np.int32)),
+        (TypeError, np.zeros(6, np.int64)[::2]),
+        (TypeError, 0),
+    ],
+)
+def test_refuses_arrays_of_another_size_or_type(fit, error, array):
+    with pytest.raises(error):
+        run([1, 2, 3], 8, fit, array, np.empty(4, np.int64))

@@ -21,13 +21,13 @@ def budgets(draw):
 
 def run(lengths, budget, window, order, batches):
     lengths = np.array(lengths, np.int64)
-    return _core.plan_batches(_core.address(lengths), len(lengths), budget, window, order, batches)
+    return _core.plan_batches(lengths, budget, window, order, batches)
 
 
 def check(guarded, lengths, order, budget, window):
     rows, batches = guarded("int64", len(order)), guarded("int64", (len(order), 3))
     rows.array[:] = order
-    failure, count = run(lengths, budget, window, rows.address, batches.address)
+    failure, count = run(lengths, budget, window, rows.array, batches.array)
     assert failure is None
     assert rows.intact()
     assert batches.intact()
@@ -55,7 +55,7 @@ def test_many_rows(guarded, window, longest, padded):
 @pytest.mark.parametrize("length", [-1, -(2**63), 2**61 + 1, 2**63 - 1])
 def test_names_a_row_of_no_length(guarded, length):
     rows, batches = guarded("int64", 3), guarded("int64", (3, 3))
-    failed = run([1, 2, length], (10, 1, 1, True), 5, rows.address, batches.address)
+    failed = run([1, 2, length], (10, 1, 1, True), 5, rows.array, batches.array)
     assert failed == ((OUT_OF_RANGE, 2, -1), 0)
     assert rows.untouched()
     assert batches.untouched()
@@ -80,4 +80,10 @@ def test_the_largest_numbers(guarded):
     ],
 )
 def test_budgets_of_no_batch(budget, window):
-    assert run([], budget, window, 0, 0) == ((BAD_ARGUMENT, -1, -1), 0)
+    assert run([], budget, window, np.empty(0, np.int64), np.empty((0, 3), np.int64)) == ((BAD_ARGUMENT, -1, -1), 0)
+
+
+@pytest.mark.parametrize(("order", "batches"), [(2, 9), (4, 9), (3, 8), (3, 12)])
+def test_refuses_arrays_of_another_size(order, batches):
+    with pytest.raises(ValueError, match="must have"):
+        run([1, 2, 3], (10, 1, 1, True), 5, np.arange(order), np.empty(batches, np.int64))

@@ -15,10 +15,7 @@ LENGTHS = st.lists(st.integers(0, 4) | st.integers(1, 700) | st.sampled_from([40
 
 def balance(lengths, ranks, coefficient, moves, *, counts, ranking):
     lengths = np.array(lengths, np.int64)
-    addresses = lengths.ctypes.data, counts.ctypes.data, ranking.ctypes.data
-    return _core.rebalance_batches(
-        addresses[0], len(lengths), ranks, coefficient, moves, addresses[1], addresses[2], len(counts)
-    )
+    return _core.rebalance_batches(lengths, ranks, coefficient, moves, counts, ranking)
 
 
 @given(LENGTHS, st.integers(1, 8), st.data())

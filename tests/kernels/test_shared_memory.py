@@ -23,6 +23,14 @@ OUTPUTS = st.lists(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def in_shared_memory():
+    """Also small batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "_BY_VALUE", -1)
+        yield
+
+
 def sharing(way=None, *, worker=True, may_be_worker=True):
     """An interop as in a process that is a worker; `way`: its exchange API."""
     callbacks = (memory.describe_tensor, memory._make_tensor, lambda: worker, shared.make_shared)
@@ -88,6 +96,26 @@ def test_what_was_moved_elsewhere_is_sent_from_there():
     assert [tensor.tolist() for tensor in sent] == [first.tolist(), [[2, 2]], []]
     sent[1].fill_(3)
     assert second[1, 0] == 3, "it was copied on the way"
+
+
+@given(outputs=OUTPUTS)
+def test_small_blocks_are_sent_by_value(outputs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "_BY_VALUE", 1 << 18)
+        made = [tensor for tensor, _ in _core.allocate_batch(sharing(EXCHANGE), True, outputs)]
+    for number, tensor in enumerate(made):
+        tensor.fill_(number % 2)
+        assert not tensor.is_shared()
+    sent = pickle.loads(ForkingPickler.dumps([*made, *made]))
+    for tensor, copy in zip([*made, *made], sent, strict=True):
+        assert copy.dtype == tensor.dtype
+        assert copy.stride() == tensor.stride()
+        assert copy.untyped_storage().nbytes() == tensor.untyped_storage().nbytes()
+        assert copy.tolist() == tensor.tolist()
+        assert not tensor.numel() or copy.data_ptr() != tensor.data_ptr()
+    held = {id(block_of(tensor)): block_of(tensor).nbytes() for tensor in made if tensor.numel()}
+    assert len(held) <= 1
+    assert len(ForkingPickler.dumps(made)) < sum(held.values()) + 2000 + 500 * len(made)
 
 
 @given(outputs=OUTPUTS)

@@ -9,6 +9,7 @@ from oracles.batches import (
     group_by_length,
     pack_rows,
     plan_batches,
+    plan_shapes,
     rebalance_batches,
 )
 from oracles.draws import (
@@ -60,6 +61,7 @@ __all__ = [
     "philox_mask",
     "philox_order",
     "plan_batches",
+    "plan_shapes",
     "position_ids",
     "put_tokens",
     "rebalance_batches",

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -13,9 +14,11 @@
 #include "../../kernels/pack_rows.hpp"
 #include "../../kernels/philox_order.hpp"
 #include "../../kernels/plan_batches.hpp"
+#include "../../kernels/plan_shapes.hpp"
 #include "../errors.hpp"
 #include "../input/walk.hpp"
 #include "../register.hpp"
+#include "ints.hpp"
 
 namespace quadrat {
 namespace {
@@ -28,43 +31,65 @@ Budget budget_of(const BudgetParts& parts) {
     return {tokens, rows, multiple_of, padded};
 }
 
+Batch* batches_in(Ints& array) { return reinterpret_cast<Batch*>(array.mutable_data()); }
+
 // Memory whose pages are only there once they are written.
 std::unique_ptr<std::int64_t[]> scratch_of(std::int64_t size) {
     return std::unique_ptr<std::int64_t[]>(new std::int64_t[static_cast<std::size_t>(std::max<std::int64_t>(0, size))]);
 }
 
-std::pair<Status, std::int64_t> pack(Address lengths, std::int64_t count, std::int64_t max_length, int fit,
-                                     Address rows, Address offsets) {
+std::pair<Status, std::int64_t> pack(const Ints& lengths, std::int64_t max_length, int fit, Ints& rows, Ints& offsets) {
     const auto how = static_cast<Fit>(fit);
     std::int64_t packs = 0;
+    const std::int64_t count = lengths.size();
+    require_size(rows, count, "rows");
+    require_size(offsets, count + 1, "offsets");
     // Before the scratch is sized by them.
-    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || count < 0 || max_length < 1 ||
+    if (fit < 0 || fit > static_cast<int>(Fit::in_order) || max_length < 1 ||
         (how == Fit::best && max_length > most_in_pack)) {
         return {Status{Code::bad_argument}, packs};
     }
     const auto scratch = scratch_of(pack_rows_scratch(count, max_length, how));
-    const Status status = pack_rows({lengths, count}, max_length, how, scratch.get(), rows, offsets, &packs);
+    const Status status = pack_rows(span_of(lengths), max_length, how, scratch.get(), rows.mutable_data(),
+                                    offsets.mutable_data(), &packs);
     return {status, packs};
 }
 
-std::pair<Status, std::int64_t> plan(Address lengths, std::int64_t rows, const BudgetParts& budget, std::int64_t window,
-                                     Address order, Address batches) {
+std::pair<Status, std::int64_t> plan(const Ints& lengths, const BudgetParts& budget, std::int64_t window, Ints& order,
+                                     Ints& batches) {
     std::int64_t count = 0;
-    const auto spare = scratch_of(std::min(window, rows));
-    const Status status =
-        plan_batches({lengths, rows}, budget_of(budget), window, {order, rows}, spare.get(), batches, &count);
+    require_size(order, lengths.size(), "order");
+    require_size(batches, 3 * lengths.size(), "batches");
+    const auto spare = scratch_of(std::min<std::int64_t>(window, lengths.size()));
+    const Status status = plan_batches(span_of(lengths), budget_of(budget), window, span_to(order), spare.get(),
+                                       batches_in(batches), &count);
     return {status, count};
 }
 
-bool balance(Address lengths, std::int64_t rows, const BudgetParts& budget, Address order, Address batches,
-             std::int64_t count, std::int64_t ranks, std::int64_t steps, Address step_order, Address out) {
+bool balance(const Ints& lengths, const BudgetParts& budget, const Ints& order, Ints& batches, std::int64_t count,
+             std::int64_t ranks, const std::optional<Ints>& step_order, Ints& out) {
+    const std::int64_t steps = ranks < 1 ? 0 : out.size() / 3 / ranks;
+    require_size(out, 3 * steps * ranks, "out");
+    require_size(batches, 3 * balance_batches_room(count, ranks, steps), "batches");
+    if (step_order) {
+        require_size(*step_order, steps, "step_order");
+    }
     const auto scratch = scratch_of(balance_batches_scratch(count, ranks, steps));
-    return static_cast<bool>(balance_batches({lengths, rows}, order, budget_of(budget), batches, count, ranks, steps,
-                                             step_order, scratch.get(), out));
+    return static_cast<bool>(balance_batches(span_of(lengths), order.data(), budget_of(budget), batches_in(batches),
+                                             count, ranks, steps, step_order ? step_order->data() : nullptr,
+                                             scratch.get(), batches_in(out)));
 }
 
-bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Address out, std::int64_t rows) {
-    return static_cast<bool>(philox_order(seed, epoch, stream, {out, rows}));
+Status shapes(const Ints& widths, const Ints& counts, const Ints& rows, Ints& costs, Ints& chosen) {
+    require_size(counts, widths.size(), "counts");
+    require_size(rows, widths.size(), "rows");
+    const auto scratch = scratch_of(plan_shapes_scratch(widths.size(), costs.size()));
+    const Widths given{span_of(widths), counts.data(), rows.data()};
+    return plan_shapes(given, scratch.get(), span_to(costs), span_to(chosen));
+}
+
+bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, Ints& out) {
+    return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out)));
 }
 
 // The length of a list, a tuple, or a value of the type `kind`; -1 for everything else, and for no value.
@@ -85,11 +110,11 @@ std::int64_t length_of(PyObject* value, const py::handle& kind) {
 // Writes the lengths of rows from `first` on: of a plain mapping's value under `name` (None: of the row itself), where
 // that is a list, a tuple, or of the type `kind`. Returns the first row that is something else, or how many there are.
 Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, const py::handle& kind, Py_ssize_t first,
-                   Address out, const Interop& interop) {
-    std::int64_t* const lengths = out;
+                   Ints& out, const Interop& interop) {
+    std::int64_t* const lengths = out.mutable_data();
     PlainDicts dicts(interop);
     Py_ssize_t row = first;
-    for (; row < PyList_GET_SIZE(rows.ptr()); ++row) {
+    for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
         auto value = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
         if (!name.is_none() && !PyList_CheckExact(value.ptr())) {
             const py::object dict = dicts.dict_of(value);
@@ -131,13 +156,17 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
 }  // namespace
 
 void register_batching(py::module_& m) {
-    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, "out"_a, "interop"_a);
+    m.def("measure_rows", &measure, "rows"_a, "name"_a, "bare"_a, "kind"_a, "first"_a, array_arg("out"), "interop"_a);
     m.def("plain_lengths", &plain_lengths, "rows"_a, "name"_a);
-    m.def("pack_rows", &pack, "lengths"_a, "count"_a, "max_length"_a, "fit"_a, "rows"_a, "offsets"_a, WithoutGil());
-    m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, "out"_a, "rows"_a, WithoutGil());
-    m.def("plan_batches", &plan, "lengths"_a, "rows"_a, "budget"_a, "window"_a, "order"_a, "batches"_a, WithoutGil());
-    m.def("balance_batches", &balance, "lengths"_a, "rows"_a, "budget"_a, "order"_a, "batches"_a, "count"_a, "ranks"_a,
-          "steps"_a, "step_order"_a, "out"_a, WithoutGil());
+    m.def("pack_rows", &pack, array_arg("lengths"), "max_length"_a, "fit"_a, array_arg("rows"), array_arg("offsets"),
+          WithoutGil());
+    m.def("philox_order", &order_rows, "seed"_a, "epoch"_a, "stream"_a, array_arg("out"), WithoutGil());
+    m.def("plan_batches", &plan, array_arg("lengths"), "budget"_a, "window"_a, array_arg("order"), array_arg("batches"),
+          WithoutGil());
+    m.def("plan_shapes", &shapes, array_arg("widths"), array_arg("counts"), array_arg("rows"), array_arg("costs"),
+          array_arg("chosen"), WithoutGil());
+    m.def("balance_batches", &balance, array_arg("lengths"), "budget"_a, array_arg("order"), array_arg("batches"),
+          "count"_a, "ranks"_a, array_arg("step_order"), array_arg("out"), WithoutGil());
 }
 
 }  // namespace quadrat

@@ -1,5 +1,4 @@
 // Kernels one by one, for outputs that are not a batch.
-#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <array>
@@ -17,17 +16,13 @@
 #include "../../kernels/unpad.hpp"
 #include "../../kernels/unpad_masked.hpp"
 #include "../register.hpp"
+#include "ints.hpp"
 
 namespace quadrat {
 namespace {
 
-// int64 numbers that Python holds in an array: taken as they are, never converted, by `noconvert`.
-using Numbers = py::array_t<std::int64_t, py::array::c_style>;
-
-Span<const std::int64_t> span_of(const Numbers& numbers) { return {numbers.data(), numbers.size()}; }
-
 // Rows of flat values by their numbers, one after the other. Row r lies between bounds[r] and bounds[r + 1].
-Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const Numbers& bounds, const Numbers& numbers,
+Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const Ints& bounds, const Ints& numbers,
                     Address out, std::int64_t out_size) {
     const Span<const std::int64_t> bound = span_of(bounds);
     const auto item = static_cast<std::int64_t>(item_size(kind));
@@ -57,8 +52,8 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const N
 }
 
 void register_flat(py::module_& m) {
-    m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, py::arg("bounds").noconvert(),
-          py::arg("numbers").noconvert(), "out"_a, "out_size"_a, WithoutGil());
+    m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),
+          "out"_a, "out_size"_a, WithoutGil());
     m.def(
         "position_ids",
         [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
@@ -70,24 +65,24 @@ void register_flat(py::module_& m) {
 void register_varlen(py::module_& m) {
     m.def(
         "document_blocks",
-        [](const Numbers& offsets, std::int64_t total, std::array<std::int64_t, 2> reach,
-           std::array<std::int64_t, 2> size, std::array<Address, 4> out) {
+        [](const Ints& offsets, std::int64_t total, std::array<std::int64_t, 2> reach, std::array<std::int64_t, 2> size,
+           std::array<Address, 4> out) {
             const py::gil_scoped_release release;
             return document_blocks(span_of(offsets), total, {reach[0], reach[1]}, {size[0], size[1]}, {out[0], out[1]},
                                    {out[2], out[3]});
         },
-        py::arg("offsets").noconvert(), "total"_a, "reach"_a, "size"_a, "out"_a);
+        array_arg("offsets"), "total"_a, "reach"_a, "size"_a, "out"_a);
 }
 
 void register_ragged(py::module_& m) {
     m.def(
         "check_offsets",
-        [](const Numbers& offsets, std::int64_t size) {
+        [](const Ints& offsets, std::int64_t size) {
             LongestRow longest;
             const Status status = check_offsets(span_of(offsets), size, &longest);
             return py::make_tuple(status, longest.row, longest.length);
         },
-        py::arg("offsets").noconvert(), "size"_a);
+        array_arg("offsets"), "size"_a);
     m.def(
         "unpad",
         [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,

@@ -6,6 +6,7 @@
 #include "../../kernels/group_by_length.hpp"
 #include "../../kernels/rebalance_batches.hpp"
 #include "../register.hpp"
+#include "ints.hpp"
 
 namespace quadrat {
 namespace {
@@ -26,9 +27,11 @@ void order_of_set(Span<std::int64_t> members) {
 
 constexpr std::int64_t most_moves = std::int64_t{1} << 24;
 
-Status rebalance(Address lengths, std::int64_t rows, std::int64_t ranks, double coefficient, std::int64_t moves,
-                 Address counts, Address ranking, std::int64_t batches) {
-    if (batches < 1 || batches > rows || moves < 0 || moves > most_moves) {
+Status rebalance(const Ints& lengths, std::int64_t ranks, double coefficient, std::int64_t moves, Ints& counts,
+                 Ints& ranking) {
+    const std::int64_t batches = counts.size();
+    require_size(ranking, batches, "ranking");
+    if (batches < 1 || batches > lengths.size() || moves < 0 || moves > most_moves) {
         return {Code::bad_argument};
     }
     const auto size = static_cast<std::size_t>(batches);
@@ -43,7 +46,7 @@ Status rebalance(Address lengths, std::int64_t rows, std::int64_t ranks, double 
     const BalanceScratch scratch{costs.data(), numbers.data(),      numbers.data() + size,
                                  flags.data(), flags.data() + size, {seen.data(), static_cast<std::int64_t>(places)}};
     const BalanceOptions options{ranks, coefficient, moves, &order_of_set};
-    return rebalance_batches({lengths, rows}, options, scratch, {counts, batches}, {ranking, batches});
+    return rebalance_batches(span_of(lengths), options, scratch, span_to(counts), span_to(ranking));
 }
 
 }  // namespace
@@ -51,16 +54,15 @@ Status rebalance(Address lengths, std::int64_t rows, std::int64_t ranks, double 
 void register_samplers(py::module_& m) {
     m.def(
         "group_by_length",
-        [](Address lengths, std::int64_t lengths_size, std::int64_t megabatch, Address rows, std::int64_t count) {
-            const py::gil_scoped_release unlocked;
+        [](const Ints& lengths, std::int64_t megabatch, Ints& rows) {
             std::vector<std::int64_t> spare(
-                static_cast<std::size_t>(std::max<std::int64_t>(0, std::min(megabatch, count))));
-            return group_by_length({lengths, lengths_size}, megabatch,
-                                   {spare.data(), static_cast<std::int64_t>(spare.size())}, {rows, count});
+                static_cast<std::size_t>(std::max<std::int64_t>(0, std::min<std::int64_t>(megabatch, rows.size()))));
+            return group_by_length(span_of(lengths), megabatch, {spare.data(), static_cast<std::int64_t>(spare.size())},
+                                   span_to(rows));
         },
-        "lengths"_a, "lengths_size"_a, "megabatch"_a, "rows"_a, "count"_a);
-    m.def("rebalance_batches", &rebalance, "lengths"_a, "rows"_a, "ranks"_a, "coefficient"_a, "moves"_a, "counts"_a,
-          "ranking"_a, "batches"_a);
+        array_arg("lengths"), "megabatch"_a, array_arg("rows"), WithoutGil());
+    m.def("rebalance_batches", &rebalance, array_arg("lengths"), "ranks"_a, "coefficient"_a, "moves"_a,
+          array_arg("counts"), array_arg("ranking"));
 }
 
 }  // namespace quadrat

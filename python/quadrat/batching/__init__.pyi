@@ -1,2 +1,5 @@
 from quadrat.batching.samplers import BatchRebalanceSampler as BatchRebalanceSampler
 from quadrat.batching.samplers import DistributedLengthGroupedSampler as DistributedLengthGroupedSampler
+from quadrat.batching.shapes import FixedShapes as FixedShapes
+from quadrat.batching.shapes import ShapePlan as ShapePlan
+from quadrat.batching.shapes import plan_shapes as plan_shapes

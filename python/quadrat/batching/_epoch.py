@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops._philox import epoch_of
-from quadrat.support.memory import address_of
 
 _CONSTANT = (int, str, bool, type(None))
 
@@ -98,7 +97,8 @@ class Resumable(WithEpoch):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, also in worker processes of a DataLoader.
 
-        A new epoch begins with its first item. An iterator that is being read goes on in its own epoch.
+        A new epoch begins with its first item. An iterator that is being read goes on in its own epoch. A stream calls
+        the `set_epoch` of its dataset too, if there is one.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
@@ -109,11 +109,18 @@ class Resumable(WithEpoch):
             self._at, self._resumes = None, False
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the iterator that was read last, and what the items depend on: names and numbers."""
+        """The position of the iterator that was read last, and what the items depend on: a dict of names and numbers.
+
+        It counts the items that this object has returned: of a sampler, "batch" of them. A DataLoader with workers
+        takes a sampler's batches ahead of training: then set "batch" to the number of batches trained on. Of a stream,
+        each worker has its own state, which the `StatefulDataLoader` of torchdata collects.
+        """
         return {**_copy_of(self._start() if self._at is None else self._at), **self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from a state: the next iteration begins with the item after those of the state.
+
+        The iteration of a stream raises ValueError if row lengths have changed, or in another worker process.
 
         Raises:
             KeyError: when an entry is missing.
@@ -154,6 +161,6 @@ def _copy_of(value: Any) -> Any:
 def random_order(count: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
     """The numbers below `count` in a random order; `stream` tells the orders of one seed and epoch apart."""
     order = np.empty(count, np.int64)
-    if not _core.philox_order(seed, epoch, stream, address_of(order), count):
+    if not _core.philox_order(seed, epoch, stream, order):
         raise ValueError(f"{count} rows are too many to shuffle")
     return order

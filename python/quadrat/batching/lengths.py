@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
+from quadrat.ragged.offsets import as_lengths
 from quadrat.support.extras import needs
-from quadrat.support.memory import address_of, interop, is_tensor
+from quadrat.support.memory import interop, is_tensor
 
 _AT_A_TIME = 4096  # items that are held at once
 _ITEMS = 256  # of a dataset that is read item by item, between two looks at the progress bar
@@ -72,6 +73,16 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     return _of_other(dataset, column)
 
 
+def lengths_of(given: Any) -> NDArray[np.int64]:
+    """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
+    if not hasattr(given, "dtype"):
+        is_list = isinstance(given, (list, tuple))
+        rows = given[:1] if is_list else getattr(given, "column_names", None)
+        if isinstance(given, Mapping) or (isinstance(rows[0], Mapping) if is_list and rows else bool(rows)):
+            return lengths(given)
+    return as_lengths(given)
+
+
 def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
     """The lengths of what is neither a list, nor a torch dataset, nor a table of pyarrow."""
     datasets = sys.modules.get("datasets")
@@ -122,12 +133,12 @@ def _measured(
     """The same, of items in lists that nobody else holds."""
     found, first = np.empty(count, np.int64), 0
     name, bare = (None, True) if values else (column, bare)
-    address, known = address_of(found), interop()
+    known = interop()
     for rows in chunks:
         if len(rows) > count - first:
             raise ValueError(f"column {column!r} has the length {count}, but gives more rows")
         row, kind = 0, list
-        while (row := _core.measure_rows(rows, name, bare, kind, row, address + 8 * first, known)) < len(rows):
+        while (row := _core.measure_rows(rows, name, bare, kind, row, found[first:], known)) < len(rows):
             # One of another type than those before it.
             value = rows[row] if values else _value_of(rows[row], first + row, column, bare=bare)
             found[first + row] = _length_of(value, first + row, column)

@@ -35,13 +35,13 @@ def pack_dataset(
     Args:
         dataset: a `datasets.Dataset`, `DatasetDict`, `IterableDataset` or `IterableDatasetDict` whose columns are all
             lists, in each row of the same length. Rows that are empty or null are dropped.
-        seq_length: the most tokens in a row of the result.
+        seq_length: the maximum number of tokens in a row of the result.
         strategy: which tokens are joined.
 
             - "bfd": whole rows, by best-fit decreasing. A row longer than `seq_length` is cut there.
             - "bfd_split": the same, but the part that is cut off becomes separate rows.
             - "wrapped": all tokens in their order, cut every `seq_length` tokens.
-        map_kwargs: further arguments of `map`, such as `batch_size`, `num_proc` or `remove_columns`.
+        map_kwargs: more arguments of `map`, for example `batch_size`, `num_proc` or `remove_columns`.
 
     Returns:
         A dataset of the same kind with the same columns and format. With "bfd" and "bfd_split" it also has the column

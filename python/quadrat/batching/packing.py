@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.batching.lengths import lengths_of
 from quadrat.ops._philox import number_below
-from quadrat.ragged.offsets import as_lengths, tensor_or_array
+from quadrat.ragged.offsets import tensor_or_array
 from quadrat.ragged.ragged import Ragged
 from quadrat.support.arrays import as_numpy
-from quadrat.support.memory import address_of
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
@@ -35,8 +35,9 @@ def plan_packs(
     Rows are sorted in linear time, and rows of one length are placed together.
 
     Args:
-        lengths: `[rows]` integers, in tokens: an array, a tensor or a list. Rows of length 0 take no room.
-        max_length: the most tokens in a pack; at most `2**27` with `strategy="best_fit"`.
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are
+            used. Rows of length 0 take no room.
+        max_length: the maximum number of tokens in a pack; at most `2**27` with `strategy="best_fit"`.
         strategy: which pack a row goes into.
 
             - "best_fit": the longest row first, into the pack with the least room for it (best-fit decreasing; Johnson,
@@ -58,7 +59,7 @@ def plan_packs(
         they were placed.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or `max_length` is not an int.
+        TypeError: when `lengths` are not a 1-D array of integers, or `max_length` is not an int.
         ValueError: when `lengths` are empty, or one is negative or, with `overlong="error"`, above `max_length`; for a
             `max_length` below 1; for an unknown `strategy` or `overlong`.
 
@@ -72,8 +73,9 @@ def plan_packs(
         [[1], [1], [0], [1]]
     """
     check_choices(strategy, overlong)
-    sizes = np.array(as_lengths(lengths))  # a copy: the kernel reads it several times, while other threads run
-    rows, _, offsets = plan_pieces(sizes, number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong)
+    rows, _, offsets = plan_pieces(
+        lengths_of(lengths), number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong
+    )
     return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
 
 
@@ -129,9 +131,7 @@ def packed(lengths: IntArray, limit: int, fit: int) -> tuple[IntArray, IntArray]
     """Row numbers, pack after pack, and the packs' offsets."""
     lengths = np.ascontiguousarray(lengths)
     rows, offsets = np.empty(len(lengths), np.int64), np.empty(len(lengths) + 1, np.int64)
-    failure, packs = _core.pack_rows(
-        address_of(lengths), len(lengths), limit, fit, address_of(rows), address_of(offsets)
-    )
+    failure, packs = _core.pack_rows(lengths, limit, fit, rows, offsets)
     if failure is not None:
         raise ValueError(f"row {failure[1]} changed its length while it was packed")
     return rows, offsets[: packs + 1].copy()

@@ -45,6 +45,10 @@ class _Stored:
 class _WithLengths:
     """A sampler whose `lengths` stay an array as long as nobody looks at them."""
 
+    def __repr__(self) -> str:
+        """The number of rows, and of those in a batch."""
+        return f"{type(self).__name__}(rows={len(_held(self))}, batch_size={vars(self)['batch_size']})"
+
     @property
     def lengths(self) -> Any:
         """The lengths, as they were given, or a list of those that were read from a dataset."""
@@ -106,6 +110,11 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
         generator: Any = None,
     ) -> None:
         """See the class."""
+        if dataset is None and lengths is None and hasattr(batch_size, "__len__"):
+            raise ValueError(
+                f"the first argument is the batch size, not a {type(batch_size).__name__}: give "
+                "LengthGroupedSampler(batch_size, dataset)"
+            )
         lengths = _or_stored(lengths, dataset, model_input_name)
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 
@@ -268,17 +277,8 @@ def _balanced(sampler: Any, indices: list[int], lengths: list[Any]) -> list[list
     order = len(known) - 1 - np.argsort(known[::-1], kind="stable")[::-1]
     descending, size = known[order], sampler.dp_size * sampler.grad_accum
     counts, ranking = np.empty((2, size), np.int64)
-    failure = _core.rebalance_batches(
-        lengths=address_of(descending),
-        rows=len(descending),
-        ranks=sampler.dp_size,
-        coefficient=coefficient,
-        moves=max(30 * size, sampler.effective_batch_size),
-        counts=address_of(counts),
-        ranking=address_of(ranking),
-        batches=size,
-    )
-    if failure is not None:
+    moves = max(30 * size, sampler.effective_batch_size)
+    if _core.rebalance_batches(descending, sampler.dp_size, coefficient, moves, counts, ranking) is not None:
         return None
     rows = [indices[place] for place in order.tolist()]
     ends = np.cumsum(counts).tolist()
@@ -301,9 +301,7 @@ def get_length_grouped_indices(
     drawn = torch.randperm(len(known), generator=generator)
     plain = type(drawn) is torch.Tensor and drawn.is_cpu and drawn.dtype == torch.int64
     indices = drawn.numpy() if plain else np.array(drawn.tolist(), np.int64)
-    failure = _core.group_by_length(
-        address_of(known), len(known), mega_batch_mult * batch_size, address_of(indices), len(indices)
-    )
+    failure = _core.group_by_length(known, mega_batch_mult * batch_size, indices)
     assert failure is None
     order: list[int] = indices.tolist()
     return order
@@ -326,7 +324,7 @@ def _is_stored_column(lengths: Any) -> bool:
 
 
 def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
-    """Lengths as an array; None where they are no plain integers of one dimension."""
+    """Lengths as an array; None if they are not a 1-D array or list of integers."""
     if _is_stored_column(lengths):
         name = lengths.column_name  # alone, or all columns would be decoded
         lengths = lengths.source.select_columns(name).with_format("numpy")[:][name]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat import _core
 from quadrat.batching._epoch import Resumable, random_order
+from quadrat.batching.budget import Budget, ragged_of
+from quadrat.batching.lengths import lengths_of
+from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
-from quadrat.ragged.offsets import as_lengths
 from quadrat.ragged.ragged import Ragged
-from quadrat.support.memory import address_of
 
 if TYPE_CHECKING:
     from torch.utils.data import Sampler
@@ -27,90 +28,18 @@ else:
     except ModuleNotFoundError:  # a sampler is what can be iterated over
         _Base = object
 
-_BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
-_MOST_ROWS = (1 << 62) - 1
-ROWS, STEPS = 0, 1  # the streams of random orders; further ones are for orders of rows that take another try
+ROWS, STEPS = 0, 1  # the streams of random orders; higher ones are for orders of rows that take another try
 _TRIES = 16
 _OVERLONG = ("error", "alone")
 
 IntArray = NDArray[np.int64]
 
 
-class Budget(NamedTuple):
-    """What a batch may cost, as the kernels take it.
-
-    Attributes:
-        tokens: at most.
-        rows: at most.
-        multiple_of: the width of a padded batch is one of these, or the length of a flat one.
-        padded: whether the tokens are rows times the longest, or the sum of lengths.
-    """
-
-    tokens: int
-    rows: int
-    multiple_of: int
-    padded: bool
-
-    @classmethod
-    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
-        """Raises TypeError or ValueError for numbers out of range."""
-        tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
-        rows = _MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
-        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
-        if multiple > tokens:
-            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
-        return cls(tokens, rows, multiple, bool(padded))
-
-    def settings(self) -> dict[str, Any]:
-        """The entries of a state."""
-        return {f"budget_{name}": value for name, value in self._asdict().items()}
-
-    def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
-        """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
-        batches = np.empty((len(rows), 3), np.int64)
-        failure, made = _core.plan_batches(
-            address_of(lengths), len(rows), self, window, address_of(rows), address_of(batches)
-        )
-        if failure is not None:
-            raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
-        return batches[:made]
-
-    def balanced(
-        self, lengths: IntArray, rows: IntArray, batches: IntArray, *, ranks: int, steps: int, order: IntArray | None
-    ) -> IntArray:
-        """The batches of all ranks, `[steps, ranks, 3]`; steps in an order, by default that of their first rows."""
-        room = np.empty((max(len(batches), steps * ranks), 3), np.int64)
-        room[: len(batches)] = batches
-        out = np.empty((steps, ranks, 3), np.int64)
-        done = _core.balance_batches(
-            address_of(lengths),
-            len(lengths),
-            self,
-            address_of(rows),
-            address_of(room),
-            len(batches),
-            ranks,
-            steps,
-            0 if order is None else address_of(order),
-            address_of(out),
-        )
-        if not done:
-            raise ValueError(f"{len(batches)} batches cannot be shared by {ranks} ranks in {steps} steps")
-        return out
-
-
 def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
     """The tokens of `batch_size` rows of mean length, to the nearest 64, but room for the longest row."""
-    found = as_lengths(lengths)
+    found = lengths_of(lengths)
     longest = -(-int(found.max()) // multiple_of) * multiple_of
     return max(64 * round(batch_size * float(found.mean()) / 64), longest, multiple_of)
-
-
-def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
-    """The row numbers of batches."""
-    begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
-    offsets = np.concatenate(([0], sizes.cumsum()))
-    return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
 
 
 class TokenBudgetBatchSampler(Resumable, _Base):
@@ -136,11 +65,12 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     `rank=None`.
 
     Args:
-        lengths: `[rows]` integers, in tokens: an array, a tensor or a list. They are copied.
-        max_tokens: the most that a batch may cost, up to `2**61`.
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list, which is copied; or a dataset, whose
+            `quadrat.lengths` are used.
+        max_tokens: the maximum cost of a batch, up to `2**61`.
         padded: whether the cost is that of a padded batch (rows times the longest row) or of one without padding (the
             sum of lengths).
-        max_batch_size: the most rows in a batch; None: as many as the budget allows.
+        max_batch_size: the maximum number of rows in a batch; None: as many as the budget allows.
         multiple_of: the longest row is rounded up to a multiple of this, as `pad_to_multiple_of` pads it; with
             `padded=False`, the sum of lengths is.
         window: how many shuffled rows are sorted at a time. A larger window needs less padding and mixes rows less.
@@ -152,16 +82,21 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: from 0 to `2**64 - 1`, the same on all ranks.
         drop_last: see above.
         overlong: "error" raises ValueError for a row above the budget; "alone" makes it a batch of its own.
+        shapes: batches of a few shapes: a `quadrat.batching.ShapePlan`, or the number of shapes of a plan for these
+            lengths. The rows of a batch then fit one shape, and `quadrat.batching.FixedShapes` fills the batch to it.
+            Widths are multiples of `multiple_of`, or of 8 if that is 1. Rows are then not sorted, and `window` does not
+            matter.
 
     Attributes:
         batch_size: None, which tells accelerate that batches are of any length.
         drop_last: as given.
         epoch: the current epoch; see `set_epoch`.
         rows: the number of rows.
+        shapes: the `ShapePlan`, if there is one.
         world_size, rank: as given.
 
     Raises:
-        TypeError: when `lengths` are not integers of one dimension, or a number is not an int.
+        TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
         ValueError: when `lengths` are empty, or one is negative or above the budget; for a number out of range, a
             `world_size` above the number of rows, or an unknown `overlong`; with `drop_last=True`, when there are fewer
             batches than ranks, as soon as they are planned.
@@ -193,34 +128,31 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         seed: int = 0,
         drop_last: bool = False,
         overlong: Literal["error", "alone"] = "error",
+        shapes: int | ShapePlan | None = None,
     ) -> None:
         """See the class."""
         if overlong not in _OVERLONG:
             raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
-        self._lengths = np.array(as_lengths(lengths))
+        self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
-        if not count:
-            raise ValueError("lengths are empty: there are no rows to batch")
         super().__init__()
-        self._budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        advice = "; overlong='alone' makes such a row a batch of its own"
+        budget.require(self._lengths, advice if overlong == "error" else None)
+        self.shapes, self._budget = with_shapes(shapes, budget, self._lengths)
         self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
         self.rank = None if rank is None else number_below(rank, "rank", self.world_size)
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        tokens, _, multiple, _ = self._budget
-        longest = int(self._lengths.max())
-        if overlong == "error" and -(-longest // multiple) * multiple > tokens:
-            raise ValueError(
-                f"row {int(self._lengths.argmax())} has {longest} tokens, more than max_tokens={tokens} allow"
-                f"{f' with multiple_of={multiple}' if longest <= tokens else ''}; "
-                "overlong='alone' makes such a row a batch of its own"
-            )
         self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
-        self._window = self._usual_window() if window is None else number_below(window, "window", 1 << 62, 1)
+        usual = budget.usual_window(self._lengths)
+        if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
+            usual = window = count if padded else 1
+        self._window = usual if window is None else number_below(window, "window", 1 << 62, 1)
         self._shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
-        self._plan: tuple[int, IntArray, IntArray] | None = None
+        self._plan: tuple[int, Ragged] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
 
     def __repr__(self) -> str:
@@ -232,7 +164,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     @property
     def max_tokens(self) -> int:
-        """The most that a batch may cost."""
+        """The maximum cost of a batch."""
         return self._budget.tokens
 
     @property
@@ -242,33 +174,26 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def __len__(self) -> int:
         """The number of batches of an epoch, for this rank."""
-        return len(self._share(self.epoch)[1])
+        if not self._steps:
+            self._share(self.epoch)
+        return self._steps * (self.world_size if self.rank is None else 1)
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches of the current epoch, from the first one, or from where `load_state_dict` left off."""
         at = self._begin()
-        return self._batches(at, *self._share(at["epoch"]))
+        return self._batches(at, self._share(at["epoch"]))
 
-    def _batches(self, at: dict[str, Any], rows: IntArray, batches: IntArray) -> Iterator[list[int]]:
-        for begin, end, _ in batches[at["batch"] :].tolist():
+    def _batches(self, at: dict[str, Any], batches: Ragged) -> Iterator[list[int]]:
+        for first, last in pairwise(batches.offsets[at["batch"] :].tolist()):
             at["batch"] += 1
             self._at = at
-            yield rows[begin:end].tolist()
+            yield batches.values[first:last].tolist()
 
     def _start(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "batch": 0}
 
     def _check(self, at: dict[str, Any]) -> None:
-        at["batch"] = number_below(at["batch"], "batch", len(self._share(at["epoch"])[1]) + 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position of the sampler: a dict of numbers, the same on all ranks that have taken equally many batches.
-
-        "batch" is the number of batches of "epoch" that the iterator read last has returned. A DataLoader with workers
-        takes batches ahead of training: then set "batch" to the number of batches trained on. The other entries are the
-        settings and checksums that the batches depend on.
-        """
-        return super().state_dict()
+        at["batch"] = number_below(at["batch"], "batch", len(self) + 1)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -282,6 +207,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             "shuffle": self._shuffle,
             "seed": self._seed,
             "drop_last": self.drop_last,
+            "shapes": "" if self.shapes is None else str(self.shapes.shapes),
         }
 
     def batches(self, epoch: int | None = None) -> Ragged:
@@ -295,38 +221,36 @@ class TokenBudgetBatchSampler(Resumable, _Base):
             >>> quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], max_tokens=16, shuffle=False).batches().to_lists()
             [[2, 4], [0, 1, 3]]
         """
-        rows, batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
-        return ragged_of(rows, batches)
+        batches = self._share(self.epoch if epoch is None else epoch_of(epoch))
+        return Ragged(batches.values.copy(), batches.offsets.copy())
 
-    def _share(self, epoch: int) -> tuple[IntArray, IntArray]:
-        """Rows, and the batches of this rank: `[batches, 3]`, where in the rows each begins and ends, and its cost."""
+    def _share(self, epoch: int) -> Ragged:
+        """The batches of this rank in an epoch."""
         plan = self._plan
         if plan is None or plan[0] != epoch:
-            plan = self._plan = (epoch, *self._planned(epoch))
-        _, rows, steps = plan
-        return rows, steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
+            rows, steps = self._planned(epoch)
+            batches = steps.reshape(-1, 3) if self.rank is None else steps[:, self.rank]
+            plan = self._plan = (epoch, ragged_of(rows, batches))
+        return plan[1]
 
     def _planned(self, epoch: int) -> tuple[IntArray, IntArray]:
-        """Rows, and the batches of all ranks, `[steps, world_size, 3]`."""
+        """Rows, and the batches of all ranks, `[steps, world_size, 3]`: where in the rows each begins and ends."""
         ranks = self.world_size
-        first = None if self._steps else self._batched(0, ROWS)
-        if first is not None:
-            self._steps = self._steps_for(len(first[1]))
-        most = self._steps * ranks + (ranks - 1 if self.drop_last else 0)
-        rows, batches = self._batched(epoch, ROWS) if first is None or epoch else first
-        # Rarely, rows in another order take more batches than an epoch has.
-        for stream in range(STEPS + 1, STEPS + _TRIES):
-            if len(batches) <= most:
-                break
-            rows, batches = self._batched(epoch, stream)
-        else:
-            rows, batches = self._batched(0, ROWS)
-        order = random_order(self._steps, self._seed, epoch, STEPS) if self._shuffle else None
-        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=self._steps, order=order)
+        first = {} if self._steps else {(0, ROWS): self._batched(0, ROWS)}
+        if first:
+            self._steps = self._steps_for(len(first[0, ROWS][1]))
+        steps = self._steps
+        most = steps * ranks + (ranks - 1 if self.drop_last else 0)
+        # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
+        tries = [(epoch, stream) for stream in (ROWS, *range(STEPS + 1, STEPS + _TRIES))]
+        made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
+        rows, batches = next(one for one in made if len(one[1]) <= most)
+        order = random_order(steps, self._seed, epoch, STEPS) if self._shuffle else None
+        return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
         """The steps of each epoch, where the first one takes so many batches."""
-        ranks, windows = self.world_size, -(-len(self._lengths) // self._window)
+        ranks, windows = self.world_size, min(-(-len(self._lengths) // self._window), batches)
         # How many an epoch takes goes up and down by less than a fifth of the root of the windows.
         spare = math.ceil(math.sqrt(windows) / 3) if self._shuffle and windows > 1 else 0
         if self.drop_last:
@@ -341,9 +265,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         """Rows in the order of a stream of random numbers, sorted by windows, and their batches, `[batches, 3]`."""
         count = len(self._lengths)
         rows = random_order(count, self._seed, epoch, stream) if self._shuffle else np.arange(count)
+        if self.shapes is not None and self.shapes.padded:
+            return self.shapes.batches(self._lengths, rows)
         return rows, self._budget.batched(self._lengths, rows, self._window)
-
-    def _usual_window(self) -> int:
-        """The rows of some batches: the last rows of a window are then few of its rows."""
-        rows = min(self._budget.rows, self._budget.tokens * len(self._lengths) // max(self._total, 1))
-        return max(_FEWEST_OF_A_WINDOW, min(len(self._lengths), _BATCHES_OF_A_WINDOW * rows))

@@ -29,6 +29,7 @@ class Options:
     max_tokens: int | None = None  # of a Trainer's training batches; 0: those of a usual batch; None: they stay
     group_by_length: bool = False
     evaluation: bool = False  # whether a Trainer evaluates rows of similar length together
+    shapes: int | None = None  # that a Trainer's training batches are filled to; None: any
     quiet: bool = False
     report: str | None = None  # a file
     folder: str = ""  # where processes leave what they counted

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from quadrat import _core
 from quadrat.batching.packing import plan_packs
 from quadrat.ragged import Ragged
-from quadrat.support.memory import address_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -117,7 +116,7 @@ def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Ragge
     lengths, rows = np.ascontiguousarray(lengths), order.copy()
     # Few rows make four megabatches, very few as many as there are batches.
     megabatch = batch_size * max(1, min(len(rows) // (4 * batch_size), MEGABATCH))
-    failure = _core.group_by_length(address_of(lengths), len(lengths), megabatch, address_of(rows), len(rows))
+    failure = _core.group_by_length(lengths, megabatch, rows)
     assert failure is None
     return shuffled(rows, batch_size)
 

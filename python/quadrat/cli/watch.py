@@ -121,9 +121,11 @@ def _patch_transformers() -> None:
 
 
 def _patch_trainer() -> None:
-    from transformers import Trainer
+    from transformers import Trainer, TrainerCallback, trainer
 
+    from quadrat.integration.batch_by_tokens import joins_rows
     from quadrat.integration.evaluate_by_length import evaluate_by_length
+    from quadrat.varlen.packing_check import warn_if_rows_mix
 
     start, train = Trainer.__init__, Trainer.train
 
@@ -142,6 +144,17 @@ def _patch_trainer() -> None:
             _group(self) if OPTIONS.max_tokens is None else _batch(self, OPTIONS.max_tokens)
         return train(self, *args, **kwargs)
 
+    class QuadratChecksPacking(TrainerCallback):  # type: ignore[misc]
+        """Looks at the start of training whether the model keeps the rows of packed batches apart."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            collator = getattr(given["train_dataloader"], "collate_fn", None)
+            collator = getattr(collator, "data_collator", collator)  # that of a Trainer which removes columns
+            is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those
+            if state.is_world_process_zero and joins_rows(collator) and not is_of_trl:
+                warn_if_rows_mix(given["model"], collator)
+
+    trainer.DEFAULT_CALLBACKS.append(QuadratChecksPacking)
     if OPTIONS.evaluation:
         Trainer.__init__ = started
     if OPTIONS.max_tokens is not None or OPTIONS.group_by_length:
@@ -151,7 +164,7 @@ def _patch_trainer() -> None:
 def _batch(trainer: Any, max_tokens: int) -> None:
     """Batches by token budget, or the reason why not."""
     try:
-        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto")))
+        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto", shapes=OPTIONS.shapes)))
     except (TypeError, ValueError) as error:
         _say_of(trainer, f"batches are as before: {error}")
 

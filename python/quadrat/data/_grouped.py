@@ -26,10 +26,9 @@ class GroupedDataset(WithEpoch):
         self.dataset = dataset
         self.columns = columns_of(columns, column)
         self._source = _source_of(dataset, self.columns)
-        self._planned: tuple[int, Any] | None = None
 
-    def _plan(self, epoch: int) -> Any:
-        """The groups of an epoch, each with the arguments of `_items`."""
+    def _current(self) -> Any:
+        """The plan of the current epoch: a tuple that begins with the groups."""
         raise NotImplementedError
 
     def _items(self, plan: Any, groups: list[int]) -> list[Any]:
@@ -57,12 +56,6 @@ class GroupedDataset(WithEpoch):
                 raise IndexError(f"item {index} of {count}")
             groups.append(index % count)
         return self._items(plan, groups)
-
-    def _current(self) -> Any:
-        epoch, planned = self.epoch, self._planned
-        if planned is None or planned[0] != epoch:
-            planned = self._planned = (epoch, self._plan(epoch))
-        return planned[1]
 
     def _rows(self, rows: list[int]) -> Any:
         """Rows of the dataset by number: `Rows` if they are in Arrow, otherwise a list."""

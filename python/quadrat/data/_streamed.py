@@ -62,7 +62,7 @@ class StreamedDataset(Resumable, _Base):
     """What `BatchedStream` and `PackedStream` share: an item is a group of rows of one window.
 
     A window is the next `window` rows of the stream, after the rows held back from the window before: those of its
-    emptiest group. A row is held back at most once.
+    emptiest group, or of several. A row is held back at most once.
     """
 
     _IS = "stream"
@@ -96,8 +96,8 @@ class StreamedDataset(Resumable, _Base):
         self._shuffle, self._seed = bool(shuffle), seed_of(seed)
         self._shards_itself = bool(shards_itself)
 
-    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
-        """The groups of units of these sizes, and which of them may wait for more rows."""
+    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
+        """The groups of units of these sizes, and which of them may wait for more rows; the first ones have waited."""
         raise NotImplementedError
 
     def _items(self, units: Units, groups: Ragged) -> Iterable[Any]:
@@ -119,35 +119,12 @@ class StreamedDataset(Resumable, _Base):
             "shards_itself": self._shards_itself,
         }
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration, also in worker processes of a DataLoader.
-
-        If the dataset has `set_epoch`, that is called with this epoch too. A new epoch begins with its first item. An
-        iterator that is being read goes on in its own epoch.
-
-        Raises:
-            TypeError, ValueError: unless it is a whole number below `2**32`.
-        """
-        super().set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position of the iterator read last: numbers, names and the state of a `datasets.IterableDataset`.
-
-        It counts the items that this process has returned. In a DataLoader with workers, each worker has its own state,
-        and the `StatefulDataLoader` of torchdata collects them.
-        """
-        return super().state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state: the next iteration begins with the item after those of the state.
-
-        That iteration raises ValueError if row lengths have changed, or in another worker process.
-
-        Raises:
-            KeyError: when an entry is missing.
-            ValueError: when the state is from a stream with other options, or a number is out of range.
-        """
-        super().load_state_dict(state)
+    def __repr__(self) -> str:
+        """The dataset's class, and the numbers that items depend on."""
+        return (
+            f"{type(self).__name__}({type(self.dataset).__name__}, {self._limit}, window={self._window}, "
+            f"seed={self._seed}, world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         """The items of the current epoch, from the first one, or from where `load_state_dict` left off."""
@@ -248,11 +225,11 @@ class StreamedDataset(Resumable, _Base):
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""
-        groups, emptiest = self._plan(sizes, seed)
-        kept = [] if ends else groups[[emptiest]].values.tolist()
-        if not kept or min(kept) < waited:
+        groups, waiting = self._plan(sizes, seed, waited)
+        waiting = [] if ends else [group for group in waiting if min(groups[group].tolist(), default=0) >= waited]
+        if not waiting:
             return groups, []
-        return groups[np.delete(np.arange(len(groups)), emptiest)], kept
+        return groups[np.delete(np.arange(len(groups)), waiting)], groups[waiting].values.tolist()
 
     def _window_seed(self, at: Mapping[str, Any], place: Place) -> int:
         sequence = np.random.SeedSequence((self._seed, at["epoch"], place.share, at["window"]))

@@ -73,6 +73,10 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
             stored = self.__dict__["_quadrat_stored"] = StoredRows(self, formatted=False)
         return stored.rows(keys)
 
+    def __repr__(self) -> str:
+        """The columns and the number of rows, as `datasets` shows them."""
+        return f"Arrow{super().__repr__()}"
+
     def __getstate__(self) -> dict[str, Any]:
         """The dataset's own state: another process finds its memory anew."""
         return {name: value for name, value in self.__dict__.copy().items() if not name.startswith("_quadrat")}

@@ -88,14 +88,13 @@ class BatchedDataset(GroupedDataset):
         if wrong.any():
             raise ValueError(f"row {values[first:last][wrong.argmax()]} is out of range: there are {len(self.dataset)}")
 
-    def _plan(self, epoch: int) -> Any:
-        batches = self.sampler
-        if isinstance(batches, TokenBudgetBatchSampler):
-            if batches.rows > len(self.dataset):
-                raise ValueError(f"the sampler has {batches.rows} rows, but the dataset has {len(self.dataset)}")
-            batches = batches.batches(epoch)
-        return (batches,)
+    def _current(self) -> tuple[Ragged]:
+        sampler = self.sampler
+        if isinstance(sampler, Ragged):
+            return (sampler,)
+        if sampler.rows > len(self.dataset):
+            raise ValueError(f"the sampler has {sampler.rows} rows, but the dataset has {len(self.dataset)}")
+        return (sampler._share(self.epoch),)
 
-    def _items(self, plan: Any, groups: list[int]) -> list[Any]:
-        (batches,) = plan
-        return [as_batch(self._rows(batches[group].tolist())) for group in groups]
+    def _items(self, plan: tuple[Ragged], groups: list[int]) -> list[Any]:
+        return [as_batch(self._rows(plan[0][group].tolist())) for group in groups]

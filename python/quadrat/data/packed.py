@@ -8,14 +8,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat.batching._epoch import random_order
-from quadrat.batching.lengths import lengths
+from quadrat.batching.lengths import lengths, lengths_of
 from quadrat.batching.packing import Strategy, check_choices, plan_pieces
 from quadrat.data._grouped import GroupedDataset, IntArray
 from quadrat.input.items import Pack, Packs, Pieces, join
 from quadrat.input.rows import MAIN, Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
-from quadrat.ragged.offsets import as_lengths
 
 _ROWS, _PACKS = 0, 1  # the streams of random orders
 
@@ -46,7 +45,7 @@ class PackedDataset(GroupedDataset):
 
     Args:
         dataset: a `datasets.Dataset`, or any dataset with `len` and `[]` whose items are mappings, or a list of them.
-        max_length: the most tokens in a pack.
+        max_length: the maximum number of tokens in a pack.
         strategy: which pack a row goes into, see `quadrat.plan_packs`. "in_order" leaves rows in their order.
         column: the column whose lengths are used.
         columns: the columns to keep, `column` among them; by default all. Each has one number per token.
@@ -95,6 +94,7 @@ class PackedDataset(GroupedDataset):
             raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
         self._strategy, self._overlong, self._column = strategy, overlong, column
         self._shuffle, self._seed = bool(shuffle), seed_of(seed)
+        self._planned: tuple[int, _Plan] | None = None
         self._current()  # raises for invalid lengths and options
 
     @property
@@ -102,6 +102,17 @@ class PackedDataset(GroupedDataset):
         """The share of the packs that holds tokens."""
         sizes = self._lengths if self._overlong != "truncate" else np.minimum(self._lengths, self._max_length)
         return int(sizes.sum()) / (len(self) * self._max_length)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The most rows of a pack, and `max_length`: the shape of a `quadrat.batching.ShapePlan` of single packs."""
+        return int(np.diff(self._current().packs.offsets).max()), self._max_length
+
+    def _current(self) -> _Plan:
+        epoch, planned = self.epoch, self._planned
+        if planned is None or planned[0] != epoch:
+            planned = self._planned = (epoch, self._plan(epoch))
+        return planned[1]
 
     def _plan(self, epoch: int) -> _Plan:
         moved = self._shuffle and self._strategy != "in_order"
@@ -135,5 +146,4 @@ class PackedDataset(GroupedDataset):
 
 
 def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:
-    """The lengths of all rows, a copy."""
-    return np.array(lengths(dataset, column) if given is None else as_lengths(given))
+    return lengths(dataset, column) if given is None else lengths_of(given)

@@ -100,7 +100,7 @@ class PackBlocks:
     keep the rows apart.
 
     Args:
-        max_length: the most tokens in a pack.
+        max_length: the maximum number of tokens in a pack.
         strategy: which pack a row goes into, see `quadrat.plan_packs`.
         overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
             pieces.

@@ -8,8 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from quadrat.batching._epoch import random_order
+from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.packing import Strategy, check_choices, plan_pieces
-from quadrat.batching.token_budget import ROWS, STEPS, Budget, ragged_of
+from quadrat.batching.shapes import ShapePlan, with_shapes
+from quadrat.batching.token_budget import ROWS, STEPS
 from quadrat.data._streamed import IntArray, StreamedDataset, Units
 from quadrat.input.items import Batch, Pack, Packs, join
 from quadrat.input.rows import MAIN
@@ -59,6 +61,9 @@ class BatchedStream(StreamedDataset):
         columns: the columns to keep, `column` among them; by default all.
         world_size, rank: how many ranks share the rows, and which one this is.
         shards_itself: for a dataset that is not from `datasets`: whether its iterator gives each process its own rows.
+        shapes: batches of a few shapes, from `quadrat.batching.plan_shapes`, which needs a sample of the lengths; see
+            `TokenBudgetBatchSampler`. Of each shape, the batch that is not full is held back. A row that is wider than
+            all shapes raises ValueError.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
@@ -96,11 +101,16 @@ class BatchedStream(StreamedDataset):
         world_size: int = 1,
         rank: int = 0,
         shards_itself: bool = False,
+        shapes: ShapePlan | None = None,
     ) -> None:
-        self._budget = budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
+        self.shapes, self._budget = with_shapes(shapes, budget, None)
+        limit = budget.tokens // budget.multiple_of * budget.multiple_of
+        if self.shapes is not None:
+            limit, overlong = self.shapes.shapes[-1][1], "error"
         super().__init__(
             dataset,
-            limit=budget.tokens // budget.multiple_of * budget.multiple_of,
+            limit=limit,
             overlong=overlong,
             window=window,
             shuffle=shuffle,
@@ -113,16 +123,25 @@ class BatchedStream(StreamedDataset):
         )
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), **self._budget.settings()}
+        shapes = "" if self.shapes is None else str(self.shapes.shapes)
+        return {**super()._settings(), **self._budget.settings(), "shapes": shapes}
 
-    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
+    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         count = len(sizes)
         rows = random_order(count, seed, 0, ROWS) if self._shuffle else np.arange(count)
-        batches = self._budget.batched(sizes, rows, count)
+        fixed = self.shapes is not None and self.shapes.padded
+        if self.shapes is not None and fixed:
+            rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
+            rows, batches = self.shapes.batches(sizes, rows)
+        else:
+            batches = self._budget.batched(sizes, rows, count if self.shapes is None else 1)
         order = random_order(len(batches), seed, 0, STEPS) if self._shuffle else None
         steps = self._budget.balanced(sizes, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
-        return groups, int(self._shares_of_budget(sizes[groups.values], groups).argmin())
+        if self.shapes is not None and fixed:
+            most = [self.shapes.fitting(1, int(sizes[rows].max()))[0] for rows in groups]
+            return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
+        return groups, [int(self._shares_of_budget(sizes[groups.values], groups).argmin())]
 
     def _items(self, units: Units, groups: Ragged) -> Iterator[Batch]:
         return (Batch([units.rows[number] for number in numbers]) for numbers in groups.to_lists())
@@ -151,7 +170,7 @@ class PackedStream(StreamedDataset):
 
     Args:
         dataset: see `BatchedStream`.
-        max_length: the most tokens in a pack.
+        max_length: the maximum number of tokens in a pack.
         strategy: which pack a row goes into, see `quadrat.plan_packs`. "in_order" leaves rows in their order: the last
             pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
@@ -216,7 +235,8 @@ class PackedStream(StreamedDataset):
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "strategy": self._strategy}
 
-    def _plan(self, sizes: IntArray, seed: int) -> tuple[Ragged, int]:
+    def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
+        del waited
         in_order = self._strategy == "in_order"
         rows = random_order(len(sizes), seed, 0, ROWS) if self._shuffle and not in_order else np.arange(len(sizes))
         order, _, offsets = plan_pieces(sizes[rows], self._limit, self._strategy, "error")
@@ -224,9 +244,9 @@ class PackedStream(StreamedDataset):
         fullness = np.add.reduceat(sizes[packs.values], offsets[:-1])
         emptiest = len(packs) - 1 if in_order else int(fullness.argmin())
         if not self._shuffle:
-            return packs, emptiest
+            return packs, [emptiest]
         places = random_order(len(packs), seed, 0, _PACKS)
-        return packs[places], int((places == emptiest).argmax())
+        return packs[places], [int((places == emptiest).argmax())]
 
     def _items(self, units: Units, groups: Ragged) -> list[Pack]:
         if not len(groups):

@@ -10,6 +10,7 @@ from torch.utils.data import IterableDataset
 from transformers import Trainer
 
 from quadrat.batching.lengths import lengths as lengths_of
+from quadrat.batching.shapes import FixedShapes, ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
 from quadrat.collators._base import Collator
 from quadrat.data.batched import BatchedDataset
@@ -44,12 +45,13 @@ class TokenBatches(NamedTuple):
 class _Unwrapped:
     """A collator for items that are whole batches; in all else the one that it calls."""
 
-    def __init__(self, collator: Any) -> None:
+    def __init__(self, collator: Any, shapes: ShapePlan | None) -> None:
         self.collator = collator
+        self._whole = collator if shapes is None else FixedShapes(collator, shapes)
 
     def __call__(self, features: Any) -> Any:
         whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
-        return self.collator(features[0] if whole else features)
+        return self._whole(features[0]) if whole else self.collator(features)
 
     def __getattr__(self, name: str) -> Any:
         if name == "collator":  # while it is unpickled
@@ -66,6 +68,7 @@ def batch_by_tokens(
     window: int | None = None,
     seed: int | None = None,
     evaluation: bool = False,
+    shapes: int | ShapePlan | None = None,
 ) -> TokenBatches:
     """Have a Trainer make its training batches by token budget instead of a constant number of rows.
 
@@ -89,6 +92,8 @@ def batch_by_tokens(
             before, the longest first. Predictions, labels and metrics are those of the dataset's order, and the loss
             is the mean over rows, as before. If a batch's loss is a mean over tokens, it depends on which rows are
             together, so that the mean over rows changes. What predictions hold at padding may change.
+        shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
+            `quadrat.batching.plan_shapes`.
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences.
@@ -123,20 +128,21 @@ def batch_by_tokens(
     sampler = TokenBudgetBatchSampler(
         found,
         usual_max_tokens(found, size, multiple) if max_tokens == "auto" else max_tokens,
-        padded=not _joins(collator),
+        padded=not joins_rows(collator),
         multiple_of=multiple,
         window=window,
         world_size=world,
         rank=None,
         seed=next(one for one in (seed, args.data_seed, args.seed) if one is not None),
+        shapes=shapes,
     )
     batches = BatchedDataset(_without_unused(trainer, dataset), sampler)
     if evaluation:
         evaluate_by_length(trainer, column)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
-    if not isinstance(collator, Collator):
-        collator = _Unwrapped(collator)
+    if sampler.shapes is not None or not isinstance(collator, Collator):
+        collator = _Unwrapped(collator, sampler.shapes)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
     # Batches come in random order: rows are grouped by length already.
@@ -171,7 +177,7 @@ def _check(trainer: Any) -> None:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
 
 
-def _joins(collator: Any) -> bool:
+def joins_rows(collator: Any) -> bool:
     """Whether a batch is one long row, without padding."""
     return bool(getattr(collator, "padding_free", False) or "Flattening" in type(collator).__name__)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 from quadrat.batching.pack_dataset import pack_dataset
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
+from quadrat.varlen.packing_check import warn_if_rows_mix
 
 
 def patch_trl() -> Patch:
@@ -13,6 +18,10 @@ def patch_trl() -> Patch:
     `SFTTrainer`, `DPOTrainer`, `RewardTrainer`, `KTOTrainer` and `TPOTrainer` without `data_collator` then use
     quadrat's; all trainers and collators of TRL that pad use `quadrat.trl.pad`, also in modules that are loaded later.
     Names that were imported earlier do not change: call this before `from trl... import DataCollator...`.
+
+    An `SFTTrainer` that packs rows or leaves the padding out (`packing`, `padding_free`) is checked when it is made: if
+    the model does not keep rows apart, the logger `quadrat` warns, with what is missing; see
+    `quadrat.varlen.check_packing`.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time. With
@@ -33,16 +42,36 @@ def patch_trl() -> Patch:
 def _swaps() -> list[Swap]:
     with needs("quadrat.patch_trl"):
         from quadrat import trl
-    from trl import data_utils
+    from trl import SFTTrainer, data_utils
 
     from quadrat.trl import padding
 
     modules = [module for module in (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo) if module is not None]
     found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
+    found.append(Swap(SFTTrainer.__init__, _checked(SFTTrainer.__init__)))
     for module in modules:
         twin = getattr(module, module.Original.__name__)
         found.append(Swap(module.Original, twin, (module.__name__, "Original")))
     return found
 
 
-TRL = Switch(_swaps, "trl")
+@functools.cache
+def _checked(start: Callable[..., None]) -> Callable[..., None]:
+    """`SFTTrainer.__init__`, and then a look whether its model keeps packed rows apart."""
+
+    @functools.wraps(start)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        start(self, *args, **kwargs)
+        if getattr(self, "padding_free", False):
+            warn_if_rows_mix(self.model, self.data_collator)
+
+    return __init__
+
+
+def _classes() -> list[Any]:
+    from trl import SFTTrainer
+
+    return [SFTTrainer]
+
+
+TRL = Switch(_swaps, "trl", others=_classes)

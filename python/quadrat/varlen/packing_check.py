@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import inspect
+import logging
 import re
 import textwrap
 from collections import Counter
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from quadrat.varlen.packed_run import NoLogitsError, batch_of_two, compare, starts, undisturbed
+
+logger = logging.getLogger("quadrat")
 
 _VARLEN = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 # The option of `DataCollatorWithFlattening` that returns each argument.
@@ -152,6 +155,16 @@ def check_packing(model: Any, collator: Any, *, run: bool = False, **kwargs: Any
                 findings.append(PackingFinding("error", name, (), "the logits show that rows read each other"))
     findings.sort(key=lambda finding: finding.severity)
     return PackingReport(name, True, tuple(findings), differences, tolerance)
+
+
+def warn_if_rows_mix(model: Any, collator: Any) -> None:
+    """Warn on the logger `quadrat` about a model that is going to be trained on packed batches in which rows mix."""
+    try:
+        report = check_packing(model, collator, use_cache=False)
+    except (TypeError, ValueError):  # no model of transformers, or a collator of other columns
+        return
+    if not report.ok:
+        logger.warning("%s", report)
 
 
 def _remedy(*missing: str) -> str:

@@ -1,0 +1,31 @@
+// plan_shapes: the few widths for batches that compute the fewest tokens.
+//
+// A row goes to the least width that it fits, and a batch is filled to all rows of its width. The optimum follows from
+// the number of rows of each width alone, by dynamic programming. For each last width the search goes down from the
+// widest next one, and ends where the tokens of the rows themselves are more than the best plan: so it looks at a small
+// part of all pairs, and takes milliseconds for a thousand widths.
+#pragma once
+
+#include <cstdint>
+
+#include "span.hpp"
+#include "status.hpp"
+
+namespace quadrat {
+
+struct Widths {
+    Span<const std::int64_t> widths;  // rising
+    const std::int64_t* counts;       // rows whose least width this is
+    const std::int64_t* rows;         // of a batch of this width
+};
+
+// How many int64 `plan_shapes` needs besides its outputs.
+inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) { return (2 * most + 2) * widths; }
+
+// costs: the tokens computed with at most 1, 2, ... widths. chosen: of at most chosen.size widths, the number of each,
+// rising; -1 after the last. No more than costs.size. The widest is always among them.
+// Code::bad_argument: without widths, costs or chosen. Code::out_of_range names a width that does not rise, a negative
+// count, a batch without rows, or widths of which there may be more than 2^61 tokens.
+Status plan_shapes(const Widths& given, std::int64_t* scratch, Span<std::int64_t> costs, Span<std::int64_t> chosen);
+
+}  // namespace quadrat

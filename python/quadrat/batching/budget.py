@@ -1,0 +1,89 @@
+"""What a batch may cost, and how rows become batches that cost no more."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.ops._philox import number_below
+from quadrat.ragged.ragged import Ragged
+
+_BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
+_MOST_ROWS = (1 << 62) - 1
+
+IntArray = NDArray[np.int64]
+
+
+class Budget(NamedTuple):
+    """What a batch may cost, as the kernels take it.
+
+    Attributes:
+        tokens: at most.
+        rows: at most.
+        multiple_of: the width of a padded batch is one of these, or the length of a flat one.
+        padded: whether the tokens are rows times the longest, or the sum of lengths.
+    """
+
+    tokens: int
+    rows: int
+    multiple_of: int
+    padded: bool
+
+    @classmethod
+    def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:
+        """Raises TypeError or ValueError for numbers out of range."""
+        tokens = number_below(max_tokens, "max_tokens", _core.MOST_BUDGET + 1, 1)
+        rows = _MOST_ROWS if max_batch_size is None else number_below(max_batch_size, "max_batch_size", 1 << 62, 1)
+        multiple = number_below(multiple_of, "multiple_of", 1 << 61, 1)
+        if multiple > tokens:
+            raise ValueError(f"multiple_of={multiple} is above max_tokens={tokens}: no batch fits the budget")
+        return cls(tokens, rows, multiple, bool(padded))
+
+    def settings(self) -> dict[str, Any]:
+        """The entries of a state."""
+        return {f"budget_{name}": value for name, value in self._asdict().items()}
+
+    def require(self, lengths: IntArray, advice: str | None = "") -> None:
+        """Raises ValueError if there are no rows, or, unless `advice` is None, if one is above the budget."""
+        if not len(lengths):
+            raise ValueError("lengths are empty: there are no rows to batch")
+        tokens, _, multiple, _ = self
+        if advice is not None and -(-(longest := int(lengths.max())) // multiple) * multiple > tokens:
+            raise ValueError(
+                f"row {int(lengths.argmax())} has {longest} tokens, more than max_tokens={tokens} allow"
+                f"{f' with multiple_of={multiple}' if longest <= tokens else ''}{advice}"
+            )
+
+    def usual_window(self, lengths: IntArray) -> int:
+        """The rows of some batches: the last rows of a window are then few of its rows."""
+        rows = min(self.rows, self.tokens * len(lengths) // max(int(lengths.sum()), 1))
+        return max(_FEWEST_OF_A_WINDOW, min(len(lengths), _BATCHES_OF_A_WINDOW * rows))
+
+    def batched(self, lengths: IntArray, rows: IntArray, window: int) -> IntArray:
+        """Batches, `[batches, 3]`: where in `rows` each begins and ends, and its cost. Sorts the rows by windows."""
+        batches = np.empty((len(rows), 3), np.int64)
+        failure, made = _core.plan_batches(lengths, self, window, rows, batches)
+        if failure is not None:
+            raise ValueError(f"row {failure[1]} has the length {lengths[failure[1]]}, above {_core.MOST_BUDGET}")
+        return batches[:made]
+
+    def balanced(
+        self, lengths: IntArray, rows: IntArray, batches: IntArray, *, ranks: int, steps: int, order: IntArray | None
+    ) -> IntArray:
+        """The batches of all ranks, `[steps, ranks, 3]`; steps in an order, by default that of their first rows."""
+        room = np.empty((max(len(batches), steps * ranks), 3), np.int64)
+        room[: len(batches)] = batches
+        out = np.empty((steps, ranks, 3), np.int64)
+        if not _core.balance_batches(lengths, self, rows, room, len(batches), ranks, order, out):
+            raise ValueError(f"{len(batches)} batches cannot be shared by {ranks} ranks in {steps} steps")
+        return out
+
+
+def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
+    """The row numbers of batches."""
+    begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
+    offsets = np.concatenate(([0], sizes.cumsum()))
+    return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)

@@ -1,0 +1,314 @@
+"""`plan_shapes`: the few shapes of batches that waste the least; `FixedShapes` fills batches to them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quadrat import _core
+from quadrat.batching._epoch import random_order
+from quadrat.batching.budget import Budget
+from quadrat.batching.lengths import lengths_of
+from quadrat.input.rows import MAIN
+from quadrat.ops._philox import number_below
+from quadrat.support.memory import is_tensor
+
+IntArray = NDArray[np.int64]
+
+_SHOWN = (1, 2, 4, 8)  # numbers of shapes, for comparison
+_MOST_WIDTHS = 1 << 15  # the search compares all pairs of them, at worst
+
+# What is filled in, other than 0 and what the collator pads with.
+_FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1}
+
+
+@dataclass(frozen=True)
+class ShapePlan:
+    """The shapes of batches, as `plan_shapes` returns them. You may also make one of your own shapes.
+
+    Attributes:
+        shapes: `(rows, width)` of each shape, by rising width. If the plan is not padded, `(most rows, total)`.
+        padded: whether a batch has `rows` rows, each padded to `width`; otherwise its rows are joined, and padded at
+            the end to `total`.
+        longest: the longest row, in tokens: the `max_length` of all batches that are not padded.
+        tokens: the tokens of all rows.
+        computed: the tokens that batches compute, padding included, by the number of shapes; None: of any shape.
+
+    Examples:
+        >>> from quadrat.batching import ShapePlan
+        >>> ShapePlan([(8, 64), (4, 128)])
+        ShapePlan(8 x 64, 4 x 128)
+    """
+
+    shapes: list[tuple[int, int]]
+    padded: bool = True
+    longest: int = 0
+    tokens: int = 0
+    computed: dict[int | None, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError unless there are shapes, by rising width."""
+        widths = [width for _, width in self.shapes]
+        if not widths or widths != sorted(set(widths)) or min(map(min, self.shapes)) < 1:
+            raise ValueError(f"shapes must be (rows, width) by rising width, not {self.shapes}")
+        if not self.longest:
+            object.__setattr__(self, "longest", widths[-1])
+
+    @property
+    def waste(self) -> float:
+        """The share of padding in the tokens computed, filled rows included, from 0 to 1; 0 without lengths."""
+        return self._waste(len(self.shapes))
+
+    def _waste(self, shapes: int | None) -> float:
+        return 1 - self.tokens / self.computed[shapes] if self.computed else 0.0
+
+    def __repr__(self) -> str:
+        """The shapes, and the waste beside that of other numbers of shapes."""
+        made = ", ".join(f"{rows} x {width}" for rows, width in self.shapes)
+        counts = ("any" if count is None else count for count in self.computed)
+        waste = ", ".join(f"{name} {self._waste(at):.1%}" for name, at in zip(counts, self.computed, strict=True))
+        return f"ShapePlan({made}{f'; waste by number of shapes: {waste}' if waste else ''})"
+
+    def batches(self, sizes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Rows of these sizes by shape, in their order; and batches, `[batches, 3]`: begin, end and cost of each."""
+        shape = np.searchsorted([width for _, width in self.shapes], sizes[rows]).astype(np.uint16)
+        made, first = [], 0
+        for (most, width), count in zip(
+            self.shapes, np.bincount(shape, minlength=len(self.shapes)).tolist(), strict=True
+        ):
+            begins = np.arange(first, first + count, most)
+            first += count
+            made.append(np.stack([begins, np.minimum(begins + most, first), np.full(len(begins), most * width)], 1))
+        return rows[np.argsort(shape, kind="stable")], np.concatenate(made)
+
+    def fitting(self, rows: int, width: int) -> tuple[int, int]:
+        """The first shape that holds so many rows of this width. Raises ValueError."""
+        for shape in self.shapes:
+            if shape[0] >= rows and shape[1] >= width:
+                return shape
+        raise ValueError(f"a batch of {rows} x {width} fits none of the shapes of {self!r}")
+
+
+def plan_shapes(
+    lengths: Any,
+    max_tokens: int,
+    shapes: int = 4,
+    *,
+    padded: bool = True,
+    pad_to_multiple_of: int = 8,
+    max_batch_size: int | None = None,
+) -> ShapePlan:
+    """Choose at most `shapes` shapes for batches, which together compute the fewest tokens.
+
+    `torch.compile`, CUDA graphs and accelerators work once per shape. With a few shapes they work a few times, and
+    batches have little padding. `TokenBudgetBatchSampler` and `BatchedStream` take the plan and choose the rows, and
+    `FixedShapes` fills each batch to its shape.
+
+    A batch of width w has `max_tokens // w` rows. A row goes to the least width that it fits. So of n rows, a width of
+    r rows a batch computes `ceil(n / r) * r * w` tokens, those that fill the last batch included. The plan is the one
+    with the smallest sum, of all plans whose widths are lengths of rows, rounded up to `pad_to_multiple_of`. It takes
+    milliseconds for a million rows.
+
+    Args:
+        lengths: `[rows]` integers, in tokens: an array, a tensor or a list; or a dataset, whose `quadrat.lengths` are
+            used.
+        max_tokens: the maximum number of tokens in a batch, padding included.
+        shapes: the maximum number of shapes.
+        padded: False: for batches that join their rows. The shapes are then totals of tokens, chosen for the batches
+            that `TokenBudgetBatchSampler` makes of these lengths in random order, and no batch has more rows than any
+            of those.
+        pad_to_multiple_of: each width is a multiple of this.
+        max_batch_size: the maximum number of rows in a batch; None: as many as `max_tokens` allow.
+
+    Returns:
+        A `ShapePlan`. Printed, it shows the waste of 1, 2, 4 and 8 shapes too, and of batches of any shape.
+
+    Raises:
+        TypeError: when `lengths` are not a 1-D array of integers, or a number is not an int.
+        ValueError: when `lengths` are empty, or one is negative or above `max_tokens`; for a number out of range; when
+            there are more than 32,768 different widths.
+
+    Examples:
+        >>> from quadrat.batching import plan_shapes
+        >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2)
+        ShapePlan(2 x 32, 1 x 64; waste by number of shapes: 1 66.2%, 2 45.9%, 4 32.4%, 8 32.4%, any 13.5%)
+        >>> plan_shapes([5, 7, 8, 12, 16, 30, 31, 64], max_tokens=64, shapes=2).shapes
+        [(2, 32), (1, 64)]
+    """
+    return _planned(lengths_of(lengths), Budget.of(max_tokens, padded, max_batch_size, pad_to_multiple_of), shapes)
+
+
+def with_shapes(shapes: Any, budget: Budget, lengths: IntArray | None) -> tuple[ShapePlan | None, Budget]:
+    """The plan, for a number of shapes or as it was given, and the budget of batches that keep to it."""
+    if shapes is None:
+        return None, budget
+    plan = shapes
+    if not isinstance(plan, ShapePlan):
+        if lengths is None:
+            raise TypeError(
+                "the lengths of a stream are not known before it is read: give shapes=plan_shapes(lengths, ...)"
+            )
+        multiple = 8 if budget.multiple_of == 1 else budget.multiple_of
+        plan = _planned(lengths, Budget.of(budget.tokens, budget.padded, budget.rows, multiple), shapes)
+    rows, widest = max(rows for rows, _ in plan.shapes), plan.shapes[-1][1]
+    tokens = max(rows * width for rows, width in plan.shapes) if plan.padded else widest
+    if plan.padded != budget.padded:
+        raise ValueError(f"the plan is for padded={plan.padded}, not for padded={budget.padded}")
+    if tokens > budget.tokens or rows > budget.rows:
+        raise ValueError(f"the plan has batches of {tokens} tokens and {rows} rows, more than the sampler's {budget}")
+    if lengths is not None and (longest := int(lengths.max())) > widest:
+        raise ValueError(f"row {int(lengths.argmax())} has {longest} tokens, and the widest shape {widest}")
+    return plan, Budget(budget.tokens if plan.padded else widest, rows, 1, plan.padded)
+
+
+def _planned(known: IntArray, budget: Budget, shapes: Any) -> ShapePlan:
+    budget.require(known)
+    count, multiple, padded = number_below(shapes, "shapes", 1 << 32, 1), budget.multiple_of, budget.padded
+    if padded:
+        sizes, rows = known, 0
+    else:
+        # Without padding, rows need no sorting: and unsorted, no batch has many more rows than the others.
+        free = budget.batched(known, random_order(len(known), 0, 0, 0), 1)
+        sizes, rows = free[:, 2], int((free[:, 1] - free[:, 0]).max())
+    found, counts = _histogram(sizes)
+    rounded = np.maximum(-(-found // multiple), 1) * multiple
+    firsts = np.flatnonzero(np.diff(rounded, prepend=0))
+    widths, counts = rounded[firsts], np.add.reduceat(counts, firsts)
+    if not padded and widths[-1] < (whole := budget.tokens // multiple * multiple):  # other epochs may need it
+        widths, counts = np.append(widths, whole), np.append(counts, 0)
+    if len(widths) > _MOST_WIDTHS:
+        raise ValueError(f"there are {len(widths)} different widths: give a larger pad_to_multiple_of than {multiple}")
+    count = min(count, len(widths))
+    each = np.minimum(budget.tokens // widths, budget.rows) if padded else np.ones_like(widths)
+    costs, chosen = np.empty(max(count, *_SHOWN), np.int64), np.empty(count, np.int64)
+    if _core.plan_shapes(widths, counts, each, costs, chosen) is not None:
+        raise ValueError(f"{len(known)} rows in batches of max_tokens={budget.tokens} are too many tokens to count")
+    places = chosen[chosen >= 0]
+    made = zip(each[places].tolist() if padded else [rows] * len(places), widths[places].tolist(), strict=True)
+    computed: dict[int | None, int] = {at: int(costs[at - 1]) for at in sorted({*_SHOWN, len(places)})}
+    computed[None] = _of_any_shape(widths.tolist(), counts, each.tolist()) if padded else int(free[:, 2].sum())
+    return ShapePlan(list(made), padded, int(known.max()), int(known.sum()), computed)
+
+
+def _of_any_shape(widths: list[int], counts: IntArray, each: list[int]) -> int:
+    """The tokens of batches that take the widest rows that are left, as many as the first one's width allows."""
+    total, begin, ends = 0, 0, counts[::-1].cumsum().tolist()
+    while begin < ends[-1]:
+        at = len(ends) - 1 - bisect_right(ends, begin)
+        rows = min(each[at], ends[-1] - begin)
+        total, begin = total + rows * widths[at], begin + rows
+    return total
+
+
+def _histogram(values: IntArray) -> tuple[IntArray, IntArray]:
+    """The different values, rising, and how often each occurs."""
+    if int(values.max()) > max(4 * len(values), 1 << 16):
+        return np.unique(values, return_counts=True)
+    counts = np.bincount(values)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
+class FixedShapes:
+    """A collator whose batches have the shapes of a plan: another collator's, filled.
+
+    In a padded batch, each row is padded to the width, and rows are added: of padding, with labels of -100, and with
+    an attention mask of one token, because some implementations of attention return NaN for a row that attends to
+    nothing. So losses that leave out labels of -100, as those of transformers do, do not change; outputs have more rows
+    and columns. In a batch of joined rows, padding comes last and belongs to no row, as with `total_length` of
+    `DataCollatorWithFlattening`; `cu_seq_lens` have as many entries as the plan has rows, plus one, of which the last
+    ones repeat the end; and `max_length` is the plan's `longest`.
+
+    A column is filled with what the collator pads it with: its tokenizer's tokens, its `pad_values`, otherwise 0.
+
+    Args:
+        collator: returns a dict with `input_ids`, tensors or arrays.
+        plan: a `ShapePlan`.
+
+    Raises:
+        TypeError: for a collator with `deferred=True`, whose batches are not tensors yet.
+        ValueError: for a batch that fits none of the shapes, a padded batch without `attention_mask`, and labels that
+            are floats, one per row, which no loss leaves out.
+
+    Examples:
+        >>> import quadrat
+        >>> from quadrat.batching import FixedShapes, ShapePlan
+        >>> flatten = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True)
+        >>> collate = FixedShapes(flatten, ShapePlan([(3, 8)], padded=False))
+        >>> batch = collate([{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}])
+        >>> batch["input_ids"].tolist(), batch["cu_seq_lens_q"].tolist(), batch["max_length_q"]
+        ([[5, 6, 7, 8, 9, 0, 0, 0]], [0, 3, 5, 5], 8)
+    """
+
+    def __init__(self, collator: Any, plan: ShapePlan) -> None:
+        if getattr(collator, "deferred", False):
+            raise TypeError("a collator with deferred=True returns no tensors to fill: use deferred=False")
+        self.collator, self.plan = collator, plan
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "collator":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.collator, name)
+
+    def __call__(self, features: Any) -> Any:
+        """The batch of `features`, in one of the shapes."""
+        batch = self.collator(features)
+        rows, width = batch[MAIN].shape
+        if self.plan.padded:
+            self._fill(batch, (rows, width), self.plan.fitting(rows, width))
+            if len(batch["attention_mask"]) > rows:
+                batch["attention_mask"][rows:, 0] = 1
+        else:
+            bounds = [name for name in batch if name.startswith("cu_seq")]
+            count = len(batch[bounds[0]]) - 1 if bounds else 1
+            most, total = self.plan.fitting(count, width)
+            self._fill(batch, (1, width), (1, total))
+            for name in bounds:
+                batch[name] = _filled(batch[name], (most + 1,), batch[name][-1])
+            self._continue(batch, width)
+        return batch
+
+    def _fill(self, batch: Any, shape: tuple[int, int], target: tuple[int, int]) -> None:
+        """Fills what has a place for each row, and of that, for each token."""
+        if shape == target:
+            return
+        if self.plan.padded and "attention_mask" not in batch:
+            raise ValueError("the batch has no attention_mask, so the model would take the filled tokens for tokens")
+        for name, value in batch.items():
+            dims: Sequence[int] = getattr(value, "shape", ())
+            if not len(dims) or dims[0] != shape[0] or name.startswith("cu_seq"):
+                continue
+            if name == "labels" and len(dims) == 1 and "float" in str(value.dtype):
+                raise ValueError("labels are floats, one per row: no loss leaves out those of the filled rows")
+            wanted = (target[0], *(target[1] if size == shape[1] else size for size in dims[1:]))
+            batch[name] = _filled(value, wanted, self._fill_of(name))
+
+    def _fill_of(self, name: str) -> Any:
+        pads = getattr(self.collator, "pad_values", None) or {}
+        tokenizer = getattr(self.collator, "tokenizer", None)
+        known = {MAIN: "pad_token_id", "token_type_ids": "pad_token_type_id"}.get(name)
+        own = getattr(tokenizer, known, None) if known else None
+        return pads.get(name, _FILLS.get(name, 0) if own is None else own)
+
+    def _continue(self, batch: Any, width: int) -> None:
+        """Position ids go on in the padding, as the collator has it; the maximum length is that of all batches."""
+        positions = batch.get("position_ids")
+        if positions is not None and getattr(self.collator, "continue_positions", True):
+            total = positions.shape[1]
+            more = np.arange(1, total - width + 1) + int(positions[0, width - 1])
+            positions[0, width:] = positions.new_tensor(more) if is_tensor(positions) else more
+        for name, value in batch.items():
+            if name.startswith("max_") and isinstance(value, int):
+                batch[name] = max(value, self.plan.longest)
+
+
+def _filled(value: Any, shape: tuple[int, ...], fill: Any) -> Any:
+    """A tensor or an array of this shape that begins with `value`."""
+    made = value.new_full(shape, fill) if is_tensor(value) else np.full(shape, fill, value.dtype)
+    made[tuple(map(slice, value.shape))] = value
+    return made

@@ -1,0 +1,252 @@
+"""quadrat.batching: plan_shapes, what samplers and streams make of a plan, and FixedShapes."""
+
+import itertools
+import pickle
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import quadrat
+from quadrat.batching import FixedShapes, ShapePlan, plan_shapes
+from support.strategies import make_tokenizer
+
+
+def tokens_of(lengths, shapes):
+    """What batches of these shapes compute, by the definition of the docstring."""
+    total, below = 0, 0
+    for rows, width in shapes:
+        count = sum(below < max(length, 1) <= width for length in lengths)
+        total, below = total + -(-count // rows) * rows * width, width
+    return total
+
+
+@st.composite
+def cases(draw):
+    lengths = draw(st.lists(st.integers(0, 70) | st.integers(0, 20), min_size=1, max_size=40))
+    multiple = draw(st.sampled_from([1, 4, 8]))
+    most = draw(st.none() | st.integers(1, 6))
+    return lengths, -(-max(*lengths, 1) // multiple) * multiple + draw(st.integers(0, 150)), multiple, most
+
+
+@given(cases(), st.integers(1, 4))
+def test_no_plan_of_as_many_shapes_is_better(case, shapes):
+    """All choices of widths that are lengths of rows, rounded up."""
+    lengths, max_tokens, multiple, most = case
+    plan = plan_shapes(lengths, max_tokens, shapes, pad_to_multiple_of=multiple, max_batch_size=most)
+    widths = sorted({-(-max(length, 1) // multiple) * multiple for length in lengths})
+    all_shapes = [(min(max_tokens // width, most or max_tokens), width) for width in widths]
+    assert set(plan.shapes) <= set(all_shapes)
+    choices = [
+        [*some, all_shapes[-1]] for size in range(shapes) for some in itertools.combinations(all_shapes[:-1], size)
+    ]
+    assert tokens_of(lengths, plan.shapes) == min(tokens_of(lengths, choice) for choice in choices)
+    assert plan.computed[len(plan.shapes)] == tokens_of(lengths, plan.shapes)
+    assert plan.waste == 1 - sum(lengths) / plan.computed[len(plan.shapes)]
+
+
+@given(cases())
+def test_the_waste_of_any_shape_is_that_of_sorted_rows(case):
+    lengths, max_tokens, multiple, most = case
+    plan = plan_shapes(lengths, max_tokens, pad_to_multiple_of=multiple, max_batch_size=most)
+    left, computed = sorted((max(length, 1) for length in lengths), reverse=True), 0
+    while left:
+        width = -(-left[0] // multiple) * multiple
+        rows = min(max_tokens // width, len(left), most or len(left))
+        computed, left = computed + rows * width, left[rows:]
+    assert plan.computed[None] == computed
+
+
+def lognormal(rows, scale=1.0):
+    return np.clip(np.random.default_rng(0).lognormal(5, scale, rows), 1, 1024).astype(np.int64)
+
+
+def test_what_is_shown():
+    plan = plan_shapes(lognormal(3000), 8192, 3)
+    assert repr(plan).startswith(f"ShapePlan({plan.shapes[0][0]} x {plan.shapes[0][1]}, ")
+    assert f"3 {plan.waste:.1%}" in str(plan)
+    shown = list(plan.computed)
+    assert shown == [1, 2, 3, 4, 8, None]
+    assert [plan.computed[at] for at in shown] == sorted(plan.computed.values(), reverse=True)
+
+
+@pytest.mark.parametrize("shapes", [1, 2, 4])
+def test_totals_of_joined_rows(shapes):
+    lengths = lognormal(3000)
+    plan = plan_shapes(lengths, 4000, shapes, padded=False)
+    assert plan.shapes[-1][1] == 4000
+    assert plan.longest == lengths.max()
+    assert plan.waste < 0.08
+    sampler = quadrat.TokenBudgetBatchSampler(lengths, 4000, padded=False, shapes=plan)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for batch in sampler:
+            assert len(batch) <= plan.shapes[0][0]
+            plan.fitting(len(batch), int(lengths[batch].sum()))  # does not raise
+
+
+@given(cases(), st.integers(1, 4), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 2))
+def test_batches_of_the_shapes(case, shapes, ranks, shuffle, drop_last, epoch):  # noqa: PLR0917
+    lengths, max_tokens, multiple, most = case
+    ranks = min(ranks, len(lengths))
+    sampler = quadrat.TokenBudgetBatchSampler(
+        lengths, max_tokens, shapes=shapes, multiple_of=multiple, max_batch_size=most, world_size=ranks, rank=None,
+        shuffle=shuffle, drop_last=drop_last,
+    ) if max_tokens >= 8 and (multiple > 1 or -(-max(lengths) // 8) * 8 <= max_tokens) else None  # fmt: skip
+    if sampler is None:
+        return
+    sampler.set_epoch(epoch)
+    try:
+        batches = list(sampler)
+    except ValueError as error:
+        assert "drop_last=True would drop them all" in str(error)  # noqa: PT017
+        return
+    assert len(sampler) == len(batches)
+    assert len(batches) % ranks == 0
+    seen = [row for batch in batches for row in batch]
+    assert drop_last or set(seen) == set(range(len(lengths)))
+    assert len(seen) == len(set(seen)) or all(len(batch) == 1 for batch in batches)
+    plan, widths = sampler.shapes, [width for _, width in sampler.shapes.shapes]
+    for batch in batches:
+        rows, width = plan.fitting(len(batch), max(lengths[row] for row in batch))
+        fits = {next(one for one in widths if one >= lengths[row]) for row in batch}
+        assert fits == {width}  # no row is padded more than the plan says
+        assert rows * width <= max_tokens
+    if ranks == 1 and not drop_last:
+        assert sum(np.prod(plan.fitting(len(b), max(lengths[r] for r in b))) for b in batches) == tokens_of(
+            lengths, plan.shapes
+        )
+
+
+def test_a_state_of_another_plan():
+    lengths = lognormal(50)
+    state = quadrat.TokenBudgetBatchSampler(lengths, 4096, shapes=2).state_dict()
+    quadrat.TokenBudgetBatchSampler(lengths, 4096, shapes=2).load_state_dict(pickle.loads(pickle.dumps(state)))
+    with pytest.raises(ValueError, match="shapes is"):
+        quadrat.TokenBudgetBatchSampler(lengths, 4096, shapes=3).load_state_dict(state)
+
+
+ROWS = [{"input_ids": [5] * length, "labels": [7] * length} for length in (5, 3, 8, 2, 6)]
+PLAN = ShapePlan([(4, 4), (3, 8)])
+
+
+@pytest.mark.parametrize("tensors", ["pt", "np"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_filled_batches(tensors, side):
+    tokenizer = make_tokenizer(padding_side=side)
+    collator = quadrat.DataCollatorForTokenClassification(tokenizer, return_tensors=tensors)
+    plain, batch = collator(ROWS[3:]), FixedShapes(collator, PLAN)(ROWS[3:])
+    assert list(batch) == list(plain)
+    for name, fill in {"input_ids": tokenizer.pad_token_id, "attention_mask": 0, "labels": -100}.items():
+        assert batch[name].shape == (3, 8)
+        assert type(batch[name]) is type(plain[name])
+        assert batch[name].dtype == plain[name].dtype
+        assert batch[name][:2, :6].tolist() == plain[name].tolist()
+        assert (batch[name][:2, 6:] == fill).all()
+        assert (batch[name][2, 1:] == fill).all()
+    assert batch["attention_mask"][2].sum() == 1
+    same = FixedShapes(collator, ShapePlan([(2, 6)]))(ROWS[3:])
+    assert all((same[name] == plain[name]).all() for name in plain)
+
+
+def test_other_columns_are_filled_as_the_collator_pads_them():
+    rows = [{**row, "weights": [0.5] * len(row["input_ids"])} for row in ROWS[3:]]
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), pad_values={"weights": 9.0})
+    batch = FixedShapes(collator, PLAN)(rows)
+    assert batch["weights"][0].tolist() == [0.5] * 2 + [9.0] * 6
+    assert batch["weights"][2].tolist() == [9.0] * 8
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_joined_batches(continues):
+    options = {"return_flash_attn_kwargs": True, "return_seq_idx": True, "continue_positions": continues}
+    filled = FixedShapes(quadrat.DataCollatorWithFlattening(**options), ShapePlan([(6, 16)], padded=False, longest=9))
+    batch = filled(ROWS[:2])
+    expected = quadrat.DataCollatorWithFlattening(**options, total_length=16)(ROWS[:2])
+    assert list(batch) == list(expected)
+    for name in ("input_ids", "labels", "position_ids", "seq_idx"):
+        assert torch.equal(batch[name], expected[name]), name
+    for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
+        assert batch[name].tolist() == [0, 5, 8, 8, 8, 8, 8]
+        assert batch[name].dtype == torch.int32
+    assert batch["max_length_q"] == batch["max_length_k"] == 9
+
+
+def test_packs_of_one_shape():
+    packs = quadrat.PackedDataset(ROWS * 5, 16)
+    rows, total = packs.shape
+    assert total == 16
+    assert rows == max(len(pack["seq_lengths"]) for pack in packs)
+    plan = ShapePlan([packs.shape], padded=False, longest=8)
+    filled = FixedShapes(quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True), plan)
+    batches = [filled([pack]) for pack in packs]
+    assert {batch["input_ids"].shape for batch in batches} == {(1, 16)}
+    assert {len(batch["cu_seq_lens_q"]) for batch in batches} == {rows + 1}
+    assert {batch["max_length_q"] for batch in batches} == {8}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: plan_shapes([], 8), ValueError, "lengths are empty"),
+        (lambda: plan_shapes([9], 8), ValueError, "row 0 has 9 tokens, more than max_tokens=8 allow"),
+        (lambda: plan_shapes([5], 8, 0), ValueError, "shapes must be from 1"),
+        (lambda: plan_shapes([5], 8, 1.0), TypeError, "shapes must be an int"),
+        (lambda: plan_shapes([5], 4), ValueError, "multiple_of=8 is above max_tokens=4"),
+        (lambda: plan_shapes(range(1, 40_000), 10**6, pad_to_multiple_of=1), ValueError, "39999 different widths"),
+        (lambda: plan_shapes([2**60], 2**61), ValueError, "too many tokens to count"),
+        (lambda: ShapePlan([]), ValueError, "shapes must be .rows, width. by rising width"),
+        (lambda: ShapePlan([(1, 8), (2, 4)]), ValueError, "by rising width"),
+        (lambda: ShapePlan([(0, 8)]), ValueError, "by rising width"),
+        (lambda: quadrat.TokenBudgetBatchSampler([9], 64, shapes=PLAN), ValueError, "row 0 has 9 tokens, and"),
+        (lambda: quadrat.TokenBudgetBatchSampler([5], 16, shapes=PLAN), ValueError, "batches of 24 tokens and 4 rows"),
+        (lambda: quadrat.TokenBudgetBatchSampler([5], 64, padded=False, shapes=PLAN), ValueError, "for padded=True"),
+        (lambda: quadrat.BatchedStream([], 64, shapes=2), TypeError, "lengths of a stream are not known"),
+        (lambda: FixedShapes(quadrat.DataCollatorWithFlattening(deferred=True), PLAN), TypeError, "deferred"),
+        (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(5, 8)}, PLAN)([]), ValueError, "5 x 8 fits none of"),
+        (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(2, 8)}, PLAN)([]), ValueError, "no attention_mask"),
+        (
+            lambda: FixedShapes(
+                quadrat.DataCollatorWithPadding(make_tokenizer()), PLAN
+            )([{"input_ids": [1], "label": 0.5}]), ValueError, "labels are floats",
+        ),
+    ],
+)  # fmt: skip
+def test_says_what_is_wrong(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_copies_and_attributes():
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    filled = pickle.loads(pickle.dumps(FixedShapes(collator, PLAN)))
+    assert filled.plan == PLAN
+    assert filled.pad_to_multiple_of is None
+    assert filled([{"input_ids": [5] * 3}])["input_ids"].shape == (4, 4)
+
+
+@given(st.lists(st.integers(0, 8), max_size=60), st.integers(1, 20), st.booleans())
+def test_a_stream_of_the_shapes(lengths, window, shuffle):
+    rows = [{"input_ids": [number] * length, "number": number} for number, length in enumerate(lengths)]
+    stream = quadrat.BatchedStream(rows, 32, shapes=PLAN, window=window, shuffle=shuffle)
+    batches = list(stream)
+    assert sorted(row["number"] for batch in batches for row in batch) == list(range(len(rows)))
+    for batch in batches:
+        sizes = [len(row["input_ids"]) for row in batch]
+        assert PLAN.fitting(len(sizes), max(sizes))
+        assert max(sizes) <= 4 or min(sizes) > 4
+    if batches:
+        other, running = quadrat.BatchedStream(rows, 32, shapes=PLAN, window=window, shuffle=shuffle), iter(stream)
+        taken = [next(running) for _ in range(len(batches) // 2)]
+        other.load_state_dict(stream.state_dict())
+        assert [*taken, *other] == batches
+
+
+def test_a_stream_holds_back_what_is_not_full():
+    rows = [{"input_ids": [1] * length} for length in lognormal(4000, 0.5).tolist()]
+    plan = plan_shapes(rows, 4096, 4)
+    stream = quadrat.BatchedStream(rows, 4096, shapes=plan, window=500)
+    batches = [plan.fitting(len(batch), max(len(row["input_ids"]) for row in batch)) for batch in stream]
+    assert sum(rows * width for rows, width in batches) < 1.1 * plan.computed[4]
