@@ -29,7 +29,8 @@ class BatchedStream(StreamedDataset):
     window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one batch
     of an epoch.
 
-    Items are lists of rows, and quadrat's collators make the batch of one item:
+    Items are lists of rows, and quadrat's collators make the batch of one item. Rows that a `datasets.IterableDataset`
+    reads from Arrow are dicts whose values are made when one of them is read:
 
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
