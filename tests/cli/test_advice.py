@@ -15,7 +15,7 @@ SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
 def costs_of(dynamic, budget, fixed=0.9):
     """Costs of 1,000,000 tokens with these shares of padding."""
     shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.GROUPED: 0.2, waste.BUDGET: budget, waste.PACKED: 0}
-    cost = waste.Cost("", batches=100, largest_batch=0, tokens=1_000_000, computed=0, scores=0)
+    cost = waste.Cost("", batches=100, largest_batch=0, tokens=1_000_000, computed=0, shapes=1, scores=0)
     return [dataclasses.replace(cost, name=name, computed=round(1e6 / (1 - share))) for name, share in shares.items()]
 
 

@@ -92,6 +92,7 @@ def test_padding_costs_what_really_padding_makes(of, batch_size, multiple_of, mo
         largest_batch=max(batch.size for batch in made),
         tokens=sum(int(batch.sum()) for batch in made),
         computed=computed,
+        shapes=len({batch.shape for batch in made}),
         scores=sum(len(batch) * batch.shape[1] ** 2 for batch in made),
     )
     padding = sum(int((batch == 0).sum()) for batch in made)
@@ -112,6 +113,7 @@ def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_
         largest_batch=max(totals),
         tokens=sum(int(batch.values.sum()) for batch in made),
         computed=sum(totals),
+        shapes=len(set(totals)),
         scores=sum(int((np.diff(batch.cu_seqlens).astype(int) ** 2).sum()) for batch in made),
     )
 

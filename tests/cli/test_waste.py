@@ -74,6 +74,21 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
     assert all("quadrat." in "".join(lines) for lines in found["code"].values())
 
 
+def test_few_shapes(folder, capsys):
+    """What a sampler with so many shapes computes; nothing where a row is above the budget."""
+    options = (folder / "texts.jsonl", "--field", "body", "--tokenizer", folder / "tokenizer", "--json", "--max-tokens")
+    lengths = lengths_of(folder, max_length=40)
+    status, said, _ = here(capsys, "waste", *options, 2048)
+    found = json.loads(said)["few_shapes"]
+    assert status == 0
+    for number in (1, 2, 4):
+        sampler = quadrat.TokenBudgetBatchSampler(lengths, 2048, shapes=number)
+        shapes = [sampler.shapes.fitting(len(batch), int(lengths[batch].max())) for batch in sampler.batches()]
+        assert found[str(number)] == sum(rows * width for rows, width in shapes)
+    _, said, _ = here(capsys, "waste", *options, 8)
+    assert json.loads(said)["few_shapes"] == {}
+
+
 def test_a_budget_that_no_batch_can_keep(folder, capsys):
     said = refused(capsys, "waste", folder / "fixed", "--max-tokens", 7, "--pad-to-multiple-of", 8)
     assert "--max-tokens 7 is less than --pad-to-multiple-of 8" in said

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from quadrat import _core
 from quadrat.batching.packing import plan_packs
+from quadrat.batching.shapes import plan_shapes
 from quadrat.ragged import Ragged
 
 IntArray = npt.NDArray[np.int64]
@@ -38,6 +39,7 @@ class Cost:
     largest_batch: int  # in tokens, padding included
     tokens: int  # of the rows
     computed: int  # of the batches, padding included
+    shapes: int  # different ones of batches
     scores: float  # pairs of positions that full attention compares; in a flattened batch, those within rows
 
     @property
@@ -136,19 +138,28 @@ def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 
         np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1]) if to is None else np.full_like(rows, to)
     )
     longest = -(-longest // multiple_of) * multiple_of
-    return _cost(name, lengths, rows * longest, (rows * longest.astype(np.float64) ** 2).sum())
+    shapes = len(np.unique(np.stack([rows, longest]), axis=1).T)
+    return _cost(name, lengths, rows * longest, shapes, (rows * longest.astype(np.float64) ** 2).sum())
 
 
 def flattened(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Cost:
     """The cost of batches that are joined to one row each, rounded up to a multiple."""
     totals = np.add.reduceat(lengths[batches.values], batches.offsets[:-1])
     totals = -(-totals // multiple_of) * multiple_of
-    return _cost(name, lengths, totals, (lengths.astype(np.float64) ** 2).sum())
+    return _cost(name, lengths, totals, len(np.unique(totals)), (lengths.astype(np.float64) ** 2).sum())
 
 
-def _cost(name: str, lengths: IntArray, sizes: IntArray, scores: float) -> Cost:
+def _cost(name: str, lengths: IntArray, sizes: IntArray, shapes: int, scores: float) -> Cost:
     """Of batches of these sizes, in tokens."""
-    return Cost(name, len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), float(scores))
+    return Cost(name, len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), shapes, float(scores))
+
+
+def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
+    """The tokens of an epoch whose batches have 1, 2, 4 or 8 shapes; empty if a row is above the budget."""
+    if not 0 < -(-int(lengths.max()) // 8) * 8 <= max_tokens:
+        return {}
+    computed = plan_shapes(lengths, max_tokens, shapes=8).computed
+    return {number: tokens for number, tokens in computed.items() if number is not None}
 
 
 def every_way(
@@ -189,6 +200,7 @@ class Report:
     summary: dict[str, Any]
     bins: list[Bin]
     costs: list[Cost]
+    few_shapes: dict[int, int]
     advice: list[str]
     code: dict[str, list[str]]  # lines of Python, by what they are for
 

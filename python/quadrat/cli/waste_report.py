@@ -15,9 +15,11 @@ from quadrat.cli.command import CommandError, console, harmless, require, say, t
 from quadrat.cli.source import load_tokenizer, longest_sane, open_source, packages_for
 from quadrat.cli.waste import (
     BUDGET,
+    DYNAMIC,
     FLATTENED,
     Report,
     every_way,
+    few_shapes,
     histogram,
     summarise,
     times,
@@ -80,6 +82,7 @@ def examine(options: Namespace) -> Report:
         summary=summarise(lengths, max_length),
         bins=histogram(lengths),
         costs=costs,
+        few_shapes=few_shapes(truncated, max_tokens),
         advice=advise(costs, tokenizer),
         code=code(costs, **sizes, pad_to_multiple_of=options.pad_to_multiple_of, longest=int(truncated.max())),
     )
@@ -93,6 +96,7 @@ def as_json(report: Report) -> str:
         "histogram": [asdict(one) for one in report.bins],
         "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
         "packing": report.packing,
+        "few_shapes": report.few_shapes,
         "advice": report.advice,
         "code": report.code,
     }
@@ -161,10 +165,15 @@ def show(report: Report) -> None:
 
 def notes(report: Report) -> list[str]:
     """Explanations of the table of costs."""
-    packing = report.packing
+    packing, ways = report.packing, report.ways
+    few = ", ".join(f"{number} {times(tokens / ways[BUDGET].tokens)}" for number, tokens in report.few_shapes.items())
+    shapes = (
+        f"Shapes: dynamic batches have {ways[DYNAMIC].shapes:,}, those of the token budget {ways[BUDGET].shapes:,}."
+    )
     return [
         f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
         f"Packed: rows joined to packs of {report.max_length:,} tokens, {packing['fill']:.2%} full. "
         f"{packing['packs']:,} packs; any packing needs at least {packing['fewest']:,}.",
         "Attention work: pairs of tokens compared, relative to attention that gets the row boundaries.",
+        f"{shapes} With --shapes, times the data, by number of shapes: {few}." if few else shapes,
     ]
