@@ -25,11 +25,12 @@ class BatchedStream(StreamedDataset):
     """An iterable dataset whose items are whole batches of a stream's rows, each of which costs at most `max_tokens`.
 
     It does for a stream what `BatchedDataset` with a `TokenBudgetBatchSampler` does for a dataset that can be indexed
-    by row. A window of rows is held in memory and put into batches, as the sampler does it. The emptiest batch of a
+    by row. A window of rows is held in memory and put into batches, as the sampler does. The least-full batch of a
     window is held back: its rows go into the next window. A row is held back at most once, and is in exactly one batch
     of an epoch.
 
-    Items are lists of rows, and quadrat's collators make the batch of one item:
+    Items are lists of rows, and quadrat's collators make the batch of one item. Rows that a `datasets.IterableDataset`
+    reads from Arrow are dicts whose values are made when one of them is read:
 
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
@@ -159,8 +160,8 @@ class PackedStream(StreamedDataset):
     """An iterable dataset of packs: rows of a stream, joined to at most `max_length` tokens.
 
     It does for a stream what `PackedDataset` does for a dataset that can be indexed by row, and its items are the same.
-    A window of rows is held in memory and packed. The emptiest pack of a window is held back: its rows go into the next
-    window. A row is held back at most once, and is in exactly one pack of an epoch; so is each piece with
+    A window of rows is held in memory and packed. The least-full pack of a window is held back: its rows go into the
+    next window. A row is held back at most once, and is in exactly one pack of an epoch, like each piece with
     `overlong="split"`. With the default window and lognormal lengths, of which 4 to 9 fill a pack, packs are 99.8 to
     99.9 % full, and those of a whole dataset 99.9 to 99.97 %.
 
