@@ -14,6 +14,7 @@ from typing import Any, TextIO, cast
 from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 from quadrat.cli.comparison import PAIRS
+from quadrat.cli.comparison import run as compare
 from quadrat.config import show_config
 
 # More than any data has; products with it still fit 64 bits.
@@ -70,23 +71,17 @@ def _info(options: Namespace) -> int:
 
 
 def _run(options: Namespace) -> int:
-    from quadrat.cli.run import Options, launch
+    from quadrat.cli import run
 
     given = options.script
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
     names = ("max_tokens", "group_by_length", "evaluation", "quiet", "report")
-    return launch(given, Options(**{name: getattr(options, name) for name in names}))
+    return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
 
 
 def _waste(options: Namespace) -> int:
     from quadrat.cli.waste_report import run
-
-    return run(options)
-
-
-def _bench(options: Namespace) -> int:
-    from quadrat.cli.comparison import run
 
     return run(options)
 
@@ -155,7 +150,7 @@ def _parser() -> ArgumentParser:
 
     option = add(
         "bench",
-        _bench,
+        compare,
         "compare quadrat's collators with those of transformers on your data: results and times",
         "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
         "The exit status is 1 if a batch differs.",

@@ -141,7 +141,7 @@ def _measure(
 
 
 def _show(source: Source, note: str, results: list[dict[str, Any]]) -> None:
-    from quadrat.cli.measure import microseconds, times_as, versions
+    from quadrat.cli.measure import LIBRARIES, microseconds, times_as, versions
 
     out = console()
     compared, rows = results[0]["compared"], results[0]["rows"]
@@ -167,5 +167,5 @@ def _show(source: Source, note: str, results: list[dict[str, Any]]) -> None:
         "other one's data. Warm: each is called repeatedly by itself. Times in a training loop are between the two.",
     )
     facts = versions()
-    names = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "transformers", "quadrat"))
+    names = ", ".join(f"{name} {facts[name]}" for name in LIBRARIES)
     say(out, f"One thread, {facts['architecture']}, Python {facts['python']}, {names}.")

@@ -78,11 +78,7 @@ class Pack(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles this pack alone, without the others in its memory."""
-        return _only, (Packs.of([self]),)
-
-
-def _only(packs: Packs) -> Pack:
-    return Pack(packs, 0)
+        return Pack, (Packs.of([self]), 0)
 
 
 class Packs:
@@ -133,11 +129,8 @@ class Packs:
 
     def rows(self) -> Rows:
         """A row for each pack."""
-        rows: Rows = rows_of_columns(
-            {name: Ragged(values, self._bounds[self.offsets]) for name, values in self.values.items()}
-            | {SEQ_LENGTHS: Ragged(self.sizes, self.offsets)}
-        )
-        return rows
+        columns = {name: Ragged(values, self._bounds[self.offsets]) for name, values in self.values.items()}
+        return rows_of_columns(columns | {SEQ_LENGTHS: Ragged(self.sizes, self.offsets)})  # type: ignore[no-any-return]
 
     def documents(self) -> Rows:
         """A row for each document that has tokens."""
@@ -184,10 +177,12 @@ def has_documents(features: Any) -> bool:
         return SEQ_LENGTHS in features[0]
     if type(features) is Rows and not features.handed_out:
         return features.has(SEQ_LENGTHS)
-    first = features[0] if type(features) in SEQUENCES and features else None
-    if first is None or type(first) is Pack:
-        return first is not None
-    return is_plain(first) and SEQ_LENGTHS in first  # other mappings may insert what they are asked for
+    if type(features) not in SEQUENCES or not features:
+        return False
+    first = features[0]
+    return type(first) is Pack or (
+        is_plain(first) and SEQ_LENGTHS in first
+    )  # others may insert what they are asked for
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:

@@ -93,12 +93,4 @@ def pad(
         require_own_dtype(rows.values, dtype, return_tensors)
         width = padded_length(rows.facts.longest if max_length is None else (0, 0), max_length, pad_to_multiple_of)
         return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(padding_side))
-    return pad_here(
-        rows,
-        padding_side=padding_side,
-        max_length=max_length,
-        pad_to_multiple_of=pad_to_multiple_of,
-        padding_value=padding_value,
-        dtype=dtype,
-        return_tensors=return_tensors,
-    )
+    return pad_here(rows, padding_side, (max_length, pad_to_multiple_of), padding_value, (dtype, return_tensors))

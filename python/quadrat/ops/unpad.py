@@ -13,7 +13,7 @@ from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import memory
-from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_plain, room_like
+from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def unpad(
         >>> quadrat.unpad(labels, mask=labels != -100).to_lists()
         [[1, 2], [3]]
     """
-    if not (is_tensor(padded) or isinstance(padded, np.ndarray)):
-        raise TypeError(f"padded must be a NumPy array or torch tensor, not {type(padded).__name__}")
-    require_plain(padded, "padded")
+    require_array(padded, "padded")
     if padded.ndim < 2:
         raise ValueError(f"padded must have rows and tokens, but has {padded.ndim} dimension(s)")
     if (lengths is None) == (mask is None):

@@ -39,6 +39,13 @@ def require_plain(array: Any, name: str) -> None:
         raise TypeError(f"{name} must be a dense tensor with its numbers in memory, not {other}")
 
 
+def require_array(array: Any, name: str) -> None:
+    """`require_plain`, and a TypeError unless it is an array or a tensor."""
+    if not (is_tensor(array) or isinstance(array, np.ndarray)):
+        raise TypeError(f"{name} must be a NumPy array or torch tensor, not {type(array).__name__}")
+    require_plain(array, name)
+
+
 def dense(array: Any, name: str) -> Any:
     """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
 
