@@ -142,9 +142,7 @@ def _parser() -> ArgumentParser:
         "best one.",
     )
     _add_data(option)
-    option(
-        "--max-tokens", type=_SIZE, metavar="N", help="most tokens in a batch (default: batch size times mean length)"
-    )
+    option("--max-tokens", type=_SIZE, metavar="N", help="tokens per batch (default: batch size times mean length)")
     option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
     option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 
@@ -168,20 +166,12 @@ def _add_data(option: Any) -> None:
         help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
         "texts: a .csv or .tsv file, or a .txt file with one text per line",
     )
-    option(
-        "--tokenizer",
-        metavar="NAME",
-        help="your tokenizer: a folder or a name on the Hub; without it, waste counts words",
-    )
-    option(
-        "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
-    )
+    option("--tokenizer", metavar="NAME", help="your tokenizer: a folder or a Hub name; without it, waste counts words")
+    option("--field", metavar="NAME", help="the column to read (default: input_ids if there is one, else text)")
     option("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
     option("--batch-size", type=_SIZE, default=32, metavar="N", help="rows in a batch (default: %(default)s)")
     option("--max-length", type=_SIZE, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)")
-    option(
-        "--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the order of rows (default: 0)"
-    )
+    option("--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the row order (default: 0)")
     option("--json", action="store_true", help="print JSON instead of tables")
 
 

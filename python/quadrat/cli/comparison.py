@@ -148,19 +148,10 @@ def _show(source: Source, note: str, results: list[dict[str, Any]]) -> None:
     say(out, f"{source.name}: {compared} batch{'es' * (compared > 1)} of {rows} rows; tokenizer: {note}.")
     say(out, "All batches equal those of transformers: keys, dtypes, values, and the random generators' states.")
     headings = ("collator", "tokens", "with\npadding", "transformers", "quadrat", "speed-up,\ncold", "speed-up,\nwarm")
-    cells = (
-        (
-            result["name"],
-            f"{result['tokens']:,}",
-            f"{result['computed']:,}",
-            microseconds(result["reference_median_ns"]),
-            microseconds(result["quadrat_median_ns"]),
-            times_as(result["median_of_ratios"]),
-            times_as(result["ratio_alone"]),
-        )
-        for result in results
-    )
-    out.print(table(headings, cells))
+    shown: dict[str, Any] = {"name": str, "tokens": "{:,}".format, "computed": "{:,}".format}
+    shown |= dict.fromkeys(("reference_median_ns", "quadrat_median_ns"), microseconds)
+    shown |= dict.fromkeys(("median_of_ratios", "ratio_alone"), times_as)
+    out.print(table(headings, ([show(result[key]) for key, show in shown.items()] for result in results)))
     say(
         out,
         "Times are medians for one batch. Cold: the two collators are called in turn, so that the CPU caches hold the "

@@ -147,11 +147,9 @@ class DeferredBatch(Mapping[str, Any]):
         return len(self._names)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a column of this name; none is made for it."""
         return name in self._names
 
     def __repr__(self) -> str:
-        """The columns with their shapes and dtypes, and what they take."""
         columns = (f"{name} {shape} {kind}".rstrip() for name, shape, kind in self._described())
         return f"DeferredBatch({', '.join(columns)}; {self._size()})"
 
@@ -160,7 +158,6 @@ class DeferredBatch(Mapping[str, Any]):
         return table(f"DeferredBatch: {self._size()}", ("column", "shape", "dtype"), self._described())
 
     def _described(self) -> list[tuple[str, str, str]]:
-        """Name, shape and dtype of each column; names alone where there is no shape."""
         steps = zip(self._plan.steps, self._plan.layout, strict=True)
         shapes = {
             name: (str(list(place.shape)), KINDS[kind]) if place.shape else ("", "")
@@ -249,8 +246,6 @@ class _DeferredEncoding(DeferredBatch):
 
 
 class _Packed:
-    """Columns that lie in a buffer, each added when first needed."""
-
     def __init__(self, address: int, rows: int) -> None:
         self.columns = _core.Columns()
         self._address, self._rows = address, rows

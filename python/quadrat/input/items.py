@@ -72,7 +72,6 @@ class Pack(Mapping[str, Any]):
         return len(self._packs.values) + 1
 
     def __repr__(self) -> str:
-        """Tokens, documents and columns."""
         sizes = self[SEQ_LENGTHS]
         return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {list(self._packs.values)})"
 
@@ -138,8 +137,8 @@ class Packs:
         if (self.sizes < 0).any() or (bounds[self.offsets] != self._bounds[self.offsets]).any():
             raise ValueError("the seq_lengths of a pack were changed, and no longer sum to its tokens")
         bounds = np.append(bounds[:-1][self.sizes > 0], bounds[-1])
-        rows: Rows = rows_of_columns({name: Ragged(values, bounds) for name, values in self.values.items()})
-        return rows
+        columns = {name: Ragged(values, bounds) for name, values in self.values.items()}
+        return rows_of_columns(columns)  # type: ignore[no-any-return]
 
 
 def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
@@ -240,7 +239,6 @@ def _kind_of(columns: _core.Columns, index: int) -> int | None:
 
 
 def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pieces) -> _core.Columns:
-    """Columns of pieces of rows."""
     if (pieces.sizes == pieces.lengths).all():
         return columns
     if isinstance(features, Rows):
@@ -283,6 +281,5 @@ def _documents_of(features: Any) -> Any:
 
 
 def _joins(features: Any, name: str) -> bool:
-    """Whether a column holds rows of numbers."""
     collected = _core.collect(features, (name,), interop())
     return collected is not None and _kind_of(collected[1], 0) is not None

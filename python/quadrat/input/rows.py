@@ -92,7 +92,6 @@ class Rows(_core.TableRows):
         return list, (self.as_list(),)
 
     def __repr__(self) -> str:
-        """Rows and columns, or the dicts once they are made."""
         if self.handed_out:
             return f"Rows({self.as_list()!r})"
         return f"Rows({len(self)} rows, columns {list(self.names)})"

@@ -69,7 +69,6 @@ class _Leaf(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> _Leaf:
-        """Room for arrays like this one, and none yet."""
         shape = (0, 0, *array.shape[2:]) if array.ndim > 1 else (0,)
         model = array.new_empty(shape) if is_tensor(array) else np.empty(shape, array.dtype)
         return cls(model, _core.Gathered(bytes_per_token(model, 2)))
@@ -89,7 +88,6 @@ class _Leaf(NamedTuple):
         return self._shaped((rows, self.width, *self.model.shape[2:])[: None if self.model.ndim > 1 else 1])
 
     def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and width of each array."""
         blocks = self.store.blocks(self.number)
         return blocks[:, 1], blocks[:, 2]
 

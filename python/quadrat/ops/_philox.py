@@ -63,10 +63,10 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
 
 def _short(number: int) -> str:
     """A number, as a power of two where that is easier to read."""
-    for exponent in (32, 48, 61, 62, 63, 64):
-        if number in (2**exponent, 2**exponent - 1):
-            return f"2**{exponent}" if number == 2**exponent else f"2**{exponent} - 1"
-    return str(number)
+    powers = {
+        2**exponent - less: f"2**{exponent}" + " - 1" * less for exponent in (32, 48, 61, 62, 63, 64) for less in (0, 1)
+    }
+    return powers.get(number, str(number))
 
 
 def keys_of(values: Any, rows: int) -> Numbers:

@@ -226,7 +226,6 @@ def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.Philo
 
 
 def _flat_flags(special: Any, ragged: Ragged) -> Any:
-    """The mask of special tokens for the values of a `Ragged`."""
     if not isinstance(special, Ragged):
         return special
     first, last, _, lengths = _bounds_of(special)
@@ -274,7 +273,6 @@ def _check(mlm_probability: float, mask: float, random: float) -> None:
 
 
 def _copy(input_ids: Any) -> Any:
-    """A contiguous int64 copy of an array or CPU tensor."""
     if is_tensor(input_ids):
         if input_ids.device.type != "cpu":
             raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")

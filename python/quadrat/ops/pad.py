@@ -22,30 +22,20 @@ if TYPE_CHECKING:
 
 @overload
 def pad(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[PadOptions]) -> Array: ...
-
-
 @overload
 def pad(
     rows: Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
-
-
 @overload
 def pad(
     rows: Ragged | Sequence[Any], *, return_tensors: Literal["pt"], **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
-
-
 @overload
 def pad(rows: Ragged, *, return_tensors: Literal["np"], **options: Unpack[PadOptions]) -> NDArray[Any]: ...
-
-
 @overload
 def pad(
     rows: Sequence[Any], *, return_tensors: Literal["np"] | None = None, **options: Unpack[PadOptions]
 ) -> NDArray[Any]: ...
-
-
 def pad(
     rows: Ragged | Sequence[Any],
     *,

@@ -64,10 +64,8 @@ class Ragged(Generic[Array]):
 
     @overload
     def __init__(self: Ragged[NDArray[Any]], values: NDArray[Any], offsets: NDArray[Any]) -> None: ...
-
     @overload
     def __init__(self: Ragged[torch.Tensor], values: torch.Tensor, offsets: torch.Tensor) -> None: ...
-
     def __init__(self, values: Any, offsets: Any) -> None:
         tensors = is_tensor(values) and is_tensor(offsets)
         if not (tensors or (isinstance(values, np.ndarray) and isinstance(offsets, np.ndarray))):
@@ -98,19 +96,16 @@ class Ragged(Generic[Array]):
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["pt"]
     ) -> Ragged[torch.Tensor]: ...
-
     @overload
     @classmethod
     def from_rows(
         cls, rows: Sequence[torch.Tensor], *, dtype: Any = None, return_tensors: None = None
     ) -> Ragged[torch.Tensor]: ...
-
     @overload
     @classmethod
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["np"] | None = None
     ) -> Ragged[NDArray[Any]]: ...
-
     @classmethod
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None
@@ -206,10 +201,8 @@ class Ragged(Generic[Array]):
 
     @overload
     def __getitem__(self, index: int | np.integer[Any]) -> Array: ...
-
     @overload
     def __getitem__(self, index: Any) -> Ragged[Array]: ...
-
     def __getitem__(self, index: Any) -> Any:
         """One row, or several.
 

@@ -109,10 +109,9 @@ def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     Raises TypeError when no kernel can move such elements.
     """
     carrier = _carrier(array.dtype)
-    if carrier is None:
-        return memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(array.dtype))
-    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(carrier))
-    return room.view(array.dtype), address
+    kind = memory.kind_of(array.dtype if carrier is None else carrier)
+    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, kind)
+    return room if carrier is None else room.view(array.dtype), address
 
 
 def bytes_per_token(array: Any, lead: int) -> int:

@@ -243,8 +243,11 @@ def _require_indices(indices: Any, tokens: Any) -> None:
 
 
 def _shape(**sizes: Any) -> tuple[Any, ...]:
-    # While torch records, a size may be a symbol, which must stay one.
-    return tuple(size if recording() else whole(size, name) for name, size in sizes.items())
+    for name, size in sizes.items():
+        # While torch records, a size may be a symbol, which must stay one.
+        if type(size) is not int and (isinstance(size, float) or not recording()):
+            sizes[name] = whole(size, name)
+    return tuple(sizes.values())
 
 
 def _require_same_place(hidden_states: Any, mask: Any) -> None:

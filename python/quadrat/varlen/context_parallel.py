@@ -23,14 +23,10 @@ Column = TypeVar("Column")
 def context_parallel_slice(
     cu_seqlens_padded: Any, column: Column, /, *, cp_size: int, cp_rank: int, dim: int = 0
 ) -> Column: ...
-
-
 @overload
 def context_parallel_slice(
     cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0
 ) -> tuple[Any, ...]: ...
-
-
 def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0) -> Any:
     """Return the part of a batch for one rank of a context-parallel group: two chunks of each sequence.
 
@@ -73,8 +69,6 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
 
 
 class _Slicer:
-    """Cuts columns of the same sequences alike."""
-
     def __init__(self, cu_seqlens: Any, columns: list[Any], cp_size: int, cp_rank: int, dim: int) -> None:
         self._dim, chunks = dim, 2 * cp_size
         total = min((column.shape[dim] for column in columns), default=2**62)
@@ -98,7 +92,6 @@ class _Slicer:
         self._tokens = 2 * int(chunk.sum())
 
     def _on_gpu(self, bounds: Any, total: int, chunks: int, rank: int) -> None:
-        """The index, by some fifteen operations of torch."""
         import torch
 
         chunk = bounds.diff() // chunks
