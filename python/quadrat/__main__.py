@@ -14,6 +14,7 @@ from typing import Any, TextIO, cast
 from quadrat._core import __version__
 from quadrat.cli.command import CommandError, HarmlessStream, complain, harmless, let_go_of, one_line
 from quadrat.cli.comparison import PAIRS
+from quadrat.cli.comparison import run as compare
 from quadrat.config import show_config
 
 # More than any data has; products with it still fit 64 bits.
@@ -70,23 +71,17 @@ def _info(options: Namespace) -> int:
 
 
 def _run(options: Namespace) -> int:
-    from quadrat.cli.run import Options, launch
+    from quadrat.cli import run
 
     given = options.script
     if options.module is not None or options.code is not None:
         given = ["-m", *options.module] if options.module is not None else ["-c", *options.code]
     names = ("max_tokens", "group_by_length", "evaluation", "shapes", "quiet", "report")
-    return launch(given, Options(**{name: getattr(options, name) for name in names}))
+    return run.launch(given, run.Options(**{name: getattr(options, name) for name in names}))
 
 
 def _waste(options: Namespace) -> int:
     from quadrat.cli.waste_report import run
-
-    return run(options)
-
-
-def _bench(options: Namespace) -> int:
-    from quadrat.cli.comparison import run
 
     return run(options)
 
@@ -153,15 +148,13 @@ def _parser() -> ArgumentParser:
         "best one.",
     )
     _add_data(option)
-    option(
-        "--max-tokens", type=_SIZE, metavar="N", help="most tokens in a batch (default: batch size times mean length)"
-    )
+    option("--max-tokens", type=_SIZE, metavar="N", help="tokens per batch (default: batch size times mean length)")
     option("--pad-to-multiple-of", type=_SIZE, metavar="N", help="pad lengths to the next multiple of N")
     option("--png", type=Path, metavar="FILE", help="also save a picture: a .png, .svg or .pdf file, for example")
 
     option = add(
         "bench",
-        _bench,
+        compare,
         "compare quadrat's collators with those of transformers on your data: results and times",
         "Check on your data that quadrat's collators make the same batches as those of transformers, and time both. "
         "The exit status is 1 if a batch differs.",
@@ -179,20 +172,12 @@ def _add_data(option: Any) -> None:
         help="texts or token ids: a .json, .jsonl or .parquet file, or a folder that datasets' save_to_disk wrote; "
         "texts: a .csv or .tsv file, or a .txt file with one text per line",
     )
-    option(
-        "--tokenizer",
-        metavar="NAME",
-        help="your tokenizer: a folder or a name on the Hub; without it, waste counts words",
-    )
-    option(
-        "--field", metavar="NAME", help="the field or column to read (default: input_ids if there is one, else text)"
-    )
+    option("--tokenizer", metavar="NAME", help="your tokenizer: a folder or a Hub name; without it, waste counts words")
+    option("--field", metavar="NAME", help="the column to read (default: input_ids if there is one, else text)")
     option("--split", metavar="NAME", help="the split of a saved DatasetDict to read, such as train")
     option("--batch-size", type=_SIZE, default=32, metavar="N", help="rows in a batch (default: %(default)s)")
     option("--max-length", type=_SIZE, metavar="N", help="truncate rows to N tokens (default: the tokenizer's limit)")
-    option(
-        "--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the order of rows (default: 0)"
-    )
+    option("--seed", type=_number(int, 0, _LARGEST), default=0, metavar="N", help="seed of the row order (default: 0)")
     option("--json", action="store_true", help="print JSON instead of tables")
 
 

@@ -98,19 +98,16 @@ def code(
     """
     choice = choose(costs)
     multiple_of = pad_to_multiple_of or 1
-    rounding = [f"pad_to_multiple_of={pad_to_multiple_of}"] * (pad_to_multiple_of is not None)
-    pad = f"collator = quadrat.DataCollatorWithPadding({', '.join(['tokenizer', *rounding])})"
+    rounding = "" if pad_to_multiple_of is None else f", pad_to_multiple_of={pad_to_multiple_of}"
+    pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding})"
     if choice == DYNAMIC:
         loader = f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)"
         return {"A DataLoader": [pad, loader], "Trainer": [pad, *_trainer(batch_size, "dataset")]}
     needed = -(-longest // multiple_of) * multiple_of
-    options = [
-        f"max_tokens={max_tokens}",
-        *([f"multiple_of={multiple_of}"] * (multiple_of != 1)),
-        *(['overlong="alone"'] * (needed > max_tokens)),
-    ]
+    rounded = f", multiple_of={multiple_of}" * (multiple_of != 1)
+    options = f"max_tokens={max_tokens}{rounded}" + ', overlong="alone"' * (needed > max_tokens)
     by_budget = [
-        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {', '.join(options)})",
+        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {options})",
         pad,
         "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
         "# before each epoch: sampler.set_epoch(epoch)",
@@ -122,14 +119,11 @@ def code(
     packs = max(1, round(dynamic.tokens / dynamic.batches / max_length))  # with about the tokens of a batch
     packed = [
         f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
-        f"collator = quadrat.DataCollatorWithFlattening({', '.join(['return_flash_attn_kwargs=True', *rounding])})",
+        f"collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True{rounding})",
     ]
+    loader = f"loader = DataLoader(packs, batch_size={packs}, collate_fn=collator)"
     return {
-        "A DataLoader": [
-            *packed,
-            f"loader = DataLoader(packs, batch_size={packs}, collate_fn=collator)",
-            "# before each epoch: packs.set_epoch(epoch)",
-        ],
+        "A DataLoader": [*packed, loader, "# before each epoch: packs.set_epoch(epoch)"],
         "Trainer": [*packed, *_trainer(packs, "packs"), "trainer.add_callback(quadrat.SetEpochCallback())"],
         "A DataLoader, for a model without such attention": by_budget,
     }

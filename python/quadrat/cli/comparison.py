@@ -141,31 +141,22 @@ def _measure(
 
 
 def _show(source: Source, note: str, results: list[dict[str, Any]]) -> None:
-    from quadrat.cli.measure import microseconds, times_as, versions
+    from quadrat.cli.measure import LIBRARIES, microseconds, times_as, versions
 
     out = console()
     compared, rows = results[0]["compared"], results[0]["rows"]
     say(out, f"{source.name}: {compared} batch{'es' * (compared > 1)} of {rows} rows; tokenizer: {note}.")
     say(out, "All batches equal those of transformers: keys, dtypes, values, and the random generators' states.")
     headings = ("collator", "tokens", "with\npadding", "transformers", "quadrat", "speed-up,\ncold", "speed-up,\nwarm")
-    cells = (
-        (
-            result["name"],
-            f"{result['tokens']:,}",
-            f"{result['computed']:,}",
-            microseconds(result["reference_median_ns"]),
-            microseconds(result["quadrat_median_ns"]),
-            times_as(result["median_of_ratios"]),
-            times_as(result["ratio_alone"]),
-        )
-        for result in results
-    )
-    out.print(table(headings, cells))
+    shown: dict[str, Any] = {"name": str, "tokens": "{:,}".format, "computed": "{:,}".format}
+    shown |= dict.fromkeys(("reference_median_ns", "quadrat_median_ns"), microseconds)
+    shown |= dict.fromkeys(("median_of_ratios", "ratio_alone"), times_as)
+    out.print(table(headings, ([show(result[key]) for key, show in shown.items()] for result in results)))
     say(
         out,
         "Times are medians for one batch. Cold: the two collators are called in turn, so that the CPU caches hold the "
         "other one's data. Warm: each is called repeatedly by itself. Times in a training loop are between the two.",
     )
     facts = versions()
-    names = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "transformers", "quadrat"))
+    names = ", ".join(f"{name} {facts[name]}" for name in LIBRARIES)
     say(out, f"One thread, {facts['architecture']}, Python {facts['python']}, {names}.")

@@ -77,8 +77,7 @@ def _what_is_replaced(library: str, name: str) -> str | None:
 
 def _used(tree: ast.AST) -> set[str]:
     """The names of transformers, TRL and datasets that a script imports, or uses as attributes of these."""
-    used: set[str] = set()
-    modules: dict[str, str] = {}
+    used, modules = set(), dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules |= {one.asname or one.name: one.name for one in node.names}
@@ -91,7 +90,6 @@ def _used(tree: ast.AST) -> set[str]:
 
 
 def _own_collators(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where a call is given a function or class of the script as a collator, and its name."""
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in _COLLATORS:

@@ -28,6 +28,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 Feature = dict[str, Any]
 Collate = Callable[[list[Feature]], Any]
 
+LIBRARIES = "torch", "numpy", "transformers", "quadrat"
 SHORTEST_SAMPLE_NS = 50_000
 
 
@@ -132,7 +133,7 @@ def versions() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "numpy", "transformers", "quadrat")},
+        **{name: version(name) for name in LIBRARIES},
     }
 
 

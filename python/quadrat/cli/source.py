@@ -145,7 +145,6 @@ def _saved(path: Path, split: str | None) -> tuple[str, Any]:
     import datasets
 
     datasets.disable_progress_bars()
-    name = str(path)
     try:
         loaded = datasets.load_from_disk(path)
     except IndexError as error:  # of no files at all
@@ -155,12 +154,11 @@ def _saved(path: Path, split: str | None) -> tuple[str, Any]:
     splits = list(loaded) if isinstance(loaded, datasets.DatasetDict) else []
     if split is not None and not splits:
         raise CommandError(f"{path}: --split is for a DatasetDict, but this is a single dataset")
-    if splits:
-        if split not in splits:
-            raise CommandError(
-                f"{path}: a DatasetDict without a split {split!r}; choose one with --split: {listed(splits)}"
-            )
-        name, loaded = f"{path}, {split}", loaded[split]
+    if splits and split not in splits:
+        raise CommandError(
+            f"{path}: a DatasetDict without a split {split!r}; choose one with --split: {listed(splits)}"
+        )
+    name, loaded = (f"{path}, {split}", loaded[split]) if splits else (str(path), loaded)
     return name, loaded.with_format("arrow")[:]
 
 

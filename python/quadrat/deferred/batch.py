@@ -52,35 +52,31 @@ class DeferredBatch(Mapping[str, Any]):
         with needs("DeferredBatch", "transformers"):
             import torch
 
-        steps, layout, parts = [], [], []
-        size = 0
-        self._held: dict[str, Any] = {}
+        steps, layout, held, size = [], [], {}, 0
         for name, value in tensors.items():
-            kind = _packable(value)
-            if kind is None:
-                self._held[name] = value
+            if (kind := _packable(value)) is None:
+                held[name] = value
                 steps.append((name, 0, HOLD, 0))
                 layout.append(NO_PARTS)
-                continue
-            steps.append((name, 0, STACK, kind))
-            layout.append(NO_PARTS._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
-            parts.append((size, value))
-            size += -(-value.nbytes // _core.ALIGNMENT) * _core.ALIGNMENT
+            else:
+                steps.append((name, 0, STACK, kind))
+                layout.append(NO_PARTS._replace(values=size, total=value.numel(), shape=tuple(value.shape)))
+                size += -(-value.nbytes // _core.ALIGNMENT) * _core.ALIGNMENT
         buffer = torch.empty(size, dtype=torch.uint8, device="cpu")
-        for at, value in parts:
-            buffer[at : at + value.nbytes].view(value.dtype).copy_(value.reshape(-1))
-        rows = len(next(iter(tensors.values()), ())) if parts else 0
-        self._buffer = buffer
-        self._plan = DeferredPlan(tuple(steps), tuple(layout), rows, ())
+        for (name, _, action, kind), place in zip(steps, layout, strict=True):
+            if action == STACK:
+                view(buffer, place, kind).copy_(tensors[name])
+        rows = len(next(iter(tensors.values()), ())) if len(held) < len(steps) else 0
+        self._fill(buffer, DeferredPlan(tuple(steps), tuple(layout), rows, ()), held)
+
+    def _fill(self, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> None:
+        self._buffer, self._plan, self._held = buffer, plan, held
         self._made: dict[str, Any] = {}
 
     @classmethod
     def _of(cls, buffer: torch.Tensor, plan: DeferredPlan, held: dict[str, Any]) -> DeferredBatch:
         batch: DeferredBatch = object.__new__(cls)
-        batch._buffer = buffer
-        batch._plan = plan
-        batch._held = held
-        batch._made = {}
+        batch._fill(buffer, plan, held)
         return batch
 
     def as_encoding(self) -> DeferredBatch:
@@ -151,11 +147,9 @@ class DeferredBatch(Mapping[str, Any]):
         return len(self._names)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a column of this name; none is made for it."""
         return name in self._names
 
     def __repr__(self) -> str:
-        """The columns with their shapes and dtypes, and what they take."""
         columns = (f"{name} {shape} {kind}".rstrip() for name, shape, kind in self._described())
         return f"DeferredBatch({', '.join(columns)}; {self._size()})"
 
@@ -164,12 +158,12 @@ class DeferredBatch(Mapping[str, Any]):
         return table(f"DeferredBatch: {self._size()}", ("column", "shape", "dtype"), self._described())
 
     def _described(self) -> list[tuple[str, str, str]]:
-        """Name, shape and dtype of each column; names alone where there is no shape."""
-        columns = {
-            name: (name, str(list(place.shape)), KINDS[kind]) if place.shape else (name, "", "")
-            for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True)
+        steps = zip(self._plan.steps, self._plan.layout, strict=True)
+        shapes = {
+            name: (str(list(place.shape)), KINDS[kind]) if place.shape else ("", "")
+            for (name, _, _, kind), place in steps
         }
-        return list(columns.values())
+        return [(name, *shape) for name, shape in shapes.items()]
 
     def _size(self) -> str:
         return f"{self.nbytes} bytes{', pinned' if self.is_pinned() else ''}"
@@ -190,9 +184,7 @@ class DeferredBatch(Mapping[str, Any]):
 
     def _on_host(self, name: str | None = None) -> dict[str, Any]:
         """The outputs, or just one, as the collator makes them without `deferred`: by the same call, of other rows."""
-        plan = self._plan
-        if name is not None:
-            plan = _part(plan, name)
+        plan = self._plan if name is None else _part(self._plan, name)
         made: dict[str, Any] = {}
         steps, fills, columns = [], {}, _Packed(address_of(self._buffer), plan.rows)
         sources: dict[int, int] = {}  # column of the decision -> that of `columns`
@@ -254,8 +246,6 @@ class _DeferredEncoding(DeferredBatch):
 
 
 class _Packed:
-    """Columns that lie in a buffer, each added when first needed."""
-
     def __init__(self, address: int, rows: int) -> None:
         self.columns = _core.Columns()
         self._address, self._rows = address, rows
@@ -307,9 +297,8 @@ def _restored(
 
         buffer = torch.frombuffer(bytearray(buffer), dtype=torch.uint8)
     made = DeferredPlan(*plan)
-    layout = tuple(Parts(*place) for place in made.layout)
     masking = None if made.masking is None else Masking(*made.masking)
-    return cls._of(buffer, made._replace(layout=layout, masking=masking), held)
+    return cls._of(buffer, made._replace(layout=tuple(Parts(*place) for place in made.layout), masking=masking), held)
 
 
 def deferred_batch(buffer: torch.Tensor, *plan: Any) -> DeferredBatch:

@@ -127,12 +127,11 @@ class _Launches:
             gpu.flatten_columns(columns, self.base + offsets, self.plan.rows, size, self.device)
 
     def _pad_masked(self, masking: Masking, place: Parts, ids: Any, labels: Any) -> None:
-        """The ids, their labels and the attention mask at once, then the other columns."""
         own = next(column for column in self._columns if column.out == address_of(ids))
         # An attention mask has no values, and is int64 where the bits of its ones are 1.
         like = own._replace(values=0, values_size=0, one=1, fill=0)
         mask = next((column for column in self._columns if column._replace(out=own.out) == like), None)
-        members = (0, 0) if not masking.members_size else (self.base + masking.members, masking.members_size)
+        members = (self.base + masking.members, masking.members_size) if masking.members_size else (0, 0)
         gpu.launch(
             "pad_masked", self.device, masking.options, self.base + masking.keys, own.values, own.values_size,
             own.offsets, self.plan.rows, own.width, own.left, *members, 0 if place.fill is None else int(place.fill),
@@ -177,9 +176,8 @@ class _Launches:
 
     def _shift(self, place: Parts, kind: int, first: int, out: torch.Tensor) -> None:
         """Where an empty row takes a place, or what pads the labels is not what separates them."""
-        if place.fill is not None:
-            multiple = self.plan.options[1]
-            out[0, max(0, out.numel() - multiple) :] = place.fill  # the rows are written over it
+        if place.fill is not None:  # the rows are written over it
+            out[0, max(0, out.numel() - self.plan.options[1]) :] = place.fill
         values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
         rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
         gpu.launch("copy_rows", self.device, values, place.total, offsets, rows, starts, item, *target)

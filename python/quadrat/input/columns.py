@@ -100,11 +100,9 @@ def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tupl
     The column `plain` has one value per feature. None where `collect` returns None, and where a value is not a list or
     tuple of that many rows.
     """
-    if not isinstance(features, (list, tuple, _core.TableRows)) or not features:
-        return None
-    if isinstance(features, _core.TableRows):
+    if isinstance(features, _core.TableRows) and features:
         names = features.names
-    elif is_plain(features[0]):
+    elif isinstance(features, (list, tuple)) and features and is_plain(features[0]):
         names = tuple(features[0].keys())
     else:
         return None

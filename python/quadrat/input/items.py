@@ -72,17 +72,12 @@ class Pack(Mapping[str, Any]):
         return len(self._packs.values) + 1
 
     def __repr__(self) -> str:
-        """Tokens, documents and columns."""
         sizes = self[SEQ_LENGTHS]
         return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {list(self._packs.values)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles this pack alone, without the others in its memory."""
-        return _only, (Packs.of([self]),)
-
-
-def _only(packs: Packs) -> Pack:
-    return Pack(packs, 0)
+        return Pack, (Packs.of([self]), 0)
 
 
 class Packs:
@@ -133,11 +128,8 @@ class Packs:
 
     def rows(self) -> Rows:
         """A row for each pack."""
-        rows: Rows = rows_of_columns(
-            {name: Ragged(values, self._bounds[self.offsets]) for name, values in self.values.items()}
-            | {SEQ_LENGTHS: Ragged(self.sizes, self.offsets)}
-        )
-        return rows
+        columns = {name: Ragged(values, self._bounds[self.offsets]) for name, values in self.values.items()}
+        return rows_of_columns(columns | {SEQ_LENGTHS: Ragged(self.sizes, self.offsets)})  # type: ignore[no-any-return]
 
     def documents(self) -> Rows:
         """A row for each document that has tokens."""
@@ -145,8 +137,8 @@ class Packs:
         if (self.sizes < 0).any() or (bounds[self.offsets] != self._bounds[self.offsets]).any():
             raise ValueError("the seq_lengths of a pack were changed, and no longer sum to its tokens")
         bounds = np.append(bounds[:-1][self.sizes > 0], bounds[-1])
-        rows: Rows = rows_of_columns({name: Ragged(values, bounds) for name, values in self.values.items()})
-        return rows
+        columns = {name: Ragged(values, bounds) for name, values in self.values.items()}
+        return rows_of_columns(columns)  # type: ignore[no-any-return]
 
 
 def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
@@ -184,10 +176,12 @@ def has_documents(features: Any) -> bool:
         return SEQ_LENGTHS in features[0]
     if type(features) is Rows and not features.handed_out:
         return features.has(SEQ_LENGTHS)
-    first = features[0] if type(features) in SEQUENCES and features else None
-    if first is None or type(first) is Pack:
-        return first is not None
-    return is_plain(first) and SEQ_LENGTHS in first  # other mappings may insert what they are asked for
+    if type(features) not in SEQUENCES or not features:
+        return False
+    first = features[0]
+    return type(first) is Pack or (
+        is_plain(first) and SEQ_LENGTHS in first
+    )  # others may insert what they are asked for
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
@@ -245,7 +239,6 @@ def _kind_of(columns: _core.Columns, index: int) -> int | None:
 
 
 def _cut(features: Any, names: Sequence[str], columns: _core.Columns, pieces: Pieces) -> _core.Columns:
-    """Columns of pieces of rows."""
     if (pieces.sizes == pieces.lengths).all():
         return columns
     if isinstance(features, Rows):
@@ -288,6 +281,5 @@ def _documents_of(features: Any) -> Any:
 
 
 def _joins(features: Any, name: str) -> bool:
-    """Whether a column holds rows of numbers."""
     collected = _core.collect(features, (name,), interop())
     return collected is not None and _kind_of(collected[1], 0) is not None

@@ -92,7 +92,6 @@ class Rows(_core.TableRows):
         return list, (self.as_list(),)
 
     def __repr__(self) -> str:
-        """Rows and columns, or the dicts once they are made."""
         if self.handed_out:
             return f"Rows({self.as_list()!r})"
         return f"Rows({len(self)} rows, columns {list(self.names)})"
@@ -145,8 +144,7 @@ def rows_of(features: Any, *, bare: bool = False) -> Any:
     """
     if type(features) in SEQUENCES:
         return features.as_list() if type(features) is Rows and features.handed_out else features
-    if _is_nested(features):
-        features = _ragged_of_nested(features)
+    features = _unnested(features)
     if isinstance(features, Ragged):
         return features if bare else rows_of_columns({MAIN: features})
     if isinstance(features, Mapping):
@@ -247,8 +245,7 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
     """One value per row, in a form that `_core.Table` takes; None where `value` is not that."""
     if type(value) in (list, tuple):
         return value  # type: ignore[no-any-return]
-    if _is_nested(value):
-        value = _ragged_of_nested(value)
+    value = _unnested(value)
     if isinstance(value, Ragged):
         return _ragged_column(value)
     if isinstance(value, np.ndarray) or is_tensor(value):
@@ -265,16 +262,13 @@ def _column(name: Any, value: Any) -> _core.FlatColumn | list[Any] | tuple[Any, 
 def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
     if array.ndim == 0:
         return None
-    if (
-        is_tensor(array)
-        and array.device.type in ("cpu", "meta")
-        and (array.is_meta or other_than_memory(array) or has_tangent(array))
-    ):
+    tensor = is_tensor(array)
+    if tensor and (array.is_meta or (array.is_cpu and (other_than_memory(array) or has_tangent(array)))):
         try:
             return list(array.unbind())  # only torch can read its numbers: the reference gets the rows
         except (RuntimeError, TypeError):
             return None
-    known = array.ndim <= 2 and (not is_tensor(array) or array.is_cpu)
+    known = array.ndim <= 2 and (not tensor or array.is_cpu)
     try:
         kind = kind_of(array.dtype)
     except TypeError:
@@ -297,20 +291,17 @@ def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
     if values.ndim != 1 or carrier_of(values) is not None:
         return ragged.to_lists()
     values, (offsets, _) = dense(values, "values"), ragged._checked()
-    return _core.memory_column(
-        address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, (values, offsets)
-    )
+    place = address_of(values), kind_of(values.dtype), len(values), address_of(offsets)
+    return _core.memory_column(*place, len(offsets) - 1, (values, offsets))
 
 
-def _is_nested(value: Any) -> bool:
-    return is_tensor(value) and value.is_nested
-
-
-def _ragged_of_nested(nested: Any) -> Ragged:
-    """The rows of a nested tensor: of a jagged one without a copy, where they lie one after the other."""
+def _unnested(value: Any) -> Any:
+    """A nested tensor as `Ragged`: without a copy if it is jagged and its rows lie one after the other."""
+    if not (is_tensor(value) and value.is_nested):
+        return value
     import torch
 
-    rows = nested.detach()
+    rows = value.detach()
     if rows.layout != torch.jagged or rows.dim() != 2 or rows.lengths() is not None:
         rows = torch.nested.as_nested_tensor(list(rows.unbind()), layout=torch.jagged)
     return Ragged(rows.values(), rows.offsets())
@@ -323,9 +314,8 @@ def _is_one_example(features: Mapping[str, Any]) -> bool:
     tokens = features.get(MAIN, ())
     if isinstance(tokens, (list, tuple)):
         return len(tokens) > 0 and isinstance(tokens[0], (int, float, np.number))
-    return bool(isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype != object) or (
-        is_tensor(tokens) and not tokens.is_nested and tokens.ndim == 1
-    )
+    known = not tokens.is_nested if is_tensor(tokens) else isinstance(tokens, np.ndarray) and tokens.dtype != object
+    return bool(known) and tokens.ndim == 1
 
 
 def speaks_arrow(value: Any) -> bool:

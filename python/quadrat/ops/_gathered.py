@@ -69,7 +69,6 @@ class _Leaf(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> _Leaf:
-        """No array yet, but room for those like this one."""
         shape = (0, 0, *array.shape[2:]) if array.ndim > 1 else (0,)
         model = array.new_empty(shape) if is_tensor(array) else np.empty(shape, array.dtype)
         return cls(model, _core.Gathered(bytes_per_token(model, 2)))
@@ -89,7 +88,6 @@ class _Leaf(NamedTuple):
         return self._shaped((rows, self.width, *self.model.shape[2:])[: None if self.model.ndim > 1 else 1])
 
     def shapes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and width of each array."""
         blocks = self.store.blocks(self.number)
         return blocks[:, 1], blocks[:, 2]
 
@@ -107,7 +105,6 @@ class _Leaf(NamedTuple):
         return sys.modules["torch"].from_numpy(memory).view(self.model.dtype).view(shape)
 
     def copied(self) -> _Leaf:
-        """The same, in memory of its own."""
         return self._replace(store=self.store.copy(self.number))
 
 
@@ -217,9 +214,8 @@ def _of_dtype(leaf: _Leaf, dtype: Any) -> _Leaf:
     if dtype == leaf.model.dtype:
         return leaf
     values, model = leaf.tokens().astype(dtype), leaf.model.astype(dtype)
-    return leaf._replace(
-        model=model, store=leaf.store.retyped(leaf.number, address_of(values), bytes_per_token(model, 2))
-    )
+    store = leaf.store.retyped(leaf.number, address_of(values), bytes_per_token(model, 2))
+    return leaf._replace(model=model, store=store)
 
 
 def _ragged_or_array(leaf: _Leaf) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,12 @@ def leaves_like(model: Any, batch: Any) -> list[Any] | None:
         return [batch]
     if type(batch) is not type(model) or len(batch) < len(model):
         return None
+    parts: Iterable[Any] = batch
     if isinstance(model, Mapping):
         if not all(key in batch for key in model):
             return None
-        pairs = [(part, batch[key]) for key, part in model.items()]
-    else:
-        pairs = list(zip(model, batch, strict=False))
-    found = [leaves_like(*pair) for pair in pairs]
+        model, parts = model.values(), [batch[key] for key in model]
+    found = list(map(leaves_like, model, parts))
     return None if any(leaves is None for leaves in found) else [leaf for leaves in found for leaf in leaves or []]
 
 

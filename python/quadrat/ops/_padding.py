@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ops import _device
-from quadrat.ragged import Ragged, source_of
+from quadrat.ragged import source_of
 from quadrat.ragged.offsets import checked_offsets
-from quadrat.ragged.source import RowSource
+from quadrat.ragged.source import RowSource, raise_failure
 from quadrat.support import memory
 from quadrat.support.arrays import bytes_per_token, carried, dense, fill_value, room_like
 from quadrat.support.memory import KINDS, Framework, address_of, framework_of
@@ -34,31 +33,28 @@ if TYPE_CHECKING:
 
 
 def pad_here(
-    rows: Ragged | Sequence[Any],
-    *,
-    padding_side: str = "right",
-    max_length: int | None = None,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
-    dtype: Any = None,
-    return_tensors: Framework | None = None,
+    rows: Any,
+    padding_side: str,
+    sizes: tuple[int | None, int | None],
+    padding_value: Any,
+    output: tuple[Any, Framework | None] = (None, None),
 ) -> Any:
-    """`pad` without a gradient: see there."""
+    """`pad` without a gradient. sizes: `max_length` and `pad_to_multiple_of`; output: `dtype` and `return_tensors`."""
     if (ragged := _device.rows_on_gpu(rows)) is not None:
-        require_own_dtype(ragged.values, dtype, return_tensors)
-        known = max_length is None or ragged._facts is not None
-        width = padded_length(ragged.facts.longest if known else (0, 0), max_length, pad_to_multiple_of)
-        return _device.pad(
-            ragged.values, ragged.offsets, width, left=is_left(padding_side), padding_value=padding_value
-        )
+        require_own_dtype(ragged.values, *output)
+        known = sizes[0] is None or ragged._facts is not None
+        width = padded_length(ragged.facts.longest if known else (0, 0), *sizes)
+        left = is_left(padding_side)
+        return _device.pad(ragged.values, ragged.offsets, width, left=left, padding_value=padding_value)
     source = source_of(rows)
-    framework, kind, fill = output_of(source, dtype, return_tensors, padding_value)
-    width = padded_length(source.longest, max_length, pad_to_multiple_of)
+    framework, kind, fill = output_of(source, *output, padding_value)
+    width = padded_length(source.longest, *sizes)
     out, address = memory.empty(framework, (len(source), width, *source.trailing), kind)
     failure = source.columns.pad(0, address, kind, width * source.inner, is_left(padding_side), fill)
     if failure is not None and failure[1] < 0:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
-    source.require(failure)
+    if failure is not None:
+        raise_failure(failure)
     return out if source.own is None else out.view(source.own.dtype)
 
 

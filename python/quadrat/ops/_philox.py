@@ -63,10 +63,10 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
 
 def _short(number: int) -> str:
     """A number, as a power of two where that is easier to read."""
-    for exponent in (32, 48, 61, 62, 63, 64):
-        if number in (2**exponent, 2**exponent - 1):
-            return f"2**{exponent}" if number == 2**exponent else f"2**{exponent} - 1"
-    return str(number)
+    powers = {
+        2**exponent - less: f"2**{exponent}" + " - 1" * less for exponent in (32, 48, 61, 62, 63, 64) for less in (0, 1)
+    }
+    return powers.get(number, str(number))
 
 
 def keys_of(values: Any, rows: int) -> Numbers:
@@ -93,19 +93,12 @@ def keys_of(values: Any, rows: int) -> Numbers:
 
 
 def labels_on_cpu(
-    options: PhiloxOptions,
-    ids: Any,
-    places: RowBounds,
-    *,
-    special_ids: list[int],
-    keys: Numbers | None,
-    flags: Numbers | None,
-    pairs: Numbers | None,
+    options: PhiloxOptions, ids: Any, places: RowBounds, *, special_ids: list[int], keys: Any, flags: Any, pairs: Any
 ) -> Any:
     """Mask `ids`, contiguous int64, in place; returns the labels.
 
-    special_ids: never masked, unless there are flags: a byte a token, not 0 for special ones. pairs: offsets, int64; or
-    None. Raises ValueError.
+    special_ids: never masked, unless there are flags: a byte a token, not 0 for special ones. keys: `[rows]` uint64.
+    pairs: offsets, int64. Each may be None but `special_ids`. Raises ValueError.
     """
     labeller = _core.PhiloxLabels(options, special_ids)
     labels, address = empty("pt" if is_tensor(ids) else "np", tuple(ids.shape), INT64)
@@ -114,19 +107,9 @@ def labels_on_cpu(
     if math.prod(ids.shape) != count or (lengths is not None and lengths.shape != (places.rows,)):
         shape = tuple(ids.shape)
         raise ValueError(f"input_ids of shape {shape} do not match {places.rows} rows and lengths in {count} places")
-    failure = labeller.write(
-        address_of(ids),
-        address,
-        places.rows,
-        places.width,
-        places.left,
-        places.flat,
-        0 if lengths is None else address_of(lengths),
-        0 if keys is None else address_of(keys),
-        0 if flags is None else address_of(flags),
-        0 if pairs is None else address_of(pairs),
-    )
-    if failure is not None:
+    known = [0 if one is None else address_of(one) for one in (lengths, keys, flags, pairs)]
+    layout = places.rows, places.width, places.left, places.flat
+    if (failure := labeller.write(address_of(ids), address, *layout, *known)) is not None:
         raise ValueError(f"{explain(failure)}; the batch has {places.width} places for a row")
     return labels
 
@@ -142,16 +125,16 @@ def labels_on_gpu(
     import torch
 
     device, count = ids.device, ids.numel()
-    if places.lengths is None:
-        offsets = torch.arange(places.rows + 1, device=device) * places.width
-    else:
-        offsets, _ = offsets_like(ids, places.lengths)
+    full = places.lengths is None
+    offsets = (
+        torch.arange(places.rows + 1, device=device) * places.width if full else offsets_like(ids, places.lengths)[0]
+    )
     layout = address_of(offsets), places.rows, places.width, places.left, places.flat
     if keys is None:
         keys = torch.empty(places.rows, dtype=torch.int64, device=device)
         gpu.launch("row_keys", device, address_of(ids), count, *layout, address_of(keys))
     kinds = 0 if words is None else address_of(words)
-    members, special = None, (0, 0)
+    special = 0, 0
     if words is None and special_ids:
         members = torch.from_numpy(bits_of_ids(special_ids)).to(device)
         special = address_of(members), len(members)

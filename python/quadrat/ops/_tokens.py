@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any, NamedTuple
 
@@ -75,8 +76,7 @@ def _layout_here(mask: Any) -> MaskLayout | None:
     if failure is not None or not plain:
         return None
     indices, numbers = empty("pt", (total,), INT64)
-    failure = _core.mask_indices(place, item, rows * width, numbers, total)
-    if failure is not None:
+    if (failure := _core.mask_indices(place, item, rows * width, numbers, total)) is not None:
         raise ValueError(explain(failure))
     return MaskLayout(indices, cu_seqlens, lengths, longest)
 
@@ -91,8 +91,7 @@ def _layout_on_gpu(mask: Any) -> MaskLayout | None:
     if unusual:
         return None
     indices = launched.indices[:total]
-    if 2 * total < rows * width:  # not to keep room for the rest
-        indices = indices.clone()
+    indices = indices.clone() if 2 * total < rows * width else indices  # not to keep room for the rest
     return MaskLayout(indices, launched.cu_seqlens, launched.lengths, longest)
 
 
@@ -106,18 +105,15 @@ class LaunchedLayout:
         self.indices = mask.new_empty(rows * width, dtype=torch.int64)
         self.cu_seqlens = mask.new_empty(rows + 1, dtype=torch.int32)
         self.lengths = mask.new_empty(rows, dtype=torch.int32)
-        outs = self.state, self.indices, self.cu_seqlens, self.lengths
-        addresses = [address_of(out) for out in outs]
+        addresses = [address_of(out) for out in (self.state, self.indices, self.cu_seqlens, self.lengths)]
         gpu.launch("mask_layout", mask.device, address_of(mask), mask.element_size(), rows, width, *addresses)
 
 
 def _room(like: Any, *shape: int) -> Any:
-    if on_gpu(like):
-        return like.new_empty(shape)
-    try:
-        return room_like(like, shape)[0]
-    except TypeError:  # of a dtype that has no name here
-        return like.new_empty(shape)
+    with contextlib.suppress(TypeError):  # of a dtype that has no name here
+        if not on_gpu(like):
+            return room_like(like, shape)[0]
+    return like.new_empty(shape)
 
 
 def take_here(values: Any, indices: Any, lead: int) -> Any:
@@ -126,9 +122,8 @@ def take_here(values: Any, indices: Any, lead: int) -> Any:
     Raises IndexError on the CPU where there is no such token; on a GPU zeros stand for it.
     """
     values, indices = dense(values, "values"), _device.int64(indices)
-    size, count = math.prod(values.shape[:lead]), len(indices)
-    out = _room(values, count, *values.shape[lead:])
-    _take(values, size, bytes_per_token(values, lead), indices, out)
+    out = _room(values, len(indices), *values.shape[lead:])
+    _take(values, math.prod(values.shape[:lead]), bytes_per_token(values, lead), indices, out)
     return out
 
 
@@ -150,20 +145,14 @@ def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
         raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")
     size, token = math.prod(shape), bytes_per_token(values, 1)
     if on_gpu(values):
-        out = values.new_empty((*shape, *values.shape[1:]))
-        _take(values, len(values), token, _inverse(indices, size), out)
+        out, tokens = values.new_empty((*shape, *values.shape[1:])), torch.arange(len(indices), device=indices.device)
+        _take(values, len(values), token, indices.new_full((size,), -1).scatter_(0, indices, tokens), out)
         return out
     out = _room(values, *shape, *values.shape[1:])
     place = address_of(values), token, address_of(indices), len(indices)
     if (failure := _core.put_tokens(*place, address_of(out), size)) is not None:
         raise _outside(indices, failure[1], size)
     return out
-
-
-def _inverse(indices: Any, size: int) -> Any:
-    """Which token each place gets, -1 where there is none."""
-    inverse = indices.new_full((size,), -1)
-    return inverse.scatter_(0, indices, torch.arange(len(indices), device=indices.device))
 
 
 def _outside(indices: Any, place: int, size: int) -> IndexError:

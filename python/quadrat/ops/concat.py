@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -30,8 +31,7 @@ def concat_padded(arrays: Iterable[Batch], padding_index: Any = -100) -> Batch:
 
     Returns:
         Arrays `[all rows, widest, ...]` in the structure of the first batch, in their library and on their device. A
-        single batch is returned as it is. If they differ in rows and width alone, the cost is that of one
-        copy.
+        single batch is returned as it is. If they differ in rows and width alone, the cost is that of one copy.
 
     Raises:
         AssertionError: when batches are of different types.
@@ -80,16 +80,10 @@ def concat_two(first: Any, second: Any, padding_index: Any) -> Any:
 
 def _concat_two_arrays(first: Any, second: Any, padding_index: Any) -> Any:
     if first.ndim == 1 or first.shape[1] == second.shape[1]:
-        if not is_tensor(first):
-            return np.concatenate((first, second))
-        import torch
-
-        return torch.cat((first, second))
+        return (sys.modules["torch"].cat if is_tensor(first) else np.concatenate)((first, second))
     shape = (len(first) + len(second), max(first.shape[1], second.shape[1]), *first.shape[2:])
-    if is_tensor(first):
-        result = first.new_full(shape, padding_index)
-    else:
-        result = np.full_like(first, padding_index, shape=shape)
+    full = first.new_full if is_tensor(first) else lambda size, value: np.full_like(first, value, shape=size)
+    result = full(shape, padding_index)
     result[: len(first), : first.shape[1]] = first
     result[len(first) :, : second.shape[1]] = second
     return result

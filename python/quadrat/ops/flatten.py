@@ -55,6 +55,7 @@ class _Options(TypedDict, total=False):
 
 
 _Rows = Ragged | Sequence[Any]
+_Size = tuple[int | None, int | None]  # `total_length` and `pad_to_multiple_of`, not both
 
 
 @overload
@@ -137,68 +138,55 @@ def flatten(
             made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
             made = made._replace(values=made.values[0])
         else:
-            made = _flatten_aligned(rows, how, padding_value, dtype, return_tensors)
+            source = source_of(rows)
+            layout = how.layout(source.lengths)
+            made = join(source, ALIGNED, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
+            made = Aligned(max_length=source.longest[1], **made)
     else:
-        total = total_length if total_length is None else whole(total_length, "total_length")
-        options: dict[str, Any] = {
-            "position_ids_start": position_ids_start,
-            "pad_to_multiple_of": pad_to_multiple_of,
-            "padding_value": padding_value,
-            "continue_positions": bool(continue_positions),
-        }
+        size = total_length if total_length is None else whole(total_length, "total_length"), pad_to_multiple_of
+        positions = position_ids_start, bool(continue_positions)
         if ragged is not None:
-            made = _flatten_on_gpu(ragged, total, **options)
+            made = _flatten_on_gpu(ragged, size, positions, padding_value)
         else:
-            made = flatten_here(rows, total, dtype=dtype, return_tensors=return_tensors, **options)
+            made = flatten_here(rows, size, positions, padding_value, dtype=dtype, return_tensors=return_tensors)
     return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
 
 
-def _placement(align_to: Any, pad_to_multiple_of: Any, total_length: Any, start: Any, continues: bool) -> Placement:
-    """How rows are padded one by one."""
+def _placement(align_to: Any, multiple: Any, total_length: Any, start: Any, continues: bool) -> Placement:
     if whole(align_to, "align_to") <= 0:
         raise ValueError(f"align_to must be positive, not {align_to}")
-    if pad_to_multiple_of is not None and (
-        whole(pad_to_multiple_of, "pad_to_multiple_of") <= 0 or pad_to_multiple_of % align_to
-    ):
-        raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {pad_to_multiple_of}")
+    if multiple is not None and (whole(multiple, "pad_to_multiple_of") <= 0 or multiple % align_to):
+        raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {multiple}")
     _require_int64(start)
-    return Placement(align_to, total_length, int(start), continues, pad_to_multiple_of or align_to)
-
-
-def _flatten_aligned(
-    rows: Any, how: Placement, padding_value: Any, dtype: Any, return_tensors: Framework | None
-) -> Aligned:
-    source = source_of(rows)
-    made = join(source, ALIGNED, how.layout(source.lengths), padding_value, dtype=dtype, return_tensors=return_tensors)
-    return Aligned(max_length=source.longest[1], **made)
+    return Placement(align_to, total_length, int(start), continues, multiple or align_to)
 
 
 def flatten_here(
     rows: Ragged | Sequence[Any],
-    total: int | None,
+    size: _Size,
+    positions: tuple[int, bool],
+    padding_value: Any,
     *,
-    position_ids_start: int = 0,
-    pad_to_multiple_of: int | None = None,
-    padding_value: int | float | bool = 0,
     dtype: Any = None,
     return_tensors: Framework | None = None,
-    continue_positions: bool = True,
 ) -> Flattened:
-    """`flatten` on the CPU: see there. total: in tokens, padding included, in place of `pad_to_multiple_of`."""
+    """`flatten` on the CPU. positions: where they start, and whether they continue through the padding."""
     source = source_of(rows)
-    tokens = int(source.lengths.sum())
-    total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
-    _require_int64(position_ids_start)
-    layout = flat_layout(total, int(position_ids_start), continues=continue_positions)
+    total = _total(size, int(source.lengths.sum()), positions[0])
+    layout = flat_layout(total, int(positions[0]), continues=positions[1])
     made = join(source, _STEPS, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
     return Flattened(max_length=source.longest[1], **made)
 
 
-def _checked_total(total: int, tokens: int) -> int:
-    if total < tokens:
+def _total(size: _Size, tokens: int, start: int) -> int:
+    total, multiple = size
+    if total is None:
+        total = padded_length((0, tokens), None, multiple)
+    elif total < tokens:
         raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
-    if total > tokens == 0:
+    elif total > tokens == 0:
         raise ValueError(f"total={total}, but there is no token: position_ids have nothing to continue from")
+    _require_int64(start)
     return total
 
 
@@ -207,24 +195,15 @@ def _require_int64(start: int) -> None:
         raise OverflowError(f"position_ids_start={start} is beyond int64")
 
 
-def _flatten_on_gpu(
-    ragged: Ragged,
-    total: int | None,
-    *,
-    position_ids_start: int,
-    pad_to_multiple_of: int | None,
-    padding_value: Any,
-    continue_positions: bool,
-) -> Flattened:
+def _flatten_on_gpu(ragged: Ragged, size: _Size, positions: tuple[int, bool], padding_value: Any) -> Flattened:
     first, last, (_, longest) = ragged.facts
-    tokens = last - first
-    total = padded_length((0, tokens), None, pad_to_multiple_of) if total is None else _checked_total(total, tokens)
-    _require_int64(position_ids_start)
-    if position_ids_start + total - 1 >= 2**63:
-        raise OverflowError(f"position_ids_start={position_ids_start} leads to positions beyond int64")
+    start, tokens = positions[0], last - first
+    total = _total(size, tokens, start)
+    if start + total - 1 >= 2**63:
+        raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
     if tokens >= 2**31:
         raise OverflowError(f"{tokens} tokens are more than int32 cu_seqlens can hold")
-    made = device_flatten(ragged.values, ragged.offsets, total, start=position_ids_start, padding_value=padding_value)
-    if not continue_positions:
+    made = device_flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
+    if not positions[1]:
         made[1][made[2] < 0] = 0
     return Flattened(*made, longest)

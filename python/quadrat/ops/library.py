@@ -117,7 +117,7 @@ def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: b
     if values.is_cuda:
         return _device.pad(values, offsets, length, left=left, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
-    return pad_here(rows, padding_side="left" if left else "right", max_length=length, padding_value=padding_value)
+    return pad_here(rows, "left" if left else "right", (length, None), padding_value)
 
 
 def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
@@ -130,7 +130,7 @@ def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_valu
     if values.is_cuda:
         return _device.flatten(values, offsets, total, start=start, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
-    return tuple(flatten_here(rows, total, position_ids_start=start, padding_value=padding_value)[:4])
+    return tuple(flatten_here(rows, (total, None), (start, True), padding_value)[:4])
 
 
 def _fake_flatten(values: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:

@@ -26,28 +26,18 @@ if TYPE_CHECKING:
 
 @overload
 def attention_mask(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[MaskOptions]) -> Array: ...
-
-
 @overload
 def attention_mask(
     rows: torch.Tensor | Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[MaskOptions]
 ) -> torch.Tensor: ...
-
-
 @overload
 def attention_mask(rows: Any, *, return_tensors: Literal["pt"], **options: Unpack[MaskOptions]) -> torch.Tensor: ...
-
-
 @overload
 def attention_mask(rows: Any, *, return_tensors: Literal["np"], **options: Unpack[MaskOptions]) -> NDArray[Any]: ...
-
-
 @overload
 def attention_mask(
     rows: NDArray[Any] | Sequence[Any], *, return_tensors: None = None, **options: Unpack[MaskOptions]
 ) -> NDArray[Any]: ...
-
-
 def attention_mask(
     rows: Ragged | Sequence[Any] | Any,
     *,
@@ -94,9 +84,7 @@ def attention_mask(
         width = padded_length((0, longest or 0), max_length, pad_to_multiple_of)
         return _device.attention_mask(offsets, width, memory.torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
-    framework = framework_of(return_tensors, default)
-    count = len(offsets) - 1
-    columns = _core.Columns()
+    framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
     columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
     width = padded_length(facts.longest, max_length, pad_to_multiple_of)
     out, address = memory.empty(framework, (count, width), kind)

@@ -193,14 +193,11 @@ def mask_places(input_ids: Any, places: philox.RowBounds, options: philox.Philox
     masked = _copy(input_ids)
     shape = tuple(masked.shape)
     special, offsets, keys, special_ids = given
+    keys = None if keys is None else philox.keys_of(keys, places.rows)
+    flags = None if special is None else _flags(special, shape)
+    pairs = None if offsets is None else _pairs(offsets, shape)
     labels = philox.labels_on_cpu(
-        options,
-        masked,
-        places,
-        special_ids=list(special_ids),
-        keys=None if keys is None else philox.keys_of(keys, places.rows),
-        flags=None if special is None else _flags(special, shape),
-        pairs=None if offsets is None else _pairs(offsets, shape),
+        options, masked, places, special_ids=list(special_ids), keys=keys, flags=flags, pairs=pairs
     )
     return MaskedTokens(masked, labels)
 
@@ -214,12 +211,8 @@ def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.Philo
     masked = _int64_copy(input_ids)
     words = None
     if special is not None:
-        if (
-            not is_tensor(special)
-            or special.device != masked.device
-            or special.shape != masked.shape
-            or special.is_floating_point()
-        ):
+        there = is_tensor(special) and special.device == masked.device
+        if not there or special.shape != masked.shape or special.is_floating_point():
             raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {masked.device}")
         words = torch.where(special != 0, _core.WORD_NONE, _core.WORD_BEGINS).to(torch.uint8).contiguous()
     if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
@@ -233,7 +226,6 @@ def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.Philo
 
 
 def _flat_flags(special: Any, ragged: Ragged) -> Any:
-    """The mask of special tokens for the values of a `Ragged`."""
     if not isinstance(special, Ragged):
         return special
     first, last, _, lengths = _bounds_of(special)
@@ -255,37 +247,25 @@ def write_labels(
     framework: Framework = "pt" if is_tensor(ids) else "np"
     labels, address = empty_batch(framework, [(shape, INT64)])[0] if of_batch else empty(framework, shape, INT64)
     width = shape[-1] if shape else 1
-    count = math.prod(shape)
-    labeller.write(
-        address_of(ids),
-        address,
-        count // width if width else 0,
-        width,
-        0 if flags is None else address_of(flags),
-        0 if pairs is None else address_of(pairs),
-    )
+    rows = math.prod(shape) // width if width else 0
+    known = [0 if one is None else address_of(one) for one in (flags, pairs)]
+    labeller.write(address_of(ids), address, rows, width, *known)
     return labels
 
 
 def _origin(generator: Any, framework: Framework) -> Origin:
-    if framework == "np":
-        origin, wanted, called = numpy_origin(generator), np.random.Generator, "a numpy.random.Generator"
-    else:
-        wanted, called = sys.modules["torch"].Generator, "a torch.Generator of the CPU"
-        origin = torch_origin(generator)
-    if origin is not None:
+    if (origin := (numpy_origin if framework == "np" else torch_origin)(generator)) is not None:
         return origin
+    wanted: Any = np.random.Generator if framework == "np" else sys.modules["torch"].Generator
+    called = "a numpy.random.Generator" if framework == "np" else "a torch.Generator of the CPU"
     if generator is not None and not isinstance(generator, wanted):
         raise TypeError(f"generator must be {called}, not {type(generator).__name__}")
     raise ValueError("the draws of this generator are not known: it must be on the CPU")
 
 
 def _check(mlm_probability: float, mask: float, random: float) -> None:
-    for name, value in (
-        ("mlm_probability", mlm_probability),
-        ("mask_replace_prob", mask),
-        ("random_replace_prob", random),
-    ):
+    named = {"mlm_probability": mlm_probability, "mask_replace_prob": mask, "random_replace_prob": random}
+    for name, value in named.items():
         if not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, not {value}")
     if mask + random > 1:
@@ -293,7 +273,6 @@ def _check(mlm_probability: float, mask: float, random: float) -> None:
 
 
 def _copy(input_ids: Any) -> Any:
-    """A contiguous int64 copy of an array or CPU tensor."""
     if is_tensor(input_ids):
         if input_ids.device.type != "cpu":
             raise ValueError(f"input_ids are on {input_ids.device}; they must be on the CPU")

@@ -22,30 +22,20 @@ if TYPE_CHECKING:
 
 @overload
 def pad(rows: Ragged[Array], *, return_tensors: None = None, **options: Unpack[PadOptions]) -> Array: ...
-
-
 @overload
 def pad(
     rows: Sequence[torch.Tensor], *, return_tensors: None = None, **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
-
-
 @overload
 def pad(
     rows: Ragged | Sequence[Any], *, return_tensors: Literal["pt"], **options: Unpack[PadOptions]
 ) -> torch.Tensor: ...
-
-
 @overload
 def pad(rows: Ragged, *, return_tensors: Literal["np"], **options: Unpack[PadOptions]) -> NDArray[Any]: ...
-
-
 @overload
 def pad(
     rows: Sequence[Any], *, return_tensors: Literal["np"] | None = None, **options: Unpack[PadOptions]
 ) -> NDArray[Any]: ...
-
-
 def pad(
     rows: Ragged | Sequence[Any],
     *,
@@ -93,12 +83,4 @@ def pad(
         require_own_dtype(rows.values, dtype, return_tensors)
         width = padded_length(rows.facts.longest if max_length is None else (0, 0), max_length, pad_to_multiple_of)
         return operators().pad(rows.values, rows.offsets, width, fill_value(padding_value, None), is_left(padding_side))
-    return pad_here(
-        rows,
-        padding_side=padding_side,
-        max_length=max_length,
-        pad_to_multiple_of=pad_to_multiple_of,
-        padding_value=padding_value,
-        dtype=dtype,
-        return_tensors=return_tensors,
-    )
+    return pad_here(rows, padding_side, (max_length, pad_to_multiple_of), padding_value, (dtype, return_tensors))

@@ -13,7 +13,7 @@ from quadrat.ops._tracked import operators, tracked
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, offsets_of, tensor_or_array
 from quadrat.support import memory
-from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_plain, room_like
+from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense, require_array, require_plain, room_like
 from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def unpad(
         >>> quadrat.unpad(labels, mask=labels != -100).to_lists()
         [[1, 2], [3]]
     """
-    if not (is_tensor(padded) or isinstance(padded, np.ndarray)):
-        raise TypeError(f"padded must be a NumPy array or torch tensor, not {type(padded).__name__}")
-    require_plain(padded, "padded")
+    require_array(padded, "padded")
     if padded.ndim < 2:
         raise ValueError(f"padded must have rows and tokens, but has {padded.ndim} dimension(s)")
     if (lengths is None) == (mask is None):
@@ -69,10 +67,9 @@ def unpad(
 
 def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
-        if lengths.dim() != 1 or lengths.dtype.is_floating_point:
-            raise ValueError(
-                f"lengths must be integers, one per row, not {lengths.dtype} of shape {tuple(lengths.shape)}"
-            )
+        shape = tuple(lengths.shape)
+        if len(shape) != 1 or lengths.dtype.is_floating_point:
+            raise ValueError(f"lengths must be integers, one per row, not {lengths.dtype} of shape {shape}")
         offsets, facts = offsets_like(padded, lengths)
         if total is None:
             memory.require_unrecorded("lengths without total=")
@@ -81,11 +78,9 @@ def _unpad(padded: Any, lengths: Any, left: bool, total: int | None) -> Ragged:
     if not (on_gpu(padded) or tracked(padded)) and (rows := _unpad_at_once(padded, lengths, left)) is not None:
         return rows
     bounds, facts = offsets_of(lengths)
-    row, longest = facts.longest
-    if longest > padded.shape[1]:
-        raise ValueError(
-            f"row {row} is longer than the padded length: it has {longest} tokens, not at most {padded.shape[1]}"
-        )
+    (row, longest), width = facts.longest, padded.shape[1]
+    if longest > width:
+        raise ValueError(f"row {row} is longer than the padded length: it has {longest} tokens, not at most {width}")
     return _unpad_known(padded, tensor_or_array(bounds, padded), facts, facts.last, left)
 
 
@@ -99,8 +94,7 @@ def _unpad_at_once(padded: Any, lengths: Any, left: bool) -> Ragged | None:
     lengths = as_numpy(lengths, "lengths")
     if lengths.shape != (len(padded),) or lengths.dtype.kind != "i":
         return None
-    bounds = np.empty(len(lengths) + 1, np.int64)
-    bounds[0] = 0
+    bounds = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=bounds[1:])
     total = int(bounds[-1])
     if not 0 <= total <= len(lengths) * padded.shape[1]:

@@ -16,7 +16,7 @@ from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
 from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
-from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has, torch_reads_numbers
+from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 
@@ -101,7 +101,12 @@ def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
     kind = _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
-    refused = kind is not None and shape.forms == col.SCALAR and key.framework == "pt" and not torch_reads_numbers(kind)
+    refused = (
+        kind is not None
+        and shape.forms == col.SCALAR
+        and key.framework == "pt"
+        and not torch_has(kind, of_numbers=True)
+    )
     return None if refused else kind
 
 

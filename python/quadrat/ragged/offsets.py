@@ -30,10 +30,10 @@ def require_offsets(offsets: Any) -> None:
     """
     if not (isinstance(offsets, np.ndarray) or is_tensor(offsets)):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
-    if offsets.ndim != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
+    shape = tuple(offsets.shape)
+    if len(shape) != 1 or not _is_integer(offsets.dtype) or len(offsets) == 0:
         raise ValueError(
-            f"offsets must be integers, one more than there are rows, not {offsets.dtype} of shape "
-            f"{tuple(offsets.shape)}"
+            f"offsets must be integers, one more than there are rows, not {offsets.dtype} of shape {shape}"
         )
 
 
@@ -80,10 +80,8 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
         raise TypeError(f"lengths must be integers, one per row, not {array.dtype} of shape {array.shape}{more}")
     if array.size and int(array.min()) < 0:
         raise ValueError(f"row {int(array.argmin())} has the negative length {int(array.min())}")
-    if array.size and int(array.max()) > _LONGEST // array.size:
-        raise ValueError(
-            f"row {int(array.argmax())} has the length {int(array.max())}: such a batch does not fit into memory"
-        )
+    if array.size and (most := int(array.max())) > _LONGEST // array.size:
+        raise ValueError(f"row {int(array.argmax())} has the length {most}: such a batch does not fit into memory")
     return array.astype(np.int64, copy=False)
 
 

@@ -15,7 +15,7 @@ from quadrat import _core
 from quadrat._names import load
 from quadrat.ragged.arrow import list_array
 from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require_offsets
-from quadrat.ragged.shown import as_html, as_text
+from quadrat.ragged.shown import as_html, as_numbers, as_text
 from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
 from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
@@ -64,23 +64,19 @@ class Ragged(Generic[Array]):
 
     @overload
     def __init__(self: Ragged[NDArray[Any]], values: NDArray[Any], offsets: NDArray[Any]) -> None: ...
-
     @overload
     def __init__(self: Ragged[torch.Tensor], values: torch.Tensor, offsets: torch.Tensor) -> None: ...
-
     def __init__(self, values: Any, offsets: Any) -> None:
-        for array in (values, offsets):
-            if is_tensor(array) != is_tensor(values) or not (is_tensor(array) or isinstance(array, np.ndarray)):
-                raise TypeError(
-                    f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} "
-                    f"and {type(offsets).__name__}"
-                )
-            if is_tensor(array) and not (
-                array.device == values.device and (array.device.type == "cpu" or on_gpu(array))
-            ):
-                raise ValueError(
-                    f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU or on one GPU"
-                )
+        tensors = is_tensor(values) and is_tensor(offsets)
+        if not (tensors or (isinstance(values, np.ndarray) and isinstance(offsets, np.ndarray))):
+            raise TypeError(
+                f"values and offsets must both be NumPy arrays or both torch tensors, not {type(values).__name__} "
+                f"and {type(offsets).__name__}"
+            )
+        if tensors and not (values.device == offsets.device and values.device.type in ("cpu", "cuda")):
+            raise ValueError(
+                f"values are on {values.device}, offsets on {offsets.device}; both must be on the CPU or on one GPU"
+            )
         self._values, self._offsets = values, offsets
         self._facts: Facts | None = None  # of a GPU, where finding them out means to wait
         require_plain(values, "values")
@@ -100,19 +96,16 @@ class Ragged(Generic[Array]):
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["pt"]
     ) -> Ragged[torch.Tensor]: ...
-
     @overload
     @classmethod
     def from_rows(
         cls, rows: Sequence[torch.Tensor], *, dtype: Any = None, return_tensors: None = None
     ) -> Ragged[torch.Tensor]: ...
-
     @overload
     @classmethod
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Literal["np"] | None = None
     ) -> Ragged[NDArray[Any]]: ...
-
     @classmethod
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None
@@ -134,10 +127,9 @@ class Ragged(Generic[Array]):
     def of_lengths(cls, values: Padded, lengths: Any) -> Ragged[Padded]:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers on any device."""
         offsets, facts = offsets_like(values, lengths)
-        make: Any = cls
-        made: Ragged[Padded] = make(values, offsets)
+        made: Any = Ragged(values, offsets)
         made._facts = facts
-        return made
+        return made  # type: ignore[no-any-return]
 
     @classmethod
     def known(cls, values: Array, offsets: Array, facts: Facts | None) -> Ragged[Array]:
@@ -173,10 +165,8 @@ class Ragged(Generic[Array]):
 
             values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
         facts = self._facts if on_gpu(offsets) else self.facts
-        moved = Ragged(
-            values.to(device, non_blocking=non_blocking),
-            offsets.to(device, non_blocking=non_blocking and not offsets.is_cuda),
-        )
+        offsets = offsets.to(device, non_blocking=non_blocking and not offsets.is_cuda)
+        moved = Ragged(values.to(device, non_blocking=non_blocking), offsets)
         moved._facts = facts
         return moved
 
@@ -186,16 +176,12 @@ class Ragged(Generic[Array]):
         if not on_gpu(self._offsets):
             return self._checked()[1]
         if self._facts is None:
-            if len(self) == 0:
-                bound = int(self._offsets[0])
-                self._facts = Facts(bound, bound, (0, 0))
-            else:
-                import torch
+            import torch
 
-                lengths: Any = self.lengths
-                row = lengths.argmax()
-                found = torch.stack([self._offsets[0], self._offsets[-1], row, lengths[row]]).tolist()
-                self._facts = Facts(found[0], found[1], (found[2], found[3]))
+            lengths: Any = self.lengths if len(self) else self._offsets.new_zeros(1)
+            row = lengths.argmax()
+            first, last, *longest = torch.stack([self._offsets[0], self._offsets[-1], row, lengths[row]]).tolist()
+            self._facts = Facts(first, last, (longest[0], longest[1]))
         return self._facts
 
     @property
@@ -215,10 +201,8 @@ class Ragged(Generic[Array]):
 
     @overload
     def __getitem__(self, index: int | np.integer[Any]) -> Array: ...
-
     @overload
     def __getitem__(self, index: Any) -> Ragged[Array]: ...
-
     def __getitem__(self, index: Any) -> Any:
         """One row, or several.
 
@@ -339,9 +323,7 @@ class Ragged(Generic[Array]):
             import torch
 
         if not hasattr(torch.nested, "nested_tensor_from_jagged"):
-            raise NotImplementedError(
-                f"Ragged.to_nested needs torch 2.4 or later, and this is torch {torch.__version__}"
-            )
+            raise NotImplementedError(f"Ragged.to_nested needs torch 2.4 or later, not torch {torch.__version__}")
         rows = self if is_tensor(self._values) else self.to("cpu")
         first, last, _ = rows.facts
         values, offsets = rows._values, rows._offsets.long()
@@ -366,9 +348,7 @@ class Ragged(Generic[Array]):
     def to_lists(self) -> list[list[Any]]:
         """The rows as Python lists. From a GPU they are copied all at once, and rows outside the values are cut."""
         values, bounds = self._spanned()
-        if is_tensor(values):  # NumPy makes lists faster, but does not know the small kinds of floats
-            small = values.is_floating_point() and values.dtype.itemsize < 4
-            values = (values.float() if small else values).numpy(force=True)
+        values = as_numbers(values)  # NumPy makes lists faster than torch
         return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
 
     def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
@@ -388,14 +368,11 @@ class Ragged(Generic[Array]):
         carrier = carrier_of(own)
         values = own if carrier is None else own.view(carrier)
         offsets, _ = self._checked()
-        columns = _core.Columns()
-        inner = math.prod(values.shape[1:])
-        columns.add_ragged(
-            address_of(values), kind_of(values.dtype), len(values), address_of(offsets), len(offsets) - 1, inner
-        )
-        stands_for = None if carrier is None else own
+        columns, place = _core.Columns(), (address_of(values), kind_of(values.dtype), len(values))
+        columns.add_ragged(*place, address_of(offsets), len(offsets) - 1, math.prod(values.shape[1:]))
         framework: Framework = "pt" if is_tensor(values) else "np"
-        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values, own=stands_for)
+        own = None if carrier is None else own
+        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values, own=own)
 
 
 def source_of(rows: Any) -> RowSource:

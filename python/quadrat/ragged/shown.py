@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -33,10 +34,8 @@ def as_html(rows: Any) -> str:
     """A table of a few rows with their lengths; without rows where `as_text` shows none."""
     try:
         head = f"Ragged: {', '.join(described(rows))}"
-        numbers = [] if on_gpu(rows.offsets) else list(_ends(len(rows)))
-        body = [
-            ("…", "…", "…") if one is None else (str(one), str(len(rows[one])), _numbers(rows[one])) for one in numbers
-        ]
+        numbers = () if on_gpu(rows.offsets) else _ends(len(rows))
+        body = [("…",) * 3 if one is None else (str(one), str(len(rows[one])), _numbers(rows[one])) for one in numbers]
     except (TypeError, ValueError) as error:
         head, body = f"Ragged: {error}", []
     return table(head, ("row", "length", "values"), body)
@@ -66,10 +65,8 @@ def _ends(count: int) -> Iterator[int | None]:
     """The numbers of the rows to show; None stands for those that are left out."""
     if count <= 2 * _ROWS:
         yield from range(count)
-        return
-    yield from range(_ROWS)
-    yield None
-    yield from range(count - _ROWS, count)
+    else:
+        yield from (*range(_ROWS), None, *range(count - _ROWS, count))
 
 
 def _numbers(row: Any) -> str:
@@ -78,16 +75,16 @@ def _numbers(row: Any) -> str:
         return f"<{' x '.join(map(str, row.shape))}>"
     if len(row) > 2 * _NUMBERS:  # NumPy then shows both ends, of a row that is not read as a whole
         ends = row[: _NUMBERS + 1], row[-_NUMBERS:]
-        row = _joined(ends) if is_tensor(row) else np.concatenate(ends)
-    if is_tensor(row):
-        row = row.detach()
-        small = row.is_floating_point() and row.dtype.itemsize < 4  # NumPy has not all of these
-        row = (row.float() if small else row).numpy(force=True)
-    indent = " " * len("Ragged([")
-    return np.array2string(row, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=indent)
+        row = (sys.modules["torch"].cat if is_tensor(row) else np.concatenate)(ends)
+    indent, shown = " " * len("Ragged(["), as_numbers(row)
+    return np.array2string(
+        shown, separator=", ", threshold=2 * _NUMBERS, edgeitems=_NUMBERS, precision=4, prefix=indent
+    )
 
 
-def _joined(ends: tuple[Any, Any]) -> Any:
-    import torch
-
-    return torch.cat(ends)
+def as_numbers(values: Any) -> Any:
+    """An array or tensor as a NumPy array, which has not all small kinds of floats."""
+    if not is_tensor(values):
+        return values
+    small = values.is_floating_point() and values.dtype.itemsize < 4
+    return (values.float() if small else values).numpy(force=True)

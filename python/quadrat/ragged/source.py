@@ -28,7 +28,7 @@ class RowSource:
         self,
         columns: _core.Columns,
         framework: Framework,
-        lengths: NDArray[np.int64],
+        lengths: Any,
         *,
         keep: Any,
         values: Any = None,
@@ -37,7 +37,7 @@ class RowSource:
         """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`, or their carrier."""
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
-        self.lengths = lengths  # `[rows]` int64, in tokens
+        self.lengths: NDArray[np.int64] = lengths  # `[rows]` int64, in tokens
         self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])  # of one token
         self.inner = math.prod(self.trailing)
         self.own = own  # the values of a `Ragged`, where `values` are integers in their place, see `carrier_of`
@@ -89,16 +89,12 @@ class RowSource:
         framework = memory.framework_of(framework, self.framework)
         kind = self.kind if dtype is None else memory.kind_of(dtype)
         values, address = memory.empty(framework, (self.total,), kind)
-        self.require(self.columns.flatten(0, address, kind, self.total))
+        if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
+            raise_failure(failure)
         offsets, _ = memory.empty(framework, (len(self) + 1,), INT64)
         offsets[0] = 0
         self.lengths.cumsum(out=(offsets.numpy() if framework == "pt" else offsets)[1:])
         return values, offsets, Facts(0, self.total, self.longest)
-
-    def require(self, failure: tuple[int, int, int] | None) -> None:
-        """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
-        if failure is not None:
-            raise_failure(failure)
 
 
 def raise_failure(failure: tuple[int, int, int]) -> NoReturn:

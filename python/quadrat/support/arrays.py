@@ -39,6 +39,13 @@ def require_plain(array: Any, name: str) -> None:
         raise TypeError(f"{name} must be a dense tensor with its numbers in memory, not {other}")
 
 
+def require_array(array: Any, name: str) -> None:
+    """`require_plain`, and a TypeError unless it is an array or a tensor."""
+    if not (is_tensor(array) or isinstance(array, np.ndarray)):
+        raise TypeError(f"{name} must be a NumPy array or torch tensor, not {type(array).__name__}")
+    require_plain(array, name)
+
+
 def dense(array: Any, name: str) -> Any:
     """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
 
@@ -102,10 +109,9 @@ def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
     Raises TypeError when no kernel can move such elements.
     """
     carrier = _carrier(array.dtype)
-    if carrier is None:
-        return memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(array.dtype))
-    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, memory.kind_of(carrier))
-    return room.view(array.dtype), address
+    kind = memory.kind_of(array.dtype if carrier is None else carrier)
+    room, address = memory.empty("pt" if is_tensor(array) else "np", shape, kind)
+    return room if carrier is None else room.view(array.dtype), address
 
 
 def bytes_per_token(array: Any, lead: int) -> int:

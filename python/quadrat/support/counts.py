@@ -22,11 +22,7 @@ class Stats(NamedTuple):
 
 
 class _Counts:
-    def __init__(self) -> None:
-        self.clear()
-
     def clear(self) -> None:
-        """No batches."""
         self.lock = threading.Lock()
         self.planned = 0
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
@@ -34,6 +30,7 @@ class _Counts:
 
 
 _counts = _Counts()
+_counts.clear()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_counts.clear)
 

@@ -106,20 +106,16 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
 
 
 @functools.cache
-def torch_has(kind: int) -> bool:
-    """Whether torch has a dtype for a kind, and makes tensors of it from arrays."""
-    return _keeps(kind, lambda: _torch().from_numpy(np.zeros(1, _DTYPES[kind])))
+def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
+    """Whether torch has a dtype for a kind, and makes tensors of it from arrays.
 
-
-@functools.cache
-def torch_reads_numbers(kind: int) -> bool:
-    """Whether torch makes a tensor of a kind from a list of NumPy numbers; torch 2.13 refuses uint64."""
-    return _keeps(kind, lambda: _torch().tensor([_DTYPES[kind].type(0)]))
-
-
-def _keeps(kind: int, make: Callable[[], Any]) -> bool:
+    of_numbers: from lists of NumPy numbers instead; torch 2.13 refuses those of uint64.
+    """
+    zero = np.zeros(1, _DTYPES[kind])
     try:
-        return bool(make().dtype == torch_dtype(kind))
+        return bool(
+            (_torch().tensor([zero[0]]) if of_numbers else _torch().from_numpy(zero)).dtype == torch_dtype(kind)
+        )
     except TypeError:
         return False
 
@@ -327,6 +323,5 @@ def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
     kind = _torch_kinds().get(tensor.dtype)
     if kind is None:
         return None
-    if tensor.dim() == 0:
-        return tensor.data_ptr(), -1, tensor.element_size(), kind
-    return tensor.data_ptr(), tensor.shape[0], tensor.stride(0) * tensor.element_size(), kind
+    length, stride = (tensor.shape[0], tensor.stride(0)) if tensor.dim() else (-1, 1)
+    return tensor.data_ptr(), length, stride * tensor.element_size(), kind

@@ -14,19 +14,9 @@ from quadrat.ops._padding import output_of, whole
 from quadrat.ragged import Ragged, source_of
 from quadrat.ragged.offsets import checked_offsets, require_offsets, tensor_or_array
 from quadrat.ragged.source import RowSource, raise_failure
-from quadrat.support.arrays import require_plain
-from quadrat.support.memory import (
-    BOOL,
-    INT32,
-    INT64,
-    KINDS,
-    Framework,
-    address_of,
-    interop,
-    is_tensor,
-    on_gpu,
-    torch_dtype,
-)
+from quadrat.support import memory
+from quadrat.support.arrays import require_array
+from quadrat.support.memory import BOOL, INT32, INT64, Framework, is_tensor, on_gpu
 
 _INT32 = 2**31
 
@@ -104,9 +94,7 @@ def align(
     if len(fills) != len(columns):
         raise ValueError(f"there are {len(columns)} columns and {len(fills)} padding values")
     for number, column in enumerate(columns):
-        if not (is_tensor(column) or isinstance(column, np.ndarray)):
-            raise TypeError(f"column {number} must be a NumPy array or torch tensor, not {type(column).__name__}")
-        require_plain(column, f"column {number}")
+        require_array(column, f"column {number}")
     start = whole(position_ids_start, "position_ids_start")
     how = Placement(pad_to_multiple_of, total_length, start, bool(continue_positions))
     if on_gpu(cu_seqlens) or any(on_gpu(column) for column in columns):
@@ -141,9 +129,7 @@ class Placement(NamedTuple):
         if needed >= _INT32:
             raise OverflowError("the padded sequences are more than int32 cu_seqlens can hold")
         if total % self.multiple_of:
-            raise ValueError(
-                f"total_length={total} is not a multiple of {self.multiple_of}, but each padded sequence is"
-            )
+            raise ValueError(f"total_length={total} is not a multiple of {self.multiple_of}, but each sequence is")
         if total < needed:
             raise ValueError(f"total_length={total} is below the {needed} tokens that the sequences take when padded")
         if total > needed and not sequences:
@@ -183,7 +169,7 @@ def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     columns = _core.Columns()
-    columns.add_ragged(0, BOOL, int(offsets[-1]), address_of(offsets), len(lengths), 1)
+    columns.add_ragged(0, BOOL, int(offsets[-1]), memory.address_of(offsets), len(lengths), 1)
     return columns
 
 
@@ -196,9 +182,9 @@ def run_flat(
 ) -> dict[str, Any]:
     """The outputs of steps for rows that are joined, `[total]` each. Raises OverflowError, TypeError and ValueError."""
     if framework == "pt":
-        torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
+        memory.torch_dtype(INT64)  # imports torch, before interop looks at what is loaded
     made: dict[str, Any] | tuple[int, int, int, int]
-    made = columns.run(tuple(steps), fills, interop(), framework == "pt", layout)
+    made = columns.run(tuple(steps), fills, memory.interop(), framework == "pt", layout)
     if isinstance(made, dict):
         return made
     step, code, row, position = made
@@ -208,7 +194,7 @@ def run_flat(
     if code == col.OUT_OF_RANGE and name == "cu_seqlens":
         raise OverflowError("the tokens are more than int32 cu_seqlens can hold")
     if code == col.OUT_OF_RANGE and row < 0:
-        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {KINDS[kind]}")
+        raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {memory.KINDS[kind]}")
     raise_failure((code, row, position))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from quadrat.ops._padding import whole
 from quadrat.ops._tokens import LaunchedLayout, is_ours, require_mask
 from quadrat.support.extras import needs
 from quadrat.support.memory import on_gpu, recording
@@ -37,7 +38,7 @@ def index_first_axis(input: Any, indices: Any) -> Any:
 
     Raises:
         IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
-        ValueError: when the indices are not integers of one dimension, or on another device.
+        ValueError: when the indices are not 1-D integers, or on another device.
 
     Examples:
         >>> import torch
@@ -62,8 +63,8 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
 
     Raises:
         IndexError: on the CPU, when an index is out of range.
-        ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
-            another device.
+        TypeError: when `first_axis_dim` is not an int.
+        ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
 
     Examples:
         >>> import torch
@@ -72,7 +73,7 @@ def index_put_first_axis(values: Any, indices: Any, first_axis_dim: int) -> Any:
         [[2.0], [0.0], [1.0]]
     """
     _require_indices(indices, values)
-    return put(values, indices, (first_axis_dim,))
+    return put(values, indices, _shape(first_axis_dim=first_axis_dim))
 
 
 class _Residual(torch.autograd.Function):
@@ -99,7 +100,7 @@ def index_first_axis_residual(input: Any, indices: Any) -> tuple[Any, Any]:
 
     Raises:
         IndexError: on the CPU, when an index is out of range; on a GPU the result is zero there.
-        ValueError: when the indices are not integers of one dimension, or on another device.
+        ValueError: when the indices are not 1-D integers, or on another device.
 
     Examples:
         >>> import torch
@@ -174,8 +175,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
     Raises:
         IndexError: on the CPU, when an index is out of range.
         TypeError: when `batch` or `seqlen` is not an int.
-        ValueError: when there are more or fewer indices than tokens, they are not integers of one dimension, or on
-            another device.
+        ValueError: when there are more or fewer indices than tokens, they are not 1-D integers, or on another device.
 
     Examples:
         >>> import torch
@@ -184,10 +184,7 @@ def pad_input(hidden_states: Any, indices: Any, batch: int, seqlen: int) -> Any:
         [[5, 6, 0], [0, 7, 0]]
     """
     _require_indices(indices, hidden_states)
-    for name, value in (("batch", batch), ("seqlen", seqlen)):
-        if isinstance(value, float):
-            raise TypeError(f"{name} must be an int, not {value!r}")
-    return put(hidden_states, indices, (batch, seqlen))
+    return put(hidden_states, indices, _shape(batch=batch, seqlen=seqlen))
 
 
 def unpad_input_for_concatenated_sequences(
@@ -238,10 +235,19 @@ def _waited_for_once(kept: Any, lengths: Any) -> tuple[Any, Any, int]:
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:
-    if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise ValueError(f"indices must be integers of one dimension, not {indices.dtype} of {indices.dim()}")
+    shape = tuple(indices.shape)
+    if len(shape) != 1 or indices.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise ValueError(f"indices must be integers, one per token, not {indices.dtype} of shape {shape}")
     if indices.device != tokens.device:
         raise ValueError(f"indices are on {indices.device}, the tokens on {tokens.device}: move one to the other")
+
+
+def _shape(**sizes: Any) -> tuple[Any, ...]:
+    for name, size in sizes.items():
+        # While torch records, a size may be a symbol, which must stay one.
+        if type(size) is not int and (isinstance(size, float) or not recording()):
+            sizes[name] = whole(size, name)
+    return tuple(sizes.values())
 
 
 def _require_same_place(hidden_states: Any, mask: Any) -> None:

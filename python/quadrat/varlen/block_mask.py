@@ -23,7 +23,7 @@ _MOST = 2**31 - 1  # what int32 holds, as the numbers of blocks
 
 
 class _Blocks(NamedTuple):
-    """How many blocks of each row are partial, which, and the same of those that are full."""
+    """How many blocks of each row are partial, which, and the same of those that are full, as `BlockMask` has it."""
 
     partial_counts: Any
     partial_columns: Any
@@ -80,6 +80,8 @@ def document_block_mask(
     """
     with needs("quadrat.varlen.document_block_mask"):
         import torch
+    from torch.nn.attention.flex_attention import BlockMask
+
     size = _block_size(block_size)
     if window is not None:
         window = min(whole(window, "window"), _MOST)  # beyond it a window is no other
@@ -93,7 +95,8 @@ def document_block_mask(
     reach = before, 0 if causal else before
     work = _on_device if on_gpu(bounds) and target.type != "cpu" else _on_cpu
     documents, rows, columns = work(bounds, total, reach, size, target)
-    return _block_mask(rows, columns, total, size, _mask_mod(documents, causal, window))
+    mask_mod = _mask_mod(documents, causal, window)
+    return BlockMask((total, total), *rows, *columns, BLOCK_SIZE=size, mask_mod=mask_mod)
 
 
 def _block_size(given: int | tuple[int, int]) -> tuple[int, int]:
@@ -137,13 +140,9 @@ def _blocks(bounds: Any, total: int, reach: tuple[int, int], size: tuple[int, in
     rows, columns = (-(-total // one) for one in size)
     shapes = ((1, 1, rows), (1, 1, rows, columns)) * 2
     tensors, addresses = zip(*(empty("pt", shape, INT32) for shape in shapes), strict=True)
-    _require(_core.document_blocks(bounds, total, reach, size, addresses))
-    return _Blocks(*tensors)
-
-
-def _require(failure: Any) -> None:
-    if failure is not None:
+    if (failure := _core.document_blocks(bounds, total, reach, size, addresses)) is not None:
         raise ValueError(f"cu_seqlens cannot be boundaries of documents: entry {failure[1]}")
+    return _Blocks(*tensors)
 
 
 def _on_device(
@@ -156,14 +155,12 @@ def _on_device(
     bounds = torch.cat([bounds, bounds.new_full((1,), total)])
     tokens = torch.arange(total, device=target)
     documents = torch.searchsorted(bounds[1:], tokens, right=True)
-    seen = []
-    for before, after in (reach, reach[::-1]):
+    blocks = []
+    for (before, after), sizes in ((reach, size), (reach[::-1], size[::-1])):
         begin = torch.maximum(tokens - before, bounds[documents])
         end = torch.minimum(tokens + after + 1, bounds[documents + 1])
-        seen.append((begin, end))
-    rows = _blocks_on_device(*seen[0], total, *size)
-    columns = _blocks_on_device(*seen[1], total, *size[::-1])
-    return documents.to(torch.int32), rows, columns
+        blocks.append(_blocks_on_device(begin, end, total, *sizes))
+    return documents.to(torch.int32), blocks[0], blocks[1]
 
 
 def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_size: int) -> _Blocks:
@@ -195,24 +192,6 @@ def _blocks_on_device(begin: Any, end: Any, total: int, row_size: int, column_si
         listed(in_any & ~in_full),
         full_counts.to(torch.int32)[None, None],
         listed(in_full),
-    )
-
-
-def _block_mask(rows: _Blocks, columns: _Blocks, total: int, size: tuple[int, int], mask_mod: Any) -> BlockMask:
-    from torch.nn.attention.flex_attention import BlockMask
-
-    return BlockMask(
-        seq_lengths=(total, total),
-        kv_num_blocks=rows.partial_counts,
-        kv_indices=rows.partial_columns,
-        full_kv_num_blocks=rows.full_counts,
-        full_kv_indices=rows.full_columns,
-        q_num_blocks=columns.partial_counts,
-        q_indices=columns.partial_columns,
-        full_q_num_blocks=columns.full_counts,
-        full_q_indices=columns.full_columns,
-        BLOCK_SIZE=size,
-        mask_mod=mask_mod,
     )
 
 

@@ -10,7 +10,7 @@ from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
-from quadrat.support.arrays import carrier_of, dense, require_plain
+from quadrat.support.arrays import carrier_of, dense, require_array
 from quadrat.support.memory import Framework, address_of, empty, is_tensor, kind_of, on_gpu
 
 if TYPE_CHECKING:
@@ -23,14 +23,10 @@ Column = TypeVar("Column")
 def context_parallel_slice(
     cu_seqlens_padded: Any, column: Column, /, *, cp_size: int, cp_rank: int, dim: int = 0
 ) -> Column: ...
-
-
 @overload
 def context_parallel_slice(
     cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0
 ) -> tuple[Any, ...]: ...
-
-
 def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, cp_rank: int, dim: int = 0) -> Any:
     """Return the part of a batch for one rank of a context-parallel group: two chunks of each sequence.
 
@@ -60,27 +56,19 @@ def context_parallel_slice(cu_seqlens_padded: Any, *columns: Any, cp_size: int, 
         >>> quadrat.varlen.context_parallel_slice(numpy.array([0, 4, 12]), numpy.arange(12), cp_size=2, cp_rank=0)
         array([ 0,  3,  4,  5, 10, 11])
     """
-    _check_rank(cp_size, cp_rank)
+    if whole(cp_size, "cp_size") < 1:
+        raise ValueError(f"cp_size must be positive, not {cp_size}")
+    if not 0 <= whole(cp_rank, "cp_rank") < cp_size:
+        raise ValueError(f"cp_rank must be in [0, {cp_size}), but is {cp_rank}")
     given = [column for column in columns if column is not None]
     for number, column in enumerate(given):
-        if not (is_tensor(column) or isinstance(column, np.ndarray)):
-            raise TypeError(f"column {number} must be a NumPy array or torch tensor, not {type(column).__name__}")
-        require_plain(column, f"column {number}")
+        require_array(column, f"column {number}")
     cut = _Slicer(cu_seqlens_padded, given, cp_size, cp_rank, dim)
     made = tuple(None if column is None else cut(column) for column in columns)
     return made[0] if len(columns) == 1 else made
 
 
-def _check_rank(cp_size: Any, cp_rank: Any) -> None:
-    if whole(cp_size, "cp_size") < 1:
-        raise ValueError(f"cp_size must be positive, not {cp_size}")
-    if not 0 <= whole(cp_rank, "cp_rank") < cp_size:
-        raise ValueError(f"cp_rank must be in [0, {cp_size}), but is {cp_rank}")
-
-
 class _Slicer:
-    """Cuts columns of the same sequences alike."""
-
     def __init__(self, cu_seqlens: Any, columns: list[Any], cp_size: int, cp_rank: int, dim: int) -> None:
         self._dim, chunks = dim, 2 * cp_size
         total = min((column.shape[dim] for column in columns), default=2**62)
@@ -104,7 +92,6 @@ class _Slicer:
         self._tokens = 2 * int(chunk.sum())
 
     def _on_gpu(self, bounds: Any, total: int, chunks: int, rank: int) -> None:
-        """The index, by some fifteen operations of torch."""
         import torch
 
         chunk = bounds.diff() // chunks
@@ -112,9 +99,7 @@ class _Slicer:
         # Sequences fill the columns: the number of their tokens is known without waiting.
         tokens = total // chunks * 2
         if total % chunks:
-            raise ValueError(
-                f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: pad with quadrat.varlen.align"
-            )
+            raise ValueError(f"{total} tokens are not a multiple of 2 * cp_size = {chunks}: use quadrat.varlen.align")
         places = torch.arange(tokens, device=bounds.device)
         sequence = torch.searchsorted(starts[1:], places, right=True).clamp(max=max(0, len(chunk) - 1))
         within, size = places - starts[sequence], chunk[sequence]
@@ -123,16 +108,12 @@ class _Slicer:
 
     def __call__(self, column: Any) -> Any:
         if is_tensor(column) and (self._index is not None or column.requires_grad):
-            return column.index_select(self._dim, self._tokens_of(column))
+            if self._index is None:  # gradients go through torch's own operations
+                import torch
+
+                self._index = self._copied(torch.arange(column.shape[self._dim]), 0)
+            return column.index_select(self._dim, self._index)
         return self._copied(column)
-
-    def _tokens_of(self, like: torch.Tensor) -> torch.Tensor:
-        """The numbers of the tokens; gradients go through torch's own operations."""
-        import torch
-
-        if self._index is None:
-            self._index = self._copied(torch.arange(like.shape[self._dim]), 0)
-        return self._index
 
     def _copied(self, column: Any, dim: int | None = None) -> Any:
         dim = self._dim if dim is None else dim

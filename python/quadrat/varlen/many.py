@@ -79,14 +79,13 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
     """
     joined, widths = _joined(mask)
     layout = layout_of(joined)
+    total = None if recording() else tuple(layout.indices.shape)  # else the operator checks it
     padded = []
     for place, tensor in enumerate(tensors):
         _require(tensor, joined, place)
-        fits = recording() or (tensor.dim() > 0 and len(tensor) == len(layout.indices))  # the operator checks it
-        if not fits:
+        if total is not None and tuple(tensor.shape[:1]) != total:
             raise ValueError(
-                f"tensor {place} must have the {len(layout.indices)} tokens that the mask keeps, not shape "
-                f"{list(tensor.shape)}"
+                f"tensor {place} must have the {total[0]} tokens of the mask, not shape {list(tensor.shape)}"
             )
         whole = put(tensor, layout.indices, tuple(joined.shape))
         padded.append(whole if widths is None else tuple(whole.split(widths, 1)))

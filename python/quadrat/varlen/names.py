@@ -13,36 +13,21 @@ from typing import Any
 #   gaps      whether there is no token, bool
 #   thd       the word
 NAMES: dict[str, tuple[tuple[str, str], ...]] = {
-    "transformers": (
-        ("cu_seq_lens_q", "places"),
-        ("cu_seq_lens_k", "places"),
-        ("max_length_q", "longest"),
-        ("max_length_k", "longest"),
-    ),
-    "varlen_attn": (
-        ("cu_seq_q", "places"),
-        ("cu_seq_k", "places"),
-        ("max_q", "longest"),
-        ("max_k", "longest"),
-    ),
-    "flash_attn": (
-        ("cu_seqlens_q", "places"),
-        ("cu_seqlens_k", "places"),
-        ("max_seqlen_q", "longest"),
-        ("max_seqlen_k", "longest"),
-    ),
-    "megatron": (
-        ("qkv_format", "thd"),
-        ("cu_seqlens_q", "tokens"),
-        ("cu_seqlens_kv", "tokens"),
-        ("cu_seqlens_q_padded", "places"),
-        ("cu_seqlens_kv_padded", "places"),
-        ("max_seqlen_q", "longest"),
-        ("max_seqlen_kv", "longest"),
-        ("total_tokens", "total"),
-    ),
-    "mask": (("attention_mask", "documents"),),
+    name: (*((f"{bounds}_{of}", "places") for of in "qk"), *((f"{longest}_{of}", "longest") for of in "qk"))
+    for name, bounds, longest in (
+        ("transformers", "cu_seq_lens", "max_length"),
+        ("varlen_attn", "cu_seq", "max"),
+        ("flash_attn", "cu_seqlens", "max_seqlen"),
+    )
 }
+NAMES["megatron"] = (
+    ("qkv_format", "thd"),
+    *((f"cu_seqlens_{of}", "tokens") for of in ("q", "kv")),
+    *((f"cu_seqlens_{of}_padded", "places") for of in ("q", "kv")),
+    *((f"max_seqlen_{of}", "longest") for of in ("q", "kv")),
+    ("total_tokens", "total"),
+)
+NAMES["mask"] = (("attention_mask", "documents"),)
 
 # The outputs that a batch has only where rows are padded one by one.
 _OF_PLACES = ("cu_seqlens_q_padded", "cu_seqlens_kv_padded")
