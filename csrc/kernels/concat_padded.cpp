@@ -37,12 +37,12 @@ void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item)
 }
 
 // As move_bytes. What does not overlap may be streamed.
-void move(char* target, const char* source, std::size_t bytes, bool stream) {
+void move(char* target, const char* source, std::size_t bytes, const Copier& copy) {
     if (target == source) {
         return;
     }
-    if (stream && (source + bytes <= target || target + bytes <= source)) {
-        stream_copy(target, source, bytes);
+    if (copy.streams() && (source + bytes <= target || target + bytes <= source)) {
+        copy(target, source, bytes);
     } else {
         move_bytes(target, source, bytes);
     }
@@ -59,7 +59,7 @@ Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t t
         return status;
     }
     const std::size_t row_bytes = static_cast<std::size_t>(width) * token;
-    const bool stream = static_cast<std::size_t>(rows) * row_bytes >= static_cast<std::size_t>(stream_threshold);
+    const Copier copy(static_cast<std::size_t>(rows) * row_bytes);
     const Fill plain = is_plain(item) ? find_fill(item) : nullptr;
     char* target = static_cast<char*>(out) + static_cast<std::size_t>(rows) * row_bytes;
     for (std::int64_t i = blocks.size; i-- > 0;) {
@@ -68,21 +68,18 @@ Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t t
         const auto count = static_cast<std::size_t>(blocks[i].rows);
         if (bytes == row_bytes) {
             target -= count * row_bytes;
-            move(target, source, count * row_bytes, stream);
+            move(target, source, count * row_bytes, copy);
             continue;
         }
         for (std::size_t row = count; row-- > 0;) {
             target -= row_bytes;
-            move(target, source + row * bytes, bytes, stream);
+            move(target, source + row * bytes, bytes, copy);
             if (plain != nullptr) {
                 plain(target + bytes, static_cast<std::int64_t>((row_bytes - bytes) / item), fill);
             } else {
                 fill_any(target + bytes, row_bytes - bytes, fill, item);
             }
         }
-    }
-    if (stream) {
-        stream_fence();
     }
     return {};
 }

@@ -1,15 +1,29 @@
 #include "take_tokens.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 #include "bytes.hpp"
-#include "read_once.hpp"
 #include "simd.hpp"
 #include "stream.hpp"
 
 namespace quadrat {
+namespace {
 
+// Another thread may change the numbers. The fence keeps the compiler from reading them a second time.
+inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
+    copy_bytes(to, from, static_cast<std::size_t>(count) * sizeof *to);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+inline std::int64_t read_once(const std::int64_t* from) {
+    std::int64_t number;
+    read_once(from, 1, &number);
+    return number;
+}
+
+// The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
 QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first) {
     constexpr std::int64_t step = 16;
     // Unsigned: numbers that are no token's may be as large as they like.
@@ -30,8 +44,6 @@ QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::in
     }
     return end;
 }
-
-namespace {
 
 constexpr std::int64_t block = 16;
 
@@ -63,18 +75,90 @@ inline Status take_small(const char* values, std::int64_t size, Span<const std::
     return {};
 }
 
-#define QUADRAT_TAKE(token)                                                                                     \
+// False where the places do not rise, or one is outside.
+template <std::size_t token>
+inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    std::int64_t written = 0;
+    const auto clear_to = [&](std::int64_t end) {
+        if (end - written >= block) {
+            fill_bytes(out + at_byte(written), 0, at_byte(end - written));
+            written = end;
+        }
+        for (; written < end; ++written) {
+            fill_bytes(out + at_byte(written), 0, token);
+        }
+    };
+    for (std::int64_t at = 0; at < indices.size; at += block) {
+        const std::int64_t count = std::min(block, indices.size - at);
+        std::int64_t number[block] = {};
+        read_once(indices.data + at, count, number);
+        unsigned falls = number[0] < written || number[count - 1] >= size ? 1 : 0;
+        for (std::int64_t k = 1; k < count; ++k) {
+            falls |= number[k] <= number[k - 1] ? 1U : 0U;
+        }
+        if (falls != 0) {
+            return false;
+        }
+        if (count == block && number[block - 1] - number[0] == block - 1) {
+            clear_to(number[0]);
+            copy_bytes(out + at_byte(number[0]), values + at_byte(at), block * token);
+            written += block;
+            continue;
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            clear_to(number[k]);
+            copy_bytes(out + at_byte(number[k]), values + at_byte(at + k), token);
+            ++written;
+        }
+    }
+    clear_to(size);
+    return true;
+}
+
+#define QUADRAT_TOKEN(token)                                                                                    \
     QUADRAT_CLONES Status take_##token(const char* values, std::int64_t size, Span<const std::int64_t> indices, \
                                        char* out) {                                                             \
         return take_small<token>(values, size, indices, out);                                                   \
+    }                                                                                                           \
+    QUADRAT_CLONES bool put_##token(const char* values, Span<const std::int64_t> indices, char* out,            \
+                                    std::int64_t size) {                                                        \
+        return put_small<token>(values, indices, out, size);                                                    \
     }
-QUADRAT_TAKE(1)
-QUADRAT_TAKE(2)
-QUADRAT_TAKE(4)
-QUADRAT_TAKE(8)
+QUADRAT_TOKEN(1)
+QUADRAT_TOKEN(2)
+QUADRAT_TOKEN(4)
+QUADRAT_TOKEN(8)
 
-constexpr decltype(&take_1) small_takes[] = {nullptr, take_1,  take_2,  nullptr, take_4,
-                                             nullptr, nullptr, nullptr, take_8};
+struct Small {
+    decltype(&take_1) take = nullptr;
+    decltype(&put_1) put = nullptr;
+};
+
+// Nothing for tokens of another size.
+Small small_of(std::size_t token) {
+    constexpr Small sizes[] = {{}, {take_1, put_1}, {take_2, put_2}, {}, {take_4, put_4}, {}, {}, {}, {take_8, put_8}};
+    return token < std::size(sizes) ? sizes[token] : Small{};
+}
+
+// The same for tokens of any size, a run at a time.
+bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const Copier copy(bytes(size));
+    std::int64_t written = 0;
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
+        if (first < written || first >= size || length > size - first) {
+            return false;
+        }
+        fill_bytes(out + bytes(written), 0, bytes(first - written));
+        copy(out + bytes(first), values + bytes(at), bytes(length));
+        written = first + length;
+        at += length;
+    }
+    fill_bytes(out + bytes(written), 0, bytes(size - written));
+    return true;
+}
 
 }  // namespace
 
@@ -86,10 +170,10 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
     const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
     const char* const source = static_cast<const char*>(values);
     char* const target = static_cast<char*>(out);
-    if (token < std::size(small_takes) && small_takes[token] != nullptr) {
-        return small_takes[token](source, size, indices, target);
+    if (const Small small = small_of(token); small.take != nullptr) {
+        return small.take(source, size, indices, target);
     }
-    const bool stream = bytes(indices.size) >= static_cast<std::size_t>(stream_threshold);
+    const Copier copy(bytes(indices.size));
     for (std::int64_t at = 0; at < indices.size;) {
         const std::int64_t first = read_once(indices.data + at);
         if (first < 0 || first >= size) {
@@ -99,15 +183,32 @@ Status take_tokens(const void* values, std::int64_t size, std::size_t token, Spa
         if (length > size - first) {
             return {Code::out_of_range, at + size - first};
         }
-        if (stream) {
-            stream_copy(target + bytes(at), source + bytes(first), bytes(length));
-        } else {
-            copy_bytes(target + bytes(at), source + bytes(first), bytes(length));
-        }
+        copy(target + bytes(at), source + bytes(first), bytes(length));
         at += length;
     }
-    if (stream) {
-        stream_fence();
+    return {};
+}
+
+Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
+                  std::int64_t size) {
+    if (size < 0 || indices.size < 0) {
+        return {Code::bad_argument};
+    }
+    const char* const source = static_cast<const char*>(values);
+    char* const target = static_cast<char*>(out);
+    const Small small = small_of(token);
+    if (small.put != nullptr ? small.put(source, indices, target, size)
+                             : put_runs(source, token, indices, target, size)) {
+        return {};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    fill_bytes(target, 0, bytes(size));
+    for (std::int64_t at = 0; at < indices.size; ++at) {
+        const std::int64_t place = read_once(indices.data + at);
+        if (place < 0 || place >= size) {
+            return {Code::out_of_range, at};
+        }
+        copy_bytes(target + bytes(place), source + bytes(at), token);
     }
     return {};
 }

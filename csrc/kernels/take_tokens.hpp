@@ -1,5 +1,5 @@
-// take_tokens: tokens by their numbers, one after the other. Numbers that follow each other, as those of an attention
-// mask do, are copied together. Another thread may change them: each is checked where it is used.
+// Tokens by their numbers, and to them. Numbers that follow each other, for example those of an attention mask, are
+// copied together. Another thread may change them: each is checked where it is used.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,11 @@ namespace quadrat {
 Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
                    void* out);
 
-// The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
-std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first);
+// The way back from take_tokens, and its derivative: zeros where no token goes. Where the numbers rise, nothing is
+// written twice.
+// values: indices.size tokens of `token` bytes. out: `size` tokens. Of several for one place the last stays. An index
+// that is no place of the output is reported, with its place in `row`; then `out` is not complete.
+Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
+                  std::int64_t size);
 
 }  // namespace quadrat

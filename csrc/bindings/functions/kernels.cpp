@@ -11,11 +11,9 @@
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
 #include "../../kernels/mask_layout.hpp"
-#include "../../kernels/position_ids.hpp"
-#include "../../kernels/put_tokens.hpp"
+#include "../../kernels/flat_rows.hpp"
 #include "../../kernels/take_tokens.hpp"
-#include "../../kernels/unpad.hpp"
-#include "../../kernels/unpad_masked.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
 
 namespace quadrat {

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "../../kernels/causal_labels.hpp"
+#include "../../kernels/mask_tokens.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/special_tokens.hpp"
-#include "../../kernels/word_starts.hpp"
 #include "../classes.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"

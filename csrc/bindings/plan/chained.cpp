@@ -1,7 +1,7 @@
 // Outputs of prompts and completions, as preferences have them: each completion of an example comes after its prompt.
 #include <algorithm>
 
-#include "../../kernels/attention_mask.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "execute.hpp"
 
 namespace quadrat {

@@ -2,11 +2,7 @@
 #include <algorithm>
 
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/cu_seqlens.hpp"
-#include "../../kernels/fill_ends.hpp"
-#include "../../kernels/position_ids.hpp"
-#include "../../kernels/separate_rows.hpp"
-#include "../../kernels/seq_idx.hpp"
+#include "../../kernels/flat_rows.hpp"
 #include "../input/decode.hpp"
 #include "execute.hpp"
 
