@@ -57,7 +57,7 @@ def compared(path):
 
 @pytest.mark.parametrize("kernel", public_kernels())
 def test_no_kernel_lacks_a_twin(kernel):
-    """The oracle has a kernel of its name: declared in a header, defined in its source, and compared with the oracle."""
+    """The oracle has a kernel of its name: declared in a header, defined in its source, compared with the oracle."""
     (header,) = [path for path in KERNELS.glob("*.hpp") if function_in(code_of(path), kernel, "[;{]")]
     assert function_in(code_of(header.with_suffix(".cpp")), kernel, "{")
     assert kernel in set().union(
