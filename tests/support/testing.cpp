@@ -11,8 +11,8 @@
 #include "../../csrc/cuda/launchers.hpp"
 #include "../../csrc/cuda/register.hpp"
 #include "../../csrc/kernels/flat_rows.hpp"
-#include "../../csrc/kernels/philox_mask.hpp"
 #include "../../csrc/kernels/mask_tokens.hpp"
+#include "../../csrc/kernels/philox_mask.hpp"
 
 namespace quadrat::cuda {
 namespace {

@@ -55,11 +55,9 @@ struct Reason {
 constexpr Reason reasons[] = {
     {Code::row_too_long, "ROW_TOO_LONG", "is longer than the padded length"},
     {Code::bad_start, "BAD_START", "starts outside the output"},
-    {Code::no_conversion, "NO_CONVERSION",
-     "holds numbers of a kind that does not convert to the output's without loss"},
+    {Code::no_conversion, "NO_CONVERSION", "holds numbers whose dtype does not convert to the output's without loss"},
     {Code::out_of_range, "OUT_OF_RANGE", "holds a number that does not fit the output's dtype"},
-    {Code::wrong_type, "WRONG_TYPE",
-     "holds something that is no number, or a number of another type than those before it"},
+    {Code::wrong_type, "WRONG_TYPE", "mixes types of numbers, or holds something that is not a number"},
     {Code::changed, "CHANGED", "changed while it was read"},
     {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
     {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},

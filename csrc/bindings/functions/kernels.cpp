@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "../../kernels/check_offsets.hpp"
-#include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/mask_layout.hpp"
 #include "../../kernels/flat_rows.hpp"
-#include "../../kernels/take_tokens.hpp"
+#include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
 
@@ -54,7 +52,9 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const N
     return copy_rows({rows.data(), numbers.size()}, {start.data(), numbers.size()}, kind, out, out_size);
 }
 
-void register_flat(py::module_& m) {
+}  // namespace
+
+void register_kernels(py::module_& m) {
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, py::arg("bounds").noconvert(),
           py::arg("numbers").noconvert(), "out"_a, "out_size"_a, WithoutGil());
     m.def(
@@ -63,9 +63,6 @@ void register_flat(py::module_& m) {
             return position_ids({lengths, rows}, start, out, out_size);
         },
         "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
-}
-
-void register_varlen(py::module_& m) {
     m.def(
         "document_blocks",
         [](const Numbers& offsets, std::int64_t total, std::array<std::int64_t, 2> reach,
@@ -75,9 +72,6 @@ void register_varlen(py::module_& m) {
                                    {out[2], out[3]});
         },
         py::arg("offsets").noconvert(), "total"_a, "reach"_a, "size"_a, "out"_a);
-}
-
-void register_ragged(py::module_& m) {
     m.def(
         "check_offsets",
         [](const Numbers& offsets, std::int64_t size) {
@@ -142,14 +136,6 @@ void register_ragged(py::module_& m) {
             return concat_padded({blocks, count}, width, token, item.data(), item.size(), out, rows);
         },
         "blocks"_a, "count"_a, "width"_a, "token"_a, "fill"_a, "out"_a, "rows"_a);
-}
-
-}  // namespace
-
-void register_kernels(py::module_& m) {
-    register_flat(m);
-    register_varlen(m);
-    register_ragged(m);
 }
 
 }  // namespace quadrat

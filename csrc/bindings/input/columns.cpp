@@ -7,9 +7,9 @@
 #include <limits>
 #include <string>
 
-#include "../../kernels/padded_rows.hpp"
 #include "../../kernels/convert.hpp"
 #include "../../kernels/copy_rows.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../../kernels/stream.hpp"
 #include "decode.hpp"
