@@ -21,7 +21,8 @@ struct Pieces {
     int bytes_log = 12;
 };
 
-// Rows have `item` bytes per element and lie in `values` between offsets[i] and offsets[i + 1], both in elements.
+// Row i, values[offsets[i]:offsets[i + 1]], goes to start[i] of `out`; rows that do not fit are cut at their end. All
+// are counted in elements, of `item` bytes each.
 struct CopyRows {
     const void* values;
     std::int64_t values_size;
@@ -34,7 +35,7 @@ struct CopyRows {
     Pieces pieces = {};
 };
 
-// value: the bits of one element, in the low end.
+// Writes `value`, the bits of one element, in the low end, to out[start[i]].
 struct SeparateRows {
     const std::int64_t* start;  // [rows]
     std::int64_t rows;
@@ -73,7 +74,8 @@ struct SomeColumns {
 
 using PadColumns = SomeColumns<most_columns>;
 
-// padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i]; zeros fill what no row covers.
+// padded: [rows, width, inner]; out: [out_size, inner]. Row i goes to offsets[i], its first `width` tokens
+// if it is longer; zeros fill what no row covers.
 struct Unpad {
     const void* padded;
     const std::int64_t* offsets;  // [rows + 1], in tokens
@@ -117,7 +119,7 @@ struct FlattenColumns {
     FlatColumn columns[most_columns];
 };
 
-// What has no rows is one row of `count`, as far as threads are concerned; labels: [count].
+// labels[i] = ids[i], -100 where that is pad_id; [count]. It counts as one row of `count` for the threads.
 struct CausalLabels {
     static constexpr std::int64_t rows = 1;
     const std::int64_t* ids;

@@ -53,17 +53,16 @@ inline auto kernel_of(const TakeTokens& call) {
                                 : with_item(word, [](auto item) { return take_tokens<decltype(item)>; });
 }
 
-// The blocks of the kernels that have them in one line, whatever the queue has at most.
-inline std::int64_t blocks_in_line(const TakeTokens& call) { return blocks_of(call); }
-inline std::int64_t blocks_in_line(const MaskLayout& call) { return blocks_of(call, warp_lanes); }
-template <typename Call>
-inline constexpr bool in_line = std::is_same_v<Call, TakeTokens> || std::is_same_v<Call, MaskLayout>;
+inline std::int64_t plan(const MaskLayout& call, int) {
+    const std::int64_t segments = call.rows * segments_of(call.width);
+    return segments == 0 ? 0 : (segments * warp_lanes - 1) / piece_threads + 1;
+}
 
-// The kernels that write rows in pieces have a plan (see shape.hpp); the others have a thread per element.
+// Most kernels have a plan, which says how many blocks there are, all along x; the others have a thread per element.
 template <typename Call, typename = void>
-inline constexpr bool in_pieces = false;
+inline constexpr bool has_plan = false;
 template <typename Call>
-inline constexpr bool in_pieces<Call, std::void_t<decltype(plan(std::declval<Call&>(), 0))>> = true;
+inline constexpr bool has_plan<Call, std::void_t<decltype(plan(std::declval<Call&>(), 0))>> = true;
 
 template <typename Queue, typename Call>
 typename Queue::Error launch_on(const Queue& queue, const Call& call) {
@@ -88,14 +87,7 @@ typename Queue::Error launch_on(const Queue& queue, const Call& call) {
             return error;
         }
     }
-    if constexpr (in_line<Call>) {
-        const std::int64_t blocks = blocks_in_line(call);
-        if (blocks > most_piece_blocks) {
-            return Queue::too_many_blocks;
-        }
-        const Shape shape{piece_threads, 1, static_cast<unsigned>(blocks), 1};
-        return blocks == 0 ? Queue::success : queue.run(kernel_of(call), shape, call);
-    } else if constexpr (in_pieces<Call>) {
+    if constexpr (has_plan<Call>) {
         Call shared = call;
         const std::int64_t blocks = plan(shared, queue.piece_log);
         if (blocks > most_piece_blocks) {

@@ -142,15 +142,10 @@ inline std::size_t word_of_tokens(const TakeTokens& call) {
     return word;
 }
 
-// The blocks of what has them in one line, of piece_threads each.
-inline std::int64_t blocks_of(const TakeTokens& call) {
+// Blocks of piece_threads each.
+inline std::int64_t plan(const TakeTokens& call, int) {
     const std::int64_t words = call.count * (call.token / static_cast<std::int64_t>(word_of_tokens(call)));
     return words == 0 ? 0 : (words - 1) / (std::int64_t{piece_threads} * take_ahead) + 1;
-}
-
-inline std::int64_t blocks_of(const MaskLayout& call, std::int64_t lanes) {
-    const std::int64_t segments = call.rows * segments_of(call.width);
-    return segments == 0 ? 0 : (segments * lanes - 1) / piece_threads + 1;
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.

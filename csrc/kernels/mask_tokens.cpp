@@ -1,6 +1,8 @@
 #include "mask_tokens.hpp"
 
+#include "bytes.hpp"
 #include "fill.hpp"
+#include "simd.hpp"
 
 namespace quadrat {
 namespace {
@@ -60,6 +62,46 @@ void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::i
     }
     for (std::int64_t i = 0; i < replaced; ++i) {
         ids[random[i]] = draws.below(how.vocab_size);
+    }
+}
+
+// Without a branch, so that it vectorises: ids past the set look at its last bits, and do not count them.
+QUADRAT_CLONES void special_tokens(const std::int64_t* ids, std::int64_t count, Span<const std::uint64_t> set,
+                                   std::uint8_t* out) {
+    if (set.size == 0) {
+        fill_bytes(out, 0, static_cast<std::size_t>(count));
+        return;
+    }
+    const std::uint64_t* const words = set.data;
+    const auto last = static_cast<std::uint64_t>(set.size) - 1;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto id = static_cast<std::uint64_t>(ids[i]);
+        const std::uint64_t word = id / 64;
+        const std::uint64_t bit = words[word < last ? word : last] >> (id % 64) & 1U;
+        out[i] = static_cast<std::uint8_t>(bit & static_cast<std::uint64_t>(word <= last));
+    }
+}
+
+void word_starts(const std::int64_t* offsets, const std::uint8_t* special, std::int64_t length, std::uint8_t* words) {
+    for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t end_before = i == 0 ? -1 : offsets[2 * i - 1];
+        const bool begins = offsets[2 * i] != end_before || (i > 0 && special[i - 1] == 1);
+        words[i] = special[i] != 0 ? word_none : begins ? word_begins : word_inside;
+    }
+}
+
+void word_starts_of_ids(const std::int64_t* word_ids, const std::uint8_t* special, std::int64_t length,
+                        std::uint8_t* words) {
+    for (std::int64_t i = 0; i < length; ++i) {
+        const bool begins = i == 0 || word_ids[i] != word_ids[i - 1] || special[i - 1] != 0;
+        words[i] = special[i] != 0 || word_ids[i] < 0 ? word_none : begins ? word_begins : word_inside;
+    }
+}
+
+QUADRAT_CLONES void causal_labels(const std::int64_t* ids, std::int64_t count, std::int64_t pad_id,
+                                  std::int64_t* labels) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        labels[i] = ids[i] == pad_id ? ignore_index : ids[i];
     }
 }
 

@@ -39,4 +39,20 @@ void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std:
 void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::int64_t> positions, std::int64_t count,
                     std::int64_t* ids, std::int64_t* labels, std::uint8_t* hit, std::int64_t* random);
 
+// out[i] = 1 where bit ids[i] of `set` is 1, else 0; ids that are negative or past the set are not special.
+void special_tokens(const std::int64_t* ids, std::int64_t count, Span<const std::uint64_t> set, std::uint8_t* out);
+
+// Where words begin among the tokens of a row. From character offsets, (start, end) a token: a token begins a word when
+// it does not start where the one before ended, or when that was special. special: 0, 1, or any other number for
+// special tokens that do not break words.
+void word_starts(const std::int64_t* offsets, const std::uint8_t* special, std::int64_t length, std::uint8_t* words);
+
+// From the number of each token's word, negative where it belongs to none: a token begins a word when its number is not
+// that of the token before.
+void word_starts_of_ids(const std::int64_t* word_ids, const std::uint8_t* special, std::int64_t length,
+                        std::uint8_t* words);
+
+// Of a causal language model: labels[i] = ids[i], or -100 where that is `pad_id`. `count` of each.
+void causal_labels(const std::int64_t* ids, std::int64_t count, std::int64_t pad_id, std::int64_t* labels);
+
 }  // namespace quadrat

@@ -104,4 +104,21 @@ Status philox_mask(const PhiloxMasking& how, Span<const std::uint64_t> row_keys,
                    const std::int64_t* lengths, std::int64_t count, const std::uint8_t* words, std::int64_t* ids,
                    std::int64_t* labels);
 
+// The key of a row, from its tokens: draws then follow a row wherever it goes. It is a sum, whose parts the threads of
+// a GPU add up in any order.
+//
+// What a token adds to the key of its row, or, at position -1, the row's length. The steps of SplitMix64 (Steele, Lea
+// and Flood, "Fast splittable pseudorandom number generators", 2014).
+QUADRAT_HOST_DEVICE inline std::uint64_t key_of_token(std::int64_t token, std::int64_t position) {
+    std::uint64_t z =
+        static_cast<std::uint64_t>(token) + (static_cast<std::uint64_t>(position) + 1) * 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+}
+
+// out[i] is the key of the row of lengths[i] tokens at values[start[i]].
+Status row_keys(Span<const std::int64_t> values, Span<const std::int64_t> start, const std::int64_t* lengths,
+                std::uint64_t* out);
+
 }  // namespace quadrat

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bytes.hpp"
+
 namespace quadrat {
 
 // Outputs of at least this many bytes are streamed: more than a core's share of any cache.
@@ -19,5 +21,26 @@ void stream_copy(void* target, const void* source, std::size_t bytes);
 
 // Orders streamed stores before everything after: once at the end of a kernel that streams.
 void stream_fence();
+
+// The copies of a kernel whose output has so many bytes, streamed or not.
+class Copier {
+public:
+    explicit Copier(std::size_t output) : streams_(output >= static_cast<std::size_t>(stream_threshold)) {}
+    ~Copier() {
+        if (streams_) {
+            stream_fence();
+        }
+    }
+    Copier(const Copier&) = delete;
+    Copier& operator=(const Copier&) = delete;
+
+    bool streams() const { return streams_; }
+    void operator()(void* target, const void* source, std::size_t bytes) const {
+        streams_ ? stream_copy(target, source, bytes) : copy_bytes(target, source, bytes);
+    }
+
+private:
+    bool streams_;
+};
 
 }  // namespace quadrat

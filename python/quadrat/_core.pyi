@@ -11,41 +11,15 @@ _Ints = NDArray[np.int64]
 
 __version__: str
 kinds: tuple[str, ...]
-ACTION_PAD: int
-ACTION_PAD_OWN: int
-ACTION_STACK: int
-ACTION_NUMBERS: int
-ACTION_MASK: int
-ACTION_HOLD: int
-ACTION_LABELS: int
-ACTION_JOIN: int
-ACTION_SHIFT: int
-ACTION_POSITIONS: int
-ACTION_SEQUENCES: int
-ACTION_BOUNDS: int
-ACTION_LONGEST: int
-ACTION_TOKEN_BOUNDS: int
-ACTION_DOCUMENTS: int
-ACTION_GAPS: int
-ACTION_TOTAL: int
-ACTION_CONSTANT: int
-ACTION_ROW_POSITIONS: int
-ACTION_CHAIN: int
-ACTION_CHAIN_MASK: int
-ACTION_CHAIN_MARKS: int
 
 # Numbers that are defined in C++, see csrc/bindings/functions/constants.cpp.
-FORM_LIST: int
-FORM_TUPLE: int
-FORM_ARRAY: int
-FORM_TENSOR: int
-FORM_NUMBER: int
-FORM_OTHER: int
-FORM_SCALAR: int
-FORM_TENSOR_NUMBER: int
-LENGTHS_EQUAL: int
-LENGTHS_ALIGNED: int
-LENGTHS_FULL: int
+FORMS: tuple[int, ...]
+LENGTHS: tuple[int, ...]
+ACTIONS: tuple[int, ...]
+FACTS: tuple[int, ...]
+WAYS: tuple[int, ...]
+SOURCES: tuple[int, ...]
+PIECES: tuple[int, ...]
 CODE_ROW_TOO_LONG: int
 CODE_BAD_START: int
 CODE_NO_CONVERSION: int
@@ -54,32 +28,12 @@ CODE_WRONG_TYPE: int
 CODE_CHANGED: int
 CODE_BAD_ARGUMENT: int
 CODE_WRONG_LENGTH: int
-FACT_TYPE: int
-FACT_ENTRY: int
-FACT_ABSENT: int
-FACT_ATTRIBUTE: int
-FACT_ITEMS: int
-FACT_CALL: int
-FACT_OWN: int
-FACT_OWN_ABSENT: int
-WAY_OPAQUE: int
-WAY_DICT: int
-WAY_WRAPPER: int
-SOURCE_TORCH: int
-SOURCE_TORCH_DOUBLE: int
-SOURCE_NUMPY: int
-SOURCE_NUMPY_LEGACY: int
-SOURCE_PYTHON: int
 WORDS_FROM_NOTHING: int
 WORDS_FROM_OFFSETS: int
 WORDS_FROM_WORD_IDS: int
 WORD_INSIDE: int
 WORD_BEGINS: int
 WORD_NONE: int
-PIECE_JOINS: int
-PIECE_APART: int
-PIECE_KEPT: int
-PIECE_MISSING: int
 FIT_BEST: int
 FIT_FIRST: int
 FIT_IN_ORDER: int

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 # Addresses are of device memory, aligned to their elements, and must stay valid until the stream has got past the call.
 # `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, and starts, `[rows]`, are int64 counts
 # of elements. The calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError.
+# csrc/cuda/calls.hpp says what each parameter is.
 
 # As `quadrat.ops._philox.PhiloxOptions` names them.
 _PhiloxOptions = tuple[int, int, float, float, float, int, int]
@@ -11,9 +12,6 @@ def description() -> str: ...
 
 # Initialises the CUDA driver, as the kernels do: not before a fork.
 def device_count() -> int: ...
-
-# Row i, values[offsets[i]:offsets[i + 1]], goes to start[i] of `out`, `[out_size]`. Rows that do not fit are cut at
-# their end.
 def copy_rows(
     values: int,
     values_size: int,
@@ -45,9 +43,6 @@ def flatten_columns(
     device: int,
     stream: int,
 ) -> None: ...
-
-# padded: `[rows, width, inner]`; row i goes to offsets[i] of `out`, `[out_size, inner]`, its first `width` tokens if it
-# is longer. Zeros elsewhere.
 def unpad(
     padded: int,
     offsets: int,
@@ -62,9 +57,8 @@ def unpad(
     stream: int,
 ) -> None: ...
 
-# mask: `[rows, width]` integers of `item` bytes, with elements. state: `[4 + rows * segments]` int64, MASK_SEGMENT
-# places of a row each; first the tokens kept, those of the longest row, and 1 where a number is neither 0 nor 1, else
-# 0. indices: room for `[rows * width]` int64. cu_seqlens: `[rows + 1]` int32; lengths: its differences, `[rows]` int32.
+# state: `[4 + rows * segments]` int64, MASK_SEGMENT places of a row each; first the tokens kept, those of the longest
+# row, and 1 where a number is neither 0 nor 1.
 def mask_layout(
     mask: int,
     item: int,
@@ -77,22 +71,13 @@ def mask_layout(
     device: int,
     stream: int,
 ) -> None: ...
-
-# out[i] = values[indices[i]], tokens of `token` bytes, zeros for indices outside of `[0, size)`.
 def take_tokens(
     values: int, size: int, token: int, indices: int, count: int, out: int, device: int, stream: int
 ) -> None: ...
-
-# value: the bits of one element, written to out[start[i]].
 def separate_rows(
     start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int
 ) -> None: ...
-
-# labels[i] = ids[i], -100 where that is pad_id; both int64, `[count]`.
 def causal_labels(ids: int, count: int, pad_id: int, labels: int, device: int, stream: int) -> None: ...
-
-# out: [rows] uint64, the keys of the rows of values, `[values_size]` int64: row i at offsets[i], or, unless `flat`, in
-# its place in `[rows, width]`.
 def row_keys(
     values: int,
     values_size: int,
@@ -105,10 +90,6 @@ def row_keys(
     device: int,
     stream: int,
 ) -> None: ...
-
-# ids, labels: [out_size] int64, the first masked in place; `[rows, width]`, or, where `flat`, row i at offsets[i] -
-# offsets[0]. row_keys: [rows] uint64. words: [out_size] uint8, see csrc/kernels/mask_tokens.hpp, or 0: all tokens
-# but those whose bit in the set, `[set_size]` uint64, is 1.
 def philox_mask(
     options: _PhiloxOptions,
     row_keys: int,
@@ -126,9 +107,6 @@ def philox_mask(
     device: int,
     stream: int,
 ) -> None: ...
-
-# Rows of int64 ids to ids, labels and attention_mask, `[rows, width]` int64, the last of them 0 for
-# none; `fill` for ids, -100 for labels where there are no tokens. The rest is as in philox_mask.
 def pad_masked(
     options: _PhiloxOptions,
     row_keys: int,

@@ -10,14 +10,9 @@
 #include "../../csrc/bindings/masking_options.hpp"
 #include "../../csrc/cuda/launchers.hpp"
 #include "../../csrc/cuda/register.hpp"
-#include "../../csrc/kernels/cu_seqlens.hpp"
-#include "../../csrc/kernels/fill_ends.hpp"
+#include "../../csrc/kernels/flat_rows.hpp"
+#include "../../csrc/kernels/mask_tokens.hpp"
 #include "../../csrc/kernels/philox_mask.hpp"
-#include "../../csrc/kernels/row_keys.hpp"
-#include "../../csrc/kernels/separate_rows.hpp"
-#include "../../csrc/kernels/seq_idx.hpp"
-#include "../../csrc/kernels/special_tokens.hpp"
-#include "../../csrc/kernels/word_starts.hpp"
 
 namespace quadrat::cuda {
 namespace {

@@ -26,13 +26,24 @@
 namespace quadrat {
 namespace {
 
-// Names all values of an enum, in their order: 0, 1, 2, ... or, of bits, 1, 2, 4, ...
-template <auto last, bool bits = false, std::size_t count>
+// Names all values of an enum, in their order.
+template <auto last, std::size_t count>
 void add(py::module_& m, const char* prefix, const char* const (&names)[count]) {
-    static_assert(static_cast<std::size_t>(last) == (bits ? std::size_t{1} << (count - 1) : count - 1));
+    static_assert(static_cast<std::size_t>(last) == count - 1);
     for (std::size_t i = 0; i < count; ++i) {
-        m.attr((std::string(prefix) + names[i]).c_str()) = bits ? std::size_t{1} << i : i;
+        m.attr((std::string(prefix) + names[i]).c_str()) = i;
     }
+}
+
+// The values from `first` to `last` of an enum: numbers, or bits. Python names them where it unpacks them.
+template <typename Enum>
+py::tuple values_of(Enum first, Enum last) {
+    py::list values;
+    for (auto value = static_cast<unsigned>(first); value <= static_cast<unsigned>(last);
+         value += first == Enum{} ? 1 : value) {
+        values.append(value);
+    }
+    return py::tuple(values);
 }
 
 struct Reason {
@@ -44,11 +55,9 @@ struct Reason {
 constexpr Reason reasons[] = {
     {Code::row_too_long, "ROW_TOO_LONG", "is longer than the padded length"},
     {Code::bad_start, "BAD_START", "starts outside the output"},
-    {Code::no_conversion, "NO_CONVERSION",
-     "holds numbers of a kind that does not convert to the output's without loss"},
+    {Code::no_conversion, "NO_CONVERSION", "holds numbers whose dtype does not convert to the output's without loss"},
     {Code::out_of_range, "OUT_OF_RANGE", "holds a number that does not fit the output's dtype"},
-    {Code::wrong_type, "WRONG_TYPE",
-     "holds something that is no number, or a number of another type than those before it"},
+    {Code::wrong_type, "WRONG_TYPE", "mixes types of numbers, or holds something that is not a number"},
     {Code::changed, "CHANGED", "changed while it was read"},
     {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
     {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},
@@ -95,24 +104,18 @@ void add_config(py::module_& m) {
 
 void register_constants(py::module_& m) {
     add_config(m);
-    add<form_tensor_number, true>(m, "FORM_",
-                                  {"LIST", "TUPLE", "ARRAY", "TENSOR", "NUMBER", "OTHER", "SCALAR", "TENSOR_NUMBER"});
-    add<lengths_full, true>(m, "LENGTHS_", {"EQUAL", "ALIGNED", "FULL"});
-    add<Action::chain_marks>(
-        m, "ACTION_",
-        {"PAD",   "PAD_OWN",   "STACK",         "NUMBERS", "MASK",       "HOLD",         "LABELS",    "JOIN",
-         "SHIFT", "POSITIONS", "SEQUENCES",     "BOUNDS",  "LONGEST",    "TOKEN_BOUNDS", "DOCUMENTS", "GAPS",
-         "TOTAL", "CONSTANT",  "ROW_POSITIONS", "CHAIN",   "CHAIN_MASK", "CHAIN_MARKS"});
+    m.attr("FORMS") = values_of(form_list, form_tensor_number);
+    m.attr("LENGTHS") = values_of(lengths_equal, lengths_full);
+    m.attr("ACTIONS") = values_of(Action::pad, Action::chain_marks);
+    m.attr("FACTS") = values_of(Guard::Fact::type, Guard::Fact::own_absent);
+    m.attr("WAYS") = values_of(Way::opaque, Way::wrapper);
+    m.attr("SOURCES") = values_of(Source::torch, Source::python);
+    m.attr("PIECES") = values_of(piece_joins, piece_missing);
     for (const Reason& reason : reasons) {
         m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
     }
-    add<Guard::Fact::own_absent>(m, "FACT_",
-                                 {"TYPE", "ENTRY", "ABSENT", "ATTRIBUTE", "ITEMS", "CALL", "OWN", "OWN_ABSENT"});
-    add<Way::wrapper>(m, "WAY_", {"OPAQUE", "DICT", "WRAPPER"});
-    add<Source::python>(m, "SOURCE_", {"TORCH", "TORCH_DOUBLE", "NUMPY", "NUMPY_LEGACY", "PYTHON"});
     add<WordSource::word_ids>(m, "WORDS_FROM_", {"NOTHING", "OFFSETS", "WORD_IDS"});
     add<word_none>(m, "WORD_", {"INSIDE", "BEGINS", "NONE"});
-    add<piece_missing, true>(m, "PIECE_", {"JOINS", "APART", "KEPT", "MISSING"});
     add<Fit::in_order>(m, "FIT_", {"BEST", "FIRST", "IN_ORDER"});
     add<cuda::FlatSource::bounds>(m, "FLAT_", {"VALUES", "SEPARATED", "POSITIONS", "SEQUENCES", "BOUNDS"});
     m.attr("MOST_TOKENS") = most_tokens;

@@ -7,11 +7,12 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "../../kernels/bytes.hpp"
-#include "../../kernels/concat_padded.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "../../memory/growing.hpp"
 #include "../classes.hpp"
 #include "../register.hpp"
@@ -25,7 +26,7 @@ using memory::Growing;
 std::size_t product(std::int64_t rows, std::int64_t width, std::size_t token) {
     constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
     if (rows < 0 || width < 0) {
-        throw std::invalid_argument("a piece has no negative number of rows or tokens");
+        throw std::invalid_argument("rows and widths must not be negative");
     }
     const auto count = static_cast<std::size_t>(rows);
     const auto tokens = static_cast<std::size_t>(width);
@@ -45,14 +46,15 @@ void extend(Growing& memory, std::size_t bytes) {
 }
 
 // Every function is told how many pieces count. Those after them were left by an addition that came to no end: a
-// function that writes overwrites them. Where one throws, the pieces that count are as they were.
+// function that writes overwrites them. Where one throws, the pieces that count are as they were. A count of more than
+// there are is an IndexError.
 class Gathered {
 public:
     // token: the bytes of what stands at one position of a row.
     explicit Gathered(std::size_t token) : token_(token) {}
 
     // Adds a piece. Throws std::bad_alloc.
-    void append(std::size_t count, const void* data, std::int64_t rows, std::int64_t width) {
+    void append(std::size_t count, Address data, std::int64_t rows, std::int64_t width) {
         const Piece piece = next(count, rows, width);
         const std::size_t size = piece.end - bytes(count);
         copy_bytes(own(count, size), data, size);
@@ -61,12 +63,12 @@ public:
     }
 
     // Adds a piece for each row, `widths[row]` tokens, that lie one after the other at `data`. Throws std::bad_alloc.
-    void append_rows(std::size_t count, const void* data, Span<const std::int64_t> widths) {
+    void append_rows(std::size_t count, Address data, Address widths, std::int64_t rows) {
         const std::size_t kept = bytes(count);
         pieces_.resize(count);
         try {
-            for (std::int64_t row = 0; row < widths.size; ++row) {
-                pieces_.push_back(next(pieces_.size(), 1, widths[row]));
+            for (const std::int64_t width : Span<const std::int64_t>{widths, rows}) {
+                pieces_.push_back(next(pieces_.size(), 1, width));
             }
             const std::size_t size = bytes(pieces_.size()) - kept;
             copy_bytes(own(count, size), data, size);
@@ -77,8 +79,10 @@ public:
     }
 
     // Fills all rows out to the widest, with copies of the bytes of `fill`. Throws std::bad_alloc.
-    void pad(std::size_t count, std::string_view fill) {
-        const std::int64_t widest = width(count);
+    void pad(std::size_t count, const py::bytes& bytes_of_fill) {
+        const std::string_view fill = bytes_of_fill;
+        const std::size_t kept = bytes(count);
+        const std::int64_t widest = count == 0 ? 0 : pieces_[count - 1].widest;
         std::int64_t rows = 0;
         for (std::size_t i = 0; i < count; ++i) {
             if (pieces_[i].rows > std::numeric_limits<std::int64_t>::max() - rows) {
@@ -87,7 +91,6 @@ public:
             rows += pieces_[i].rows;
         }
         const std::size_t size = product(rows, widest, token_);
-        const std::size_t kept = bytes(count);
         if (size != kept) {
             const auto fresh = is_shared() ? std::make_shared<Growing>() : memory_;
             fresh->truncate(fresh == memory_ ? kept : 0);
@@ -100,7 +103,7 @@ public:
                                        fill.size(), fresh->data(), rows);
             }
             if (!status) {
-                throw std::invalid_argument("a token consists of whole items of padding");
+                throw std::invalid_argument("the bytes of a token must be a multiple of those of the padding value");
             }
             memory_ = fresh;
         }
@@ -113,10 +116,13 @@ public:
     }
 
     // The same pieces in memory of their own. Throws std::bad_alloc.
-    Gathered copy(std::size_t count) const { return retyped(count, memory_->data(), token_); }
+    Gathered copy(std::size_t count) const {
+        return retyped(count, {reinterpret_cast<std::uintptr_t>(memory_->data())}, token_);
+    }
     // Pieces of the same rows and widths, whose tokens are at `data`. Throws std::bad_alloc.
-    Gathered retyped(std::size_t count, const void* data, std::size_t token) const {
+    Gathered retyped(std::size_t count, Address data, std::size_t token) const {
         Gathered other(token);
+        static_cast<void>(bytes(count));
         other.pieces_.reserve(count);
         for (std::size_t i = 0; i < count; ++i) {
             other.pieces_.push_back(other.next(i, pieces_[i].rows, pieces_[i].width));
@@ -131,7 +137,7 @@ public:
     // Where each piece lies, until something is written.
     std::vector<Block> blocks(std::size_t count) const {
         std::vector<Block> all;
-        all.reserve(count);
+        static_cast<void>(bytes(count));
         std::size_t start = 0;
         for (std::size_t i = 0; i < count; ++i) {
             all.push_back({memory_->data() + start, pieces_[i].rows, pieces_[i].width});
@@ -140,7 +146,12 @@ public:
         return all;
     }
 
-    std::size_t bytes(std::size_t count) const { return count == 0 ? 0 : pieces_[count - 1].end; }
+    std::size_t bytes(std::size_t count) const {
+        if (count > size()) {
+            throw py::index_error("there are " + std::to_string(size()) + " pieces, not " + std::to_string(count));
+        }
+        return count == 0 ? 0 : pieces_[count - 1].end;
+    }
     // The memory, of no more than these pieces. It stays as it is while somebody else holds it: what is written then
     // goes to a copy.
     const std::shared_ptr<Growing>& share(std::size_t count) {
@@ -159,7 +170,6 @@ private:
         std::size_t end;      // of its bytes
     };
 
-    std::int64_t width(std::size_t count) const { return count == 0 ? 0 : pieces_[count - 1].widest; }
     Piece next(std::size_t count, std::int64_t rows, std::int64_t width) const {
         const std::size_t size = product(rows, width, token_);
         if (size > std::numeric_limits<std::size_t>::max() - bytes(count)) {
@@ -193,17 +203,9 @@ private:
     std::shared_ptr<Growing> memory_ = std::make_shared<Growing>();
 };
 
-// Pieces that somebody counted, but that are not here, would be read from beyond the memory.
-std::size_t checked_count(const Gathered& self, std::size_t count) {
-    if (count > self.size()) {
-        throw py::index_error("there are not as many pieces");
-    }
-    return count;
-}
-
 // [pieces, 3]: address, rows and width of each.
 py::array blocks(const Gathered& self, std::size_t count) {
-    const std::vector<Block> all = self.blocks(checked_count(self, count));
+    const std::vector<Block> all = self.blocks(count);
     py::array_t<std::int64_t> table({static_cast<py::ssize_t>(all.size()), py::ssize_t{3}});
     auto cells = table.mutable_unchecked<2>();
     for (py::ssize_t i = 0; i < cells.shape(0); ++i) {
@@ -217,7 +219,7 @@ py::array blocks(const Gathered& self, std::size_t count) {
 
 // The numbers as an array of bytes, which shares the memory.
 py::array values(Gathered& self, std::size_t count) {
-    const auto size = static_cast<py::ssize_t>(self.bytes(checked_count(self, count)));
+    const auto size = static_cast<py::ssize_t>(self.bytes(count));
     auto owner = std::make_unique<std::shared_ptr<Growing>>(self.share(count));
     void* const data = (*owner)->data();
     const py::capsule base(owner.get(), [](void* held) { delete static_cast<std::shared_ptr<Growing>*>(held); });
@@ -231,33 +233,11 @@ void register_gathered(py::module_& m) {
     bind_class<Gathered>(m, "Gathered")
         .def(py::init<std::size_t>(), "token"_a)
         .def("__len__", &Gathered::size)
-        .def(
-            "append",
-            [](Gathered& self, std::size_t count, Address address, std::int64_t rows, std::int64_t width) {
-                self.append(checked_count(self, count), address, rows, width);
-            },
-            "count"_a, "address"_a, "rows"_a, "width"_a)
-        .def(
-            "append_rows",
-            [](Gathered& self, std::size_t count, Address address, Address widths, std::int64_t rows) {
-                self.append_rows(checked_count(self, count), address, {widths, rows});
-            },
-            "count"_a, "address"_a, "widths"_a, "rows"_a)
-        .def(
-            "pad",
-            [](Gathered& self, std::size_t count, const py::bytes& fill) {
-                self.pad(checked_count(self, count), std::string_view(fill));
-            },
-            "count"_a, "fill"_a)
-        .def(
-            "copy", [](const Gathered& self, std::size_t count) { return self.copy(checked_count(self, count)); },
-            "count"_a)
-        .def(
-            "retyped",
-            [](const Gathered& self, std::size_t count, Address address, std::size_t token) {
-                return self.retyped(checked_count(self, count), address, token);
-            },
-            "count"_a, "address"_a, "token"_a)
+        .def("append", &Gathered::append, "count"_a, "address"_a, "rows"_a, "width"_a)
+        .def("append_rows", &Gathered::append_rows, "count"_a, "address"_a, "widths"_a, "rows"_a)
+        .def("pad", &Gathered::pad, "count"_a, "fill"_a)
+        .def("copy", &Gathered::copy, "count"_a)
+        .def("retyped", &Gathered::retyped, "count"_a, "address"_a, "token"_a)
         .def("blocks", &blocks, "count"_a)
         .def("values", &values, "count"_a);
 }

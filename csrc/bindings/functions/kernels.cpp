@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "../../kernels/check_offsets.hpp"
-#include "../../kernels/concat_padded.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/mask_layout.hpp"
-#include "../../kernels/position_ids.hpp"
-#include "../../kernels/put_tokens.hpp"
-#include "../../kernels/take_tokens.hpp"
-#include "../../kernels/unpad.hpp"
-#include "../../kernels/unpad_masked.hpp"
+#include "../../kernels/flat_rows.hpp"
+#include "../../kernels/kept_tokens.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
 #include "ints.hpp"
 
@@ -51,7 +47,9 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const I
     return copy_rows({rows.data(), numbers.size()}, {start.data(), numbers.size()}, kind, out, out_size);
 }
 
-void register_flat(py::module_& m) {
+}  // namespace
+
+void register_kernels(py::module_& m) {
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),
           "out"_a, "out_size"_a, WithoutGil());
     m.def(
@@ -60,9 +58,6 @@ void register_flat(py::module_& m) {
             return position_ids({lengths, rows}, start, out, out_size);
         },
         "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
-}
-
-void register_varlen(py::module_& m) {
     m.def(
         "document_blocks",
         [](const Ints& offsets, std::int64_t total, std::array<std::int64_t, 2> reach, std::array<std::int64_t, 2> size,
@@ -72,9 +67,6 @@ void register_varlen(py::module_& m) {
                                    {out[2], out[3]});
         },
         array_arg("offsets"), "total"_a, "reach"_a, "size"_a, "out"_a);
-}
-
-void register_ragged(py::module_& m) {
     m.def(
         "check_offsets",
         [](const Ints& offsets, std::int64_t size) {
@@ -139,14 +131,6 @@ void register_ragged(py::module_& m) {
             return concat_padded({blocks, count}, width, token, item.data(), item.size(), out, rows);
         },
         "blocks"_a, "count"_a, "width"_a, "token"_a, "fill"_a, "out"_a, "rows"_a);
-}
-
-}  // namespace
-
-void register_kernels(py::module_& m) {
-    register_flat(m);
-    register_varlen(m);
-    register_ragged(m);
 }
 
 }  // namespace quadrat

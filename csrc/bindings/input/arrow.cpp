@@ -112,16 +112,16 @@ std::shared_ptr<Imported> import(const py::object& source) {
     auto imported = std::make_shared<Imported>();
     if (py::hasattr(source, "__arrow_c_stream__")) {
         const py::object capsule = source.attr("__arrow_c_stream__")();
-        read_stream(unpack<arrow::ArrayStream>(capsule, arrow::stream_capsule), imported.get());
+        read_stream(unpack<arrow::ArrayStream>(capsule, "arrow_array_stream"), imported.get());
         return imported;
     }
     const py::tuple capsules = source.attr("__arrow_c_array__")();
     if (capsules.size() != 2) {
         throw py::value_error("__arrow_c_array__ gives two capsules, not " + std::to_string(capsules.size()));
     }
-    take(unpack<arrow::Schema>(capsules[0], arrow::schema_capsule), &imported->schema);
+    take(unpack<arrow::Schema>(capsules[0], "arrow_schema"), &imported->schema);
     imported->arrays.push_back(std::make_unique<arrow::Array>());
-    take(unpack<arrow::Array>(capsules[1], arrow::array_capsule), imported->arrays.back().get());
+    take(unpack<arrow::Array>(capsules[1], "arrow_array"), imported->arrays.back().get());
     return imported;
 }
 

@@ -48,10 +48,6 @@ struct ArrayStream {
     void* private_data;
 };
 
-inline constexpr const char* schema_capsule = "arrow_schema";
-inline constexpr const char* array_capsule = "arrow_array";
-inline constexpr const char* stream_capsule = "arrow_array_stream";
-
 // What an error is about.
 struct Where {
     const char* column;  // its name; null or empty: it has none

@@ -7,10 +7,9 @@
 #include <limits>
 #include <string>
 
-#include "../../kernels/attention_mask.hpp"
 #include "../../kernels/convert.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/fill_gaps.hpp"
+#include "../../kernels/padded_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "../../kernels/stream.hpp"
 #include "decode.hpp"

@@ -19,29 +19,34 @@
 
 namespace quadrat {
 
-// A stretch of work in which nothing of the user's runs, so that a pointer into what the user owns stays good.
-//
-// The GIL is held, no Python code is called, and no garbage is collected: up to CPython 3.11 whatever makes a container
-// may collect, and so call finalizers. Later versions collect between bytecodes only.
-class NoUserCode {
+// No garbage is collected while one of these lives, not between the bytecodes of called Python code either.
+class WithoutCollection {
 public:
-#if PY_VERSION_HEX < 0x030C0000
-    NoUserCode() : collects_(PyGC_Disable() != 0) {}
-    ~NoUserCode() {
+    WithoutCollection() : collects_(PyGC_Disable() != 0) {}
+    ~WithoutCollection() {
         if (collects_) {
             PyGC_Enable();
         }
     }
-#else
-    NoUserCode() {}
-    ~NoUserCode() {}
-#endif
-    NoUserCode(NoUserCode&& other) noexcept : collects_(std::exchange(other.collects_, false)) {}
-    NoUserCode& operator=(NoUserCode&&) = delete;
+    WithoutCollection(WithoutCollection&& other) noexcept : collects_(std::exchange(other.collects_, false)) {}
+    WithoutCollection& operator=(WithoutCollection&&) = delete;
 
 private:
-    bool collects_ = false;
+    bool collects_;
 };
+
+// A stretch of work in which nothing of the user's runs, so that a pointer into what the user owns stays good: the GIL
+// is held, no Python code is called, and no garbage is collected. Up to CPython 3.11 whatever makes a container may
+// collect, and so call finalizers; later versions collect between bytecodes only.
+#if PY_VERSION_HEX < 0x030C0000
+using NoUserCode = WithoutCollection;
+#else
+struct NoUserCode {
+    NoUserCode() {}
+    ~NoUserCode() {}
+    NoUserCode(NoUserCode&&) noexcept {}
+};
+#endif
 
 // What one value of a feature is; a column's `forms` is the union over its rows.
 enum Form : std::uint32_t {

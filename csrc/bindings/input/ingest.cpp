@@ -141,8 +141,9 @@ void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Ad
     const auto item = static_cast<std::int64_t>(item_size(kind));
     LongestRow longest;
     if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
-        throw py::value_error("offsets must rise from 0 and stay within the " + std::to_string(values_size) +
-                              " values: row " + std::to_string(status.row) + " does not");
+        throw py::value_error("offsets must start at 0, must not decrease and must not exceed " +
+                              std::to_string(values_size) + ", the number of values: row " +
+                              std::to_string(status.row) + " breaks this");
     }
     Column column(count);
     for (std::int64_t i = 0; i < count; ++i) {

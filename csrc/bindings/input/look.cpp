@@ -45,22 +45,6 @@ private:
     py::object context_;
 };
 
-// No garbage is collected while one of these lives, not between the bytecodes of called Python code either.
-class WithoutCollection {
-public:
-    WithoutCollection() : collects_(PyGC_Disable() != 0) {}
-    ~WithoutCollection() {
-        if (collects_) {
-            PyGC_Enable();
-        }
-    }
-    WithoutCollection(const WithoutCollection&) = delete;
-    WithoutCollection& operator=(const WithoutCollection&) = delete;
-
-private:
-    bool collects_;
-};
-
 // A block of rows: asks for what a view of each value reads, and for the first lines of its data.
 class LookAhead {
 public:

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "../../kernels/causal_labels.hpp"
 #include "../../kernels/copy_rows.hpp"
-#include "../../kernels/special_tokens.hpp"
-#include "../../kernels/word_starts.hpp"
+#include "../../kernels/mask_tokens.hpp"
 #include "../classes.hpp"
 #include "../masking_options.hpp"
 #include "../register.hpp"
@@ -44,7 +42,7 @@ std::vector<std::uint64_t> bit_set(const std::vector<std::int64_t>& ids) {
     std::vector<std::uint64_t> set;
     for (const std::int64_t id : ids) {
         if (id < 0 || id >= most_tokens) {
-            throw py::value_error("special_ids must be between 0 and 2**28");
+            throw py::value_error("special_ids must be between 0 and 2**28 - 1, not " + std::to_string(id));
         }
         const auto at = static_cast<std::size_t>(id / 64);
         set.resize(std::max(set.size(), at + 1));

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../kernels/special_tokens.hpp"
+#include "../../kernels/mask_tokens.hpp"
 #include "../input/generator.hpp"
 #include "../register.hpp"
 #include "labels.hpp"

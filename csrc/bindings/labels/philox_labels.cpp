@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "../../kernels/row_keys.hpp"
+#include "../../kernels/philox_mask.hpp"
 #include "../classes.hpp"
 #include "../register.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "../../kernels/cu_seqlens.hpp"
+#include "../../kernels/flat_rows.hpp"
 #include "../labels/labels.hpp"
 
 namespace quadrat {

@@ -41,7 +41,7 @@ private:
     Status place_rows(const Step& step, std::int64_t extent, void* out) const;
     bool has_room(const Column& column) const;
     Status write_row_positions(const Step& step, std::int64_t extent, std::int64_t* out) const;
-    // Prompts and completions: see chained.cpp.
+    // Prompts and completions.
     std::int64_t longest_chain(std::size_t index) const;
     const std::vector<std::int64_t>& chains(std::size_t index) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;

@@ -9,9 +9,7 @@ from quadrat.support.mappings import is_plain
 from quadrat.support.memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
 
 # The forms a row can have, as bits.
-LIST, TUPLE, ARRAY, TENSOR = _core.FORM_LIST, _core.FORM_TUPLE, _core.FORM_ARRAY, _core.FORM_TENSOR
-NUMBER, SCALAR, TENSOR_NUMBER = _core.FORM_NUMBER, _core.FORM_SCALAR, _core.FORM_TENSOR_NUMBER
-OTHER = _core.FORM_OTHER
+LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER = _core.FORMS
 PYTHON_ROWS = LIST | TUPLE
 MEMORY_ROWS = ARRAY | TENSOR
 ROWS = PYTHON_ROWS | MEMORY_ROWS
@@ -32,9 +30,6 @@ explain = _core.explain
 OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED
 
 
-_LENGTHS = _core.LENGTHS_EQUAL, _core.LENGTHS_ALIGNED, _core.LENGTHS_FULL
-
-
 class ColumnShape(NamedTuple):
     """A column's part of `_core.Columns.signature`: all that a decision about the batch may depend on.
 
@@ -53,19 +48,15 @@ class ColumnShape(NamedTuple):
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
     return [
-        ColumnShape(forms, first, low | high << 8, *(bool(lengths & flag) for flag in _LENGTHS))
+        ColumnShape(forms, first, low | high << 8, *(bool(lengths & flag) for flag in _core.LENGTHS))
         for forms, first, low, high, lengths in zip(*[iter(signature)] * 5, strict=True)
     ]
 
 
-# What a step of a plan does.
-PAD, PAD_OWN, STACK, NUMBERS = _core.ACTION_PAD, _core.ACTION_PAD_OWN, _core.ACTION_STACK, _core.ACTION_NUMBERS
-MASK, HOLD, LABELS = _core.ACTION_MASK, _core.ACTION_HOLD, _core.ACTION_LABELS
-JOIN, SHIFT, BOUNDS, LONGEST = _core.ACTION_JOIN, _core.ACTION_SHIFT, _core.ACTION_BOUNDS, _core.ACTION_LONGEST
-POSITIONS, SEQUENCES = _core.ACTION_POSITIONS, _core.ACTION_SEQUENCES
-TOKEN_BOUNDS, DOCUMENTS, GAPS = _core.ACTION_TOKEN_BOUNDS, _core.ACTION_DOCUMENTS, _core.ACTION_GAPS
-TOTAL, CONSTANT, ROW_POSITIONS = _core.ACTION_TOTAL, _core.ACTION_CONSTANT, _core.ACTION_ROW_POSITIONS
-CHAIN, CHAIN_MASK, CHAIN_MARKS = _core.ACTION_CHAIN, _core.ACTION_CHAIN_MASK, _core.ACTION_CHAIN_MARKS
+# What a step of a plan does, in the order of Action in csrc/bindings/plan/plan.hpp.
+PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS, JOIN, SHIFT, POSITIONS, SEQUENCES = _core.ACTIONS[:11]
+BOUNDS, LONGEST, TOKEN_BOUNDS, DOCUMENTS, GAPS, TOTAL, CONSTANT, ROW_POSITIONS = _core.ACTIONS[11:19]
+CHAIN, CHAIN_MASK, CHAIN_MARKS = _core.ACTIONS[19:]
 Step = tuple[str, int, int, int]  # output, column, action, kind
 
 

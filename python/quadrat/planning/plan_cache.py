@@ -38,8 +38,7 @@ EMPTY_ENCODING = dict(BatchEncoding().__dict__)
 
 
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
-TYPE, ENTRY, ABSENT, ATTRIBUTE = _core.FACT_TYPE, _core.FACT_ENTRY, _core.FACT_ABSENT, _core.FACT_ATTRIBUTE
-ITEMS, CALL, OWN, OWN_ABSENT = _core.FACT_ITEMS, _core.FACT_CALL, _core.FACT_OWN, _core.FACT_OWN_ABSENT
+TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = _core.FACTS
 Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.

@@ -17,7 +17,7 @@ from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan_cache import CALL, ENTRY, Fact
 
 # The role of a token in the words of its row, as bits.
-JOINS, APART, KEPT, MISSING = _core.PIECE_JOINS, _core.PIECE_APART, _core.PIECE_KEPT, _core.PIECE_MISSING
+JOINS, APART, KEPT, MISSING = _core.PIECES
 
 # Kept from import time: for a tokenizer class that overrides these, the reference is used.
 _METHODS = {

@@ -14,8 +14,7 @@ import numpy as np
 
 from quadrat import _core
 
-TORCH, TORCH_DOUBLE, PYTHON = _core.SOURCE_TORCH, _core.SOURCE_TORCH_DOUBLE, _core.SOURCE_PYTHON
-NUMPY, NUMPY_LEGACY = _core.SOURCE_NUMPY, _core.SOURCE_NUMPY_LEGACY
+TORCH, TORCH_DOUBLE, NUMPY, NUMPY_LEGACY, PYTHON = _core.SOURCES
 
 _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
 

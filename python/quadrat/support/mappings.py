@@ -15,7 +15,7 @@ _READERS = frozenset(
 )
 
 # How a mapping may be read: not at all, as a dict, or as the dict that is its `data`.
-OPAQUE, DICT, WRAPPER = _core.WAY_OPAQUE, _core.WAY_DICT, _core.WAY_WRAPPER
+OPAQUE, DICT, WRAPPER = _core.WAYS
 
 
 def way_to_read(cls: type) -> int:

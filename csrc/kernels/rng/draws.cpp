@@ -1,9 +1,10 @@
+#include "draws.hpp"
+
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "../simd.hpp"
-#include "draws.hpp"
 
 namespace quadrat::rng {
 namespace {
@@ -89,6 +90,34 @@ void TorchDraws::permutation(std::int64_t n, std::int64_t* out) {
     std::iota(out, out + n, std::int64_t{0});
     for (std::int64_t i = 0; i + 1 < n; ++i) {
         std::swap(out[i], out[i + below(n - i)]);
+    }
+}
+
+std::int64_t PythonDraws::below(std::int64_t n) {
+    int bits = 1;  // n > 0
+    while (bits < 32 && (n >> bits) != 0) {
+        ++bits;
+    }
+    std::int64_t value = engine_.next() >> (32 - bits);
+    while (value >= n) {
+        value = engine_.next() >> (32 - bits);
+    }
+    return value;
+}
+
+void PythonDraws::permutation(std::int64_t n, std::int64_t* out) {
+    int bits = 1;  // of i + 1, which falls: counted once
+    for (std::int64_t i = 0; i < n; ++i) {
+        out[i] = i;
+        bits += (n >> bits) != 0 ? 1 : 0;
+    }
+    for (std::int64_t i = n - 1; i > 0; --i) {
+        bits -= (i + 1) >> (bits - 1) == 0 ? 1 : 0;
+        std::int64_t j = engine_.next() >> (32 - bits);
+        while (j > i) {
+            j = engine_.next() >> (32 - bits);
+        }
+        std::swap(out[i], out[j]);
     }
 }
 

@@ -1,0 +1,334 @@
+#include "kept_tokens.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <limits>
+
+#include "bytes.hpp"
+#include "simd.hpp"
+#include "stream.hpp"
+
+namespace quadrat {
+namespace {
+
+// Another thread may change the numbers. The fence keeps the compiler from reading them a second time.
+inline void read_once(const std::int64_t* from, std::int64_t count, std::int64_t* to) {
+    copy_bytes(to, from, static_cast<std::size_t>(count) * sizeof *to);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+inline std::int64_t read_once(const std::int64_t* from) {
+    std::int64_t number;
+    read_once(from, 1, &number);
+    return number;
+}
+
+// The end of the run of numbers, each one more than the last, that begins with `first` at `at`.
+QUADRAT_CLONES std::int64_t end_of_run(Span<const std::int64_t> indices, std::int64_t at, std::int64_t first) {
+    constexpr std::int64_t step = 16;
+    // Unsigned: numbers that are no token's may be as large as they like.
+    const auto* const number = reinterpret_cast<const std::uint64_t*>(indices.data);
+    const std::uint64_t before = static_cast<std::uint64_t>(first) - static_cast<std::uint64_t>(at);
+    std::int64_t end = at + 1;
+    for (; end + step <= indices.size; end += step) {
+        std::uint64_t other = 0;
+        for (std::int64_t k = end; k < end + step; ++k) {
+            other |= number[k] ^ (before + static_cast<std::uint64_t>(k));
+        }
+        if (other != 0) {
+            break;
+        }
+    }
+    while (end < indices.size && number[end] == before + static_cast<std::uint64_t>(end)) {
+        ++end;
+    }
+    return end;
+}
+
+constexpr std::int64_t block = 16;
+
+// Tokens of a few bytes, where calls for short runs would cost more than the tokens.
+template <std::size_t token>
+inline Status take_small(const char* values, std::int64_t size, Span<const std::int64_t> indices, char* out) {
+    const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    for (std::int64_t at = 0; at < indices.size; at += block) {
+        const std::int64_t count = std::min(block, indices.size - at);
+        std::int64_t number[block] = {};
+        read_once(indices.data + at, count, number);
+        if (count == block && number[0] >= 0 && number[0] <= size - block) {
+            std::int64_t other = 0;
+            for (std::int64_t k = 0; k < block; ++k) {
+                other |= number[k] ^ (number[0] + k);
+            }
+            if (other == 0) {
+                copy_bytes(out + at_byte(at), values + at_byte(number[0]), block * token);
+                continue;
+            }
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            if (number[k] < 0 || number[k] >= size) {
+                return {Code::out_of_range, at + k};
+            }
+            copy_bytes(out + at_byte(at + k), values + at_byte(number[k]), token);
+        }
+    }
+    return {};
+}
+
+// False where the places do not rise, or one is outside.
+template <std::size_t token>
+inline bool put_small(const char* values, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    const auto at_byte = [](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    std::int64_t written = 0;
+    const auto clear_to = [&](std::int64_t end) {
+        if (end - written >= block) {
+            fill_bytes(out + at_byte(written), 0, at_byte(end - written));
+            written = end;
+        }
+        for (; written < end; ++written) {
+            fill_bytes(out + at_byte(written), 0, token);
+        }
+    };
+    for (std::int64_t at = 0; at < indices.size; at += block) {
+        const std::int64_t count = std::min(block, indices.size - at);
+        std::int64_t number[block] = {};
+        read_once(indices.data + at, count, number);
+        unsigned falls = number[0] < written || number[count - 1] >= size ? 1 : 0;
+        for (std::int64_t k = 1; k < count; ++k) {
+            falls |= number[k] <= number[k - 1] ? 1U : 0U;
+        }
+        if (falls != 0) {
+            return false;
+        }
+        if (count == block && number[block - 1] - number[0] == block - 1) {
+            clear_to(number[0]);
+            copy_bytes(out + at_byte(number[0]), values + at_byte(at), block * token);
+            written += block;
+            continue;
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            clear_to(number[k]);
+            copy_bytes(out + at_byte(number[k]), values + at_byte(at + k), token);
+            ++written;
+        }
+    }
+    clear_to(size);
+    return true;
+}
+
+#define QUADRAT_TOKEN(token)                                                                                    \
+    QUADRAT_CLONES Status take_##token(const char* values, std::int64_t size, Span<const std::int64_t> indices, \
+                                       char* out) {                                                             \
+        return take_small<token>(values, size, indices, out);                                                   \
+    }                                                                                                           \
+    QUADRAT_CLONES bool put_##token(const char* values, Span<const std::int64_t> indices, char* out,            \
+                                    std::int64_t size) {                                                        \
+        return put_small<token>(values, indices, out, size);                                                    \
+    }
+QUADRAT_TOKEN(1)
+QUADRAT_TOKEN(2)
+QUADRAT_TOKEN(4)
+QUADRAT_TOKEN(8)
+
+struct Small {
+    decltype(&take_1) take = nullptr;
+    decltype(&put_1) put = nullptr;
+};
+
+// Nothing for tokens of another size.
+Small small_of(std::size_t token) {
+    constexpr Small sizes[] = {{}, {take_1, put_1}, {take_2, put_2}, {}, {take_4, put_4}, {}, {}, {}, {take_8, put_8}};
+    return token < std::size(sizes) ? sizes[token] : Small{};
+}
+
+// The same for tokens of any size, a run at a time.
+bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> indices, char* out, std::int64_t size) {
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const Copier copy(bytes(size));
+    std::int64_t written = 0;
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at), length = end_of_run(indices, at, first) - at;
+        if (first < written || first >= size || length > size - first) {
+            return false;
+        }
+        fill_bytes(out + bytes(written), 0, bytes(first - written));
+        copy(out + bytes(first), values + bytes(at), bytes(length));
+        written = first + length;
+        at += length;
+    }
+    fill_bytes(out + bytes(written), 0, bytes(size - written));
+    return true;
+}
+
+}  // namespace
+
+Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
+                   void* out) {
+    if (size < 0 || indices.size < 0) {
+        return {Code::bad_argument};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const char* const source = static_cast<const char*>(values);
+    char* const target = static_cast<char*>(out);
+    if (const Small small = small_of(token); small.take != nullptr) {
+        return small.take(source, size, indices, target);
+    }
+    const Copier copy(bytes(indices.size));
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at);
+        if (first < 0 || first >= size) {
+            return {Code::out_of_range, at};
+        }
+        const std::int64_t length = end_of_run(indices, at, first) - at;
+        if (length > size - first) {
+            return {Code::out_of_range, at + size - first};
+        }
+        copy(target + bytes(at), source + bytes(first), bytes(length));
+        at += length;
+    }
+    return {};
+}
+
+Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
+                  std::int64_t size) {
+    if (size < 0 || indices.size < 0) {
+        return {Code::bad_argument};
+    }
+    const char* const source = static_cast<const char*>(values);
+    char* const target = static_cast<char*>(out);
+    const Small small = small_of(token);
+    if (small.put != nullptr ? small.put(source, indices, target, size)
+                             : put_runs(source, token, indices, target, size)) {
+        return {};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    fill_bytes(target, 0, bytes(size));
+    for (std::int64_t at = 0; at < indices.size; ++at) {
+        const std::int64_t place = read_once(indices.data + at);
+        if (place < 0 || place >= size) {
+            return {Code::out_of_range, at};
+        }
+        copy_bytes(target + bytes(place), source + bytes(at), token);
+    }
+    return {};
+}
+
+namespace {
+
+struct Count {
+    std::int64_t kept;
+    bool plain;
+};
+
+// Bodies of loops that are compiled for several processors: see simd.hpp.
+template <typename T>
+inline Count count_of(const T* mask, std::int64_t width) {
+    std::int64_t kept = 0;
+    T bits = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+        kept += mask[i] != 0 ? 1 : 0;
+        bits = static_cast<T>(bits | mask[i]);
+    }
+    return {kept, bits <= 1};
+}
+
+constexpr std::int64_t step = 16;
+
+template <typename T>
+inline Status indices_of(const T* mask, std::int64_t size, Span<std::int64_t> out) {
+    std::int64_t place = 0, at = 0;
+    // A step of all or of none is written, or leapt over, at once. In others each number is written to the next place,
+    // and the next one over it if the mask does not keep it.
+    for (; at + step <= size && place + step <= out.size; at += step) {
+        std::int64_t kept = 0;
+        for (std::int64_t k = 0; k < step; ++k) {
+            kept += mask[at + k] != 0 ? 1 : 0;
+        }
+        std::int64_t* const target = out.data + place;
+        if (kept == step) {
+            for (std::int64_t k = 0; k < step; ++k) {
+                target[k] = at + k;
+            }
+            place += step;
+        } else if (kept != 0) {
+            std::int64_t found = 0;
+            for (std::int64_t k = 0; k < step; ++k) {
+                target[found] = at + k;
+                found += mask[at + k] != 0 ? 1 : 0;
+            }
+            place += found;  // not `kept`, which another thread may have made untrue
+        }
+    }
+    for (; at < size; ++at) {
+        if (mask[at] == 0) {
+            continue;
+        }
+        if (place == out.size) {
+            return {Code::changed};
+        }
+        out[place++] = at;
+    }
+    return {place == out.size ? Code::ok : Code::changed};
+}
+
+#define QUADRAT_MASK(T)                                                                                  \
+    QUADRAT_CLONES Count count(const std::T* mask, std::int64_t width) { return count_of(mask, width); } \
+    QUADRAT_CLONES Status indices(const std::T* mask, std::int64_t size, Span<std::int64_t> out) {       \
+        return indices_of(mask, size, out);                                                              \
+    }
+QUADRAT_MASK(uint8_t)
+QUADRAT_MASK(uint16_t)
+QUADRAT_MASK(uint32_t)
+QUADRAT_MASK(uint64_t)
+
+// Calls f(mask) with the mask as integers of its size.
+template <typename F>
+Status with_item(const void* mask, std::size_t item, F f) {
+    switch (item) {
+        case 1:
+            return f(static_cast<const std::uint8_t*>(mask));
+        case 2:
+            return f(static_cast<const std::uint16_t*>(mask));
+        case 4:
+            return f(static_cast<const std::uint32_t*>(mask));
+        case 8:
+            return f(static_cast<const std::uint64_t*>(mask));
+        default:
+            return {Code::bad_argument};
+    }
+}
+
+}  // namespace
+
+Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<std::int32_t> cu_seqlens,
+                   std::int32_t* lengths, MaskFacts* facts) {
+    if (width < 0 || cu_seqlens.size < 1) {
+        return {Code::bad_argument};
+    }
+    return with_item(mask, item, [&](const auto* first) -> Status {
+        *facts = {};
+        cu_seqlens[0] = 0;
+        for (std::int64_t row = 0; row + 1 < cu_seqlens.size; ++row) {
+            const Count found = count(first + row * width, width);
+            facts->total += found.kept;
+            facts->longest = std::max(facts->longest, found.kept);
+            facts->plain = facts->plain && found.plain;
+            if (facts->total > std::numeric_limits<std::int32_t>::max()) {
+                return {Code::out_of_range, row};
+            }
+            lengths[row] = static_cast<std::int32_t>(found.kept);
+            cu_seqlens[row + 1] = static_cast<std::int32_t>(facts->total);
+        }
+        return {};
+    });
+}
+
+Status mask_indices(const void* mask, std::size_t item, std::int64_t size, Span<std::int64_t> out) {
+    if (size < 0 || out.size < 0) {
+        return {Code::bad_argument};
+    }
+    return with_item(mask, item, [&](const auto* first) { return indices(first, size, out); });
+}
+
+}  // namespace quadrat

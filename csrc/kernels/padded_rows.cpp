@@ -1,0 +1,250 @@
+#include "padded_rows.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "convert.hpp"
+#include "fill.hpp"
+#include "simd.hpp"
+#include "stream.hpp"
+
+namespace quadrat {
+
+Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out) {
+    if (width < 0) {
+        return {Code::bad_argument};
+    }
+    const std::size_t item = item_size(kind);
+    const Fill fill = find_fill(item);
+    const std::uint64_t zero = 0;
+    const std::uint8_t yes = 1;
+    std::uint64_t one = 0;
+    find_convert(Kind::bool_, kind)(&yes, &one, 1);
+    for (std::int64_t i = 0; i < lengths.size; ++i) {
+        const std::int64_t gap = width - lengths[i];
+        if (lengths[i] < 0 || gap < 0) {
+            return {Code::row_too_long, i};
+        }
+        char* const row = static_cast<char*>(out) + static_cast<std::size_t>(i * width) * item;
+        const std::int64_t before = side == Side::left ? gap : 0;
+        fill(row, before, &zero);
+        fill(row + static_cast<std::size_t>(before) * item, lengths[i], &one);
+        fill(row + static_cast<std::size_t>(before + lengths[i]) * item, gap - before, &zero);
+    }
+    return {};
+}
+
+Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, const void* value,
+                 void* out) {
+    if (width < 0) {
+        return {Code::bad_argument};
+    }
+    const std::size_t item = item_size(kind);
+    const Fill fill = find_fill(item);
+    for (std::int64_t i = 0; i < lengths.size; ++i) {
+        const std::int64_t gap = width - lengths[i];
+        if (lengths[i] < 0 || gap < 0) {
+            return {Code::row_too_long, i};
+        }
+        const std::int64_t first = i * width + (side == Side::right ? lengths[i] : 0);
+        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(first) * item;
+        fill(target, gap, value);
+    }
+    return {};
+}
+
+namespace {
+
+// The first row that has no place, or all is well. Looked at before anything is written.
+Status check(std::int64_t width, Span<const std::int64_t> offsets, std::int64_t out_size) {
+    for (std::int64_t i = 0; i + 1 < offsets.size; ++i) {
+        if (offsets[i] < 0 || offsets[i] > out_size) {
+            return {Code::bad_start, i};
+        }
+        if (offsets[i + 1] < offsets[i]) {
+            return {Code::bad_start, i + 1};
+        }
+        if (offsets[i + 1] - offsets[i] > width || offsets[i + 1] > out_size) {
+            return {Code::row_too_long, i};
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
+             void* out, std::int64_t out_size) {
+    if (width < 0 || offsets.size < 1 || out_size < 0) {
+        return {Code::bad_argument};
+    }
+    if (const Status status = check(width, offsets, out_size); !status) {
+        return status;
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const char* const in = static_cast<const char*>(padded);
+    char* const target = static_cast<char*>(out);
+    const std::int64_t rows = offsets.size - 1;
+    const std::int64_t first = rows == 0 ? out_size : offsets[0];
+    const std::int64_t last = rows == 0 ? out_size : offsets[rows];
+    fill_bytes(target, 0, bytes(first));
+    // Where the batch has no padding, the rows are one.
+    const bool whole = rows > 0 && last - first == rows * width;
+    const Copier copy(bytes(last - first));
+    for (std::int64_t i = 0; i < rows; i += whole ? rows : 1) {
+        const std::int64_t length = whole ? last - first : offsets[i + 1] - offsets[i];
+        const char* const source = in + bytes(whole ? 0 : padded_start(i, length, width, side));
+        copy(target + bytes(offsets[i]), source, bytes(length));
+    }
+    fill_bytes(target + bytes(last), 0, bytes(out_size - last));
+    return {};
+}
+
+namespace {
+
+constexpr std::int64_t word = 8;
+
+QUADRAT_CLONES std::int64_t count(const std::uint8_t* mask, std::int64_t width) {
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+        kept += mask[i] != 0 ? 1 : 0;
+    }
+    return kept;
+}
+
+// Where the first byte is that is 0, or is not: at `width` if there is none.
+template <bool zero>
+std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
+    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
+    for (; at + word <= width; at += word) {
+        std::uint64_t bytes;
+        std::memcpy(&bytes, mask + at, sizeof bytes);
+        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
+            break;
+        }
+    }
+    while (at < width && (mask[at] == 0) != zero) {
+        ++at;
+    }
+    return at;
+}
+
+}  // namespace
+
+Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    offsets[0] = 0;
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        offsets[row + 1] = offsets[row] + count(mask + row * width, width);
+    }
+    return {};
+}
+
+Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
+                    Span<const std::int64_t> offsets, void* out) {
+    if (width < 0 || offsets.size < 1) {
+        return {Code::bad_argument};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const char* const source = static_cast<const char*>(padded);
+    char* const target = static_cast<char*>(out);
+    for (std::int64_t row = 0; row + 1 < offsets.size; ++row) {
+        const std::uint8_t* const kept = mask + row * width;
+        std::int64_t place = offsets[row];
+        for (std::int64_t at = 0; (at = find<false>(kept, at, width)) < width;) {
+            const std::int64_t end = find<true>(kept, at, width);
+            if (place + (end - at) > offsets[row + 1]) {
+                return {Code::changed, row};
+            }
+            copy_bytes(target + bytes(place), source + bytes(row * width + at), bytes(end - at));
+            place += end - at;
+            at = end;
+        }
+        if (place != offsets[row + 1]) {
+            return {Code::changed, row};
+        }
+    }
+    return {};
+}
+
+namespace {
+
+// The first block that has no place, or all is well. Looked at before anything is written.
+Status check(Span<const Block> blocks, std::int64_t width, std::int64_t rows) {
+    std::int64_t left = rows;
+    for (std::int64_t i = 0; i < blocks.size; ++i) {
+        if (blocks[i].width < 0 || blocks[i].width > width) {
+            return {Code::row_too_long, i};
+        }
+        if (blocks[i].rows < 0 || blocks[i].rows > left) {
+            return {Code::bad_start, i};
+        }
+        left -= blocks[i].rows;
+    }
+    return left == 0 ? Status{} : Status{Code::bad_start, blocks.size};
+}
+
+bool is_plain(std::size_t item) { return item == 1 || item == 2 || item == 4 || item == 8; }
+
+// Copies of an item of any size: each copy doubles what there is to copy from.
+void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item) {
+    copy_bytes(out, value, std::min(item, bytes));
+    for (std::size_t done = item; done < bytes;) {
+        const std::size_t next = std::min(done, bytes - done);
+        copy_bytes(out + done, out, next);
+        done += next;
+    }
+}
+
+// As move_bytes. What does not overlap may be streamed.
+void move(char* target, const char* source, std::size_t bytes, const Copier& copy) {
+    if (target == source) {
+        return;
+    }
+    if (copy.streams() && (source + bytes <= target || target + bytes <= source)) {
+        copy(target, source, bytes);
+    } else {
+        move_bytes(target, source, bytes);
+    }
+}
+
+}  // namespace
+
+Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t token, const void* fill,
+                     std::size_t item, void* out, std::int64_t rows) {
+    if (width < 0 || rows < 0 || item == 0 || token % item != 0) {
+        return {Code::bad_argument};
+    }
+    if (const Status status = check(blocks, width, rows); !status) {
+        return status;
+    }
+    const std::size_t row_bytes = static_cast<std::size_t>(width) * token;
+    const Copier copy(static_cast<std::size_t>(rows) * row_bytes);
+    const Fill plain = is_plain(item) ? find_fill(item) : nullptr;
+    char* target = static_cast<char*>(out) + static_cast<std::size_t>(rows) * row_bytes;
+    for (std::int64_t i = blocks.size; i-- > 0;) {
+        const char* const source = static_cast<const char*>(blocks[i].data);
+        const std::size_t bytes = static_cast<std::size_t>(blocks[i].width) * token;
+        const auto count = static_cast<std::size_t>(blocks[i].rows);
+        if (bytes == row_bytes) {
+            target -= count * row_bytes;
+            move(target, source, count * row_bytes, copy);
+            continue;
+        }
+        for (std::size_t row = count; row-- > 0;) {
+            target -= row_bytes;
+            move(target, source + row * bytes, bytes, copy);
+            if (plain != nullptr) {
+                plain(target + bytes, static_cast<std::int64_t>((row_bytes - bytes) / item), fill);
+            } else {
+                fill_any(target + bytes, row_bytes - bytes, fill, item);
+            }
+        }
+    }
+    return {};
+}
+
+}  // namespace quadrat

@@ -1,0 +1,52 @@
+// What a padded batch has besides the tokens of its rows, and the way back to flat rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "row.hpp"
+#include "span.hpp"
+#include "status.hpp"
+
+namespace quadrat {
+
+// Ones where there are tokens, zeros where there is padding. out: [lengths.size, width] elements of `kind`, contiguous;
+// every element is written.
+Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out);
+
+// The padding. out: [lengths.size, width] elements of `kind`, contiguous. Writes `value` (one element of `kind`) to
+// every place that a row of lengths[i] elements, padded on `side`, leaves free; touches nothing else.
+Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, const void* value,
+                 void* out);
+
+// The way back from copy_rows and fill_gaps. Nothing is converted: tokens are bytes, whatever they are made of.
+// padded: [offsets.size - 1, width] tokens of `token` bytes. out: `out_size` tokens; row i goes to offsets[i] and ends
+// at offsets[i + 1]. Zeros fill what lies before the first row and after the last.
+Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
+             void* out, std::int64_t out_size);
+
+// mask: [rows, width] bytes, not 0 for the tokens to keep. offsets: [rows + 1]; from 0, where the kept tokens of each
+// row begin and end.
+Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets);
+
+// The tokens that a mask keeps, wherever they stand in their rows. Runs of them are found a word of the mask at a time.
+// padded: [rows, width] tokens of `token` bytes. out: offsets[rows] tokens, side by side. What a mask that has changed
+// since it was counted keeps beyond that is not written but reported.
+Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t width, std::size_t token,
+                    Span<const std::int64_t> offsets, void* out);
+
+// Rows of one width, side by side: [rows, width] tokens.
+struct Block {
+    const void* data = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t width = 0;
+};
+
+// Batches of different widths below one another. out: [rows, width] tokens of `token` bytes; the rows of all blocks, in
+// order, each followed by copies of the `item` bytes at `fill`, of which a token is a multiple. The last row is written
+// first, so that blocks may lie in `out` itself, one after the other from its beginning: memory that grew with the
+// blocks becomes the result.
+Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t token, const void* fill,
+                     std::size_t item, void* out, std::int64_t rows);
+
+}  // namespace quadrat
