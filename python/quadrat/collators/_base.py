@@ -17,7 +17,7 @@ from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
-from quadrat.planning.plan_cache import Remembering, noted
+from quadrat.planning.plan_cache import Remembering, remember_fallback
 from quadrat.support.counts import count_planned
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -139,7 +139,9 @@ class Collator(Remembering):
             count_planned()
             return batch
         except FallBack as reason:
-            why = noted(self, framework, reason)
+            if isinstance(reason, AlwaysFallBack):
+                remember_fallback(self, framework)
+            why = str(reason)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 

@@ -15,7 +15,7 @@ from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
-from quadrat.planning.plan import BatchLayout, Step, check_device
+from quadrat.planning.plan import check_device
 from quadrat.support.memory import Framework, default_float_kind, interop
 
 _SEQUENCES = (list, tuple)
@@ -100,7 +100,7 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
     made: Any = {}
     while steps:
-        made = columns.run(tuple(steps), {}, plain, framework == "pt", BatchLayout())
+        made = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
         if type(made) is not tuple:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone
@@ -126,7 +126,7 @@ def _source_of(value: Any) -> tuple[Any, tuple[int, ...]] | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[Step, ...]:
+def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[col.Step, ...]:
     """One step for each column that is known."""
     found = [_step(shape, float_kind) for shape in col.column_shapes(signature)]
     return tuple((name, index, *step) for index, (name, step) in enumerate(zip(names, found, strict=True)) if step)

@@ -6,7 +6,7 @@ rows are made of, one writes the outputs. The plan in between is made once per k
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
@@ -16,7 +16,7 @@ from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.flat_plainly import flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening
 from quadrat.planning.labels import refuse_words
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.planning.plan_cache import own_facts, remember
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, interop
@@ -35,16 +35,10 @@ _PARTS = {
 
 
 def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
-    """The flattened batch that `plan` asks for, whatever the rows are made of.
+    """The flattened batch that `plan` asks for, whatever the rows are made of; `collator` is named in logs and errors.
 
-    Args:
-        collator: what logs and errors speak of.
-        features: one mapping per row, each with the columns of the plan.
-        plan: what to make of them.
-
-    Raises:
-        ValueError: when a row of labels (as they are) or of an extra column is not as long as its input_ids.
-        KeyError, TypeError, ...: what the rows' conversion to tensors raises, naming column and row as well.
+    Raises ValueError where a row of labels (as they are) or of an extra column is not as long as its input_ids, and
+    what the conversion of the rows raises, naming column and row as well.
     """
     try:
         return flatten_features(features, plan, deferred=collator.deferred)
@@ -55,11 +49,7 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
-    """As `flatten`, for batches whose result the kernels can prove. Raises FallBack for others.
-
-    collator: one for which batches like this may take a recipe from now on.
-    deferred: whether to make a `DeferredBatch`.
-    """
+    """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
         raise FallBack("position_ids_start is no int64")
@@ -67,20 +57,13 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to flatten")
     names, columns = plan.names, collected[1]
-    asked = FlatOptions(
-        plan.labels,
-        plan.label,
-        plan.position_ids,
-        plan.seq_idx,
-        plan.parts,
-        plan.padded,
-        tuple((name, type(value)) for name, value in plan.extra.items()),
-        plan.labelling is not None,
-    )
+    extra = tuple((name, type(value)) for name, value in plan.extra.items())
+    given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
+    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None
     key = key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
-    layout = BatchLayout(
+    layout = col.BatchLayout(
         multiple_of=plan.pad_to_multiple_of or 1,
         separator=plan.separator_id,
         start=start,
@@ -117,45 +100,32 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     return batch
 
 
-class FlatOptions(NamedTuple):
-    """The options in the key of a flattened batch."""
-
-    labels: str
-    label: str | None
-    position_ids: bool
-    seq_idx: bool
-    parts: tuple[tuple[str, str], ...]
-    padded: bool
-    extra: tuple[tuple[str, type], ...]  # column and type of what pads it
-    derives: bool  # labels made from the joined ids
-
-
 @planned
 def flat_plan(key: PlanKey) -> Plan:
     """The outputs, in order."""
-    options, names = key.options, key.names
+    names = key.names
+    labels, label, position_ids, seq_idx, parts, padded, extra, derives = key.options
     shapes = col.column_shapes(key.signature)
     _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, col.JOIN, INT64)]
-    first = 1 if options.label is None else 2  # of the columns that are neither ids nor labels
-    if options.label is not None:
-        _require_ints(options.label, shapes[1])
-        if not shapes[1].aligned and (options.padded or options.labels == "as they are"):
-            raise FallBack(f"column '{options.label}' differs in length from the tokens")
-    if options.labels == "shifted" and options.padded and not shapes[0].full:
+    first = 1 if label is None else 2  # of the columns that are neither ids nor labels
+    if label is not None:
+        _require_ints(label, shapes[1])
+        if not shapes[1].aligned and (padded or labels == "as they are"):
+            raise FallBack(f"column '{label}' differs in length from the tokens")
+    if labels == "shifted" and padded and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
-    if options.labels != "none":
-        action = col.SHIFT if options.labels == "shifted" else col.JOIN
-        steps.append((options.label or "labels", first - 1, action, INT64))
-    elif options.derives:
+    if labels != "none":
+        steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))
+    elif derives:
         steps.append(("labels", 0, col.LABELS, INT64))
-    if options.position_ids:
+    if position_ids:
         steps.append(("position_ids", 0, col.POSITIONS, INT64))
-    if options.seq_idx:
+    if seq_idx:
         steps.append(("seq_idx", 0, col.SEQUENCES, INT32))
-    steps += [(name, 0, *_PARTS[what]) for name, what in options.parts]
-    last = first + len(options.extra)
-    for index, (name, value_type) in enumerate(options.extra, first):
+    steps += [(name, 0, *_PARTS[what]) for name, what in parts]
+    last = first + len(extra)
+    for index, (name, value_type) in enumerate(extra, first):
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned:

@@ -14,41 +14,25 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Flattening(NamedTuple):
-    """What a flattened batch holds; the outputs come in this order.
-
-    Attributes:
-        framework: "pt" or "np".
-        labels: "shifted": the first token of each row is `separator_id`, so that no row's last token predicts the next
-            row's first; "as they are"; or "none".
-        label: the column labels are made of, and their name; None: of input_ids, as `labels`.
-        position_ids: where in its row each token stands, counted from `position_ids_start`.
-        seq_idx: which row each token belongs to.
-        consumer: whose names say where the rows begin, and so on, see `quadrat.varlen.names`; None: nothing does.
-        extra: more columns with one number per token, and what pads each.
-        labelling: with labels "none": how `labels` are made from the joined ids, by the columns in `omits` as well.
-        pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
-            `input_pad`, position_ids by counting on, seq_idx with -1.
-        align_to: what each row is padded to a multiple of.
-        total_length: the total.
-        continue_positions: whether position_ids count on through the padding, where they are 0 otherwise.
-    """
+    """What a flattened batch holds; the outputs come in this order. seq_idx are padded with -1."""
 
     framework: Framework
+    # "shifted": a row's first label is `separator_id`, so that no row's last token predicts the next row's first.
     labels: Literal["shifted", "as they are", "none"]
-    label: str | None = None
+    label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
     position_ids: bool = True
     seq_idx: bool = False
-    consumer: str | None = None
-    extra: Mapping[str, Any] = _NOTHING
-    pad_to_multiple_of: int | None = None
+    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.varlen.names`; None: nothing does
+    extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
+    pad_to_multiple_of: int | None = None  # of the total
     separator_id: Any = -100
     position_ids_start: Any = 0
     input_pad: Any = 0
     label_pad: Any = -100
-    labelling: Labelling | None = None
-    align_to: int | None = None
+    labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
+    align_to: int | None = None  # what each row is padded to a multiple of
     total_length: int | None = None
-    continue_positions: bool = True
+    continue_positions: bool = True  # whether position_ids count on through the padding; else they are 0 there
 
     @property
     def padded(self) -> bool:

@@ -34,20 +34,9 @@ def collate_tf_or_jax(
 ) -> Any:
     """The batch of `numpy_call(collator, features)`, its arrays converted: same container, keys and order.
 
-    Element types are those of the NumPy batch as far as the framework has them: JAX makes int32 of int64, and float32
-    of float64, unless `jax_enable_x64` is set.
-
-    Args:
-        collator: an instance.
-        framework: "tf" or "jax".
-        features: as the user gave them.
-        numpy_call: collates into NumPy arrays, or into CPU tensors where there is nothing else. Where "tf" or "jax" is
-            the collator's own `return_tensors`, the one it is given says "np"; what it sets there, a generator say, is
-            set in `collator`.
-        reference: for "tf" on 4.x, the reference's call; None where it has none.
-
-    Raises:
-        ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
+    JAX makes int32 of int64, and float32 of float64, unless `jax_enable_x64` is set. `numpy_call` collates into NumPy
+    arrays, or into CPU tensors where there is nothing else. `reference`: for "tf" on 4.x, the reference's call. Raises
+    ModuleNotFoundError without the framework, before anything is drawn.
     """
     module, function = _LIBRARIES[framework]
     with needs(f"return_tensors={framework!r}"):
@@ -67,7 +56,7 @@ def collate_tf_or_jax(
 def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
     if getattr(collator, "return_tensors", None) != framework:
         return numpy_call(collator, features)
-    # A second view of the collator, because other threads may be using this one.
+    # A second view of the collator, because other threads may be using this one; what is set there is set here, too.
     view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
     vars(view).update(before)
     try:

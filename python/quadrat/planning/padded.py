@@ -16,7 +16,7 @@ from transformers.utils.generic import to_py_obj
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input.columns import LABELS, MEMORY_ROWS, PAD_OWN, collect, explain
+from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
@@ -24,7 +24,7 @@ from quadrat.planning.extra_columns import require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
 from quadrat.planning.labels import Labelling, refuse_words
 from quadrat.planning.padded_plan import LabelColumn, PaddedOptions, padded_plan
-from quadrat.planning.plan import BatchLayout, Step, check_device, key_of, run_steps
+from quadrat.planning.plan import check_device, key_of, run_steps
 from quadrat.support.memory import Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
@@ -56,10 +56,6 @@ def pad_features(
     """The columns of a batch, padded as the collator's tokenizer would, keys in the reference's order.
 
     Args:
-        collator: what holds tokenizer and pad_values.
-        features: one mapping per row.
-        framework: of the result.
-        options: what the tokenizer is asked to do.
         choices: columns in place of features; those that the kernels do not know make it fall back. A dict results.
         label: the column of labels, and what fills its gaps.
         renames: columns that come out as `labels`.
@@ -67,9 +63,7 @@ def pad_features(
         remembers: whether batches like this one may take a recipe from now on, and be deferred where the collator's
             option says so; not where more is done to them after.
 
-    Raises:
-        FallBack: when the result cannot be proven to be the reference's.
-        ValueError: for a column of `pad_values` that does not pad.
+    Raises FallBack, and ValueError for a column of `pad_values` that does not pad.
     """
     tokenizer, pad_values = collator.tokenizer, getattr(collator, "pad_values", None)
     check_tokenizer(tokenizer)
@@ -81,7 +75,7 @@ def pad_features(
         raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
     pads, limit = _limit(tokenizer, options)
-    notices = options.verbose and plan_cache.asks_tokenizer(options)
+    notice = functools.partial(_notice, options) if options.verbose and plan_cache.asks_tokenizer(options) else None
     width = columns.longest(index) if limit is None else limit
     if pads:
         width = rounded_up(width, options.pad_to_multiple_of)
@@ -101,29 +95,37 @@ def pad_features(
     )
     key = key_of(names, columns, framework, asked, (index, width))
     plan = padded_plan(key)
-    layout = BatchLayout(width, multiple, left, choices=0 if choices is None else choices.per_example)
+    layout = col.BatchLayout(width, multiple, left, choices=0 if choices is None else choices.per_example)
     values: dict[str, Any] = {}
     held: dict[str, Any] = {}
-    failed = False
+    batch: Any = None
     if plan.refusal is None:
         check_device(framework)
         values = _values(tokenizer, names, asked, pad_values)
         if column is not None:
             values[column.output] = label_value if type(label_value) is int else None
-            if column.action == PAD_OWN and not pads and options.pad_to_multiple_of is not None:
+            if column.action == col.PAD_OWN and not pads and options.pad_to_multiple_of is not None:
                 raise FallBack("the labels are padded where the tokens are not")
         if made is not None:
             values["labels"] = made
         if plan.held and choices is not None:
             raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
         held = {  # before the steps: what they draw must be kept
-            name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & MEMORY_ROWS)
+            name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & col.MEMORY_ROWS)
             for name, source in plan.held.items()
         }
         deferred = remembers and collator.deferred and not held and choices is None
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
-        failed = isinstance(batch, tuple)
     if remembers and not held:
+        recipe: dict[str, Any] = (
+            {"plain": choices.label, "absent": (choices.absent,)}
+            if choices is not None
+            else {
+                "wrapper": BatchEncoding,
+                "attributes": plan_cache.EMPTY_ENCODING,
+                "deferred": deferred_batch if collator.deferred else None,
+            }
+        )
         facts = plan_cache.padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
         plan_cache.remember(
             collator,
@@ -132,27 +134,19 @@ def pad_features(
             values,
             plan_cache.joined_facts(*facts),
             falls_back=plan_cache.falls_back_plainly(collator),
-            failed=failed,
+            failed=isinstance(batch, tuple),
             main=main,
             layout=layout if limit is not None else layout._replace(width=-1),
-            **_result_of(collator, choices),
-            notice=functools.partial(_notice, options) if notices else None,
+            **recipe,
+            notice=notice,
         )
     if plan.refusal is not None:
         raise FallBack(plan.refusal)
-    if failed:
+    if isinstance(batch, tuple):
         _raise_for(plan.steps, batch, pad_values, asked.omits)
-    if notices:
-        _notice(options, collator)  # the reference, where it makes the batch, warns by itself
+    if notice is not None:
+        notice(collator)  # the reference, where it makes the batch, warns by itself
     return {**batch, **held} if held else batch
-
-
-def _result_of(collator: Any, choices: Choices | None) -> dict[str, Any]:
-    """The options of a recipe that say what its batches are."""
-    if choices is not None:
-        return {"plain": choices.label, "absent": (choices.absent,)}
-    deferred = deferred_batch if collator.deferred else None
-    return {"wrapper": BatchEncoding, "attributes": plan_cache.EMPTY_ENCODING, "deferred": deferred}
 
 
 def require_tokenizer(tokenizer: Any) -> None:
@@ -185,7 +179,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
-    collected = collect(features)
+    collected = col.collect(features)
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     if not all(isinstance(name, str) for name in collected[0]):
@@ -238,7 +232,7 @@ def _values(
 
 
 def _raise_for(
-    steps: tuple[Step, ...],
+    steps: tuple[col.Step, ...],
     failure: tuple[int, int, int, int],
     pad_values: Mapping[str, Any] | None,
     omits: tuple[str, ...],
@@ -247,11 +241,11 @@ def _raise_for(
     name = steps[step][0]
     if pad_values is not None and name in pad_values:
         raise ValueError(
-            f"pad_values: column '{name}' padded with {pad_values[name]!r}: {explain((code, row, position))}"
+            f"pad_values: column '{name}' padded with {pad_values[name]!r}: {col.explain((code, row, position))}"
         )
-    if steps[step][2] == LABELS:
+    if steps[step][2] == col.LABELS:
         refuse_words(omits, (code, row, position))
-    raise FallBack(f"column '{name}': {explain((code, -1, -1))}")
+    raise FallBack(f"column '{name}': {col.explain((code, -1, -1))}")
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:

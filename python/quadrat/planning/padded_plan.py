@@ -11,7 +11,7 @@ from transformers.utils.generic import to_py_obj
 from quadrat.input import columns as col
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack
-from quadrat.planning.plan import Plan, PlanKey, Step, planned
+from quadrat.planning.plan import Plan, PlanKey, planned
 from quadrat.support.memory import BOOL, INT64
 
 
@@ -52,7 +52,7 @@ def padded_plan(key: PlanKey) -> Plan:
     if not options.pads and not equal:
         raise FallBack("rows of different lengths without padding")
     extra, label = dict(options.extra), options.label
-    steps: list[Step] = []
+    steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
         if label is not None and name == label.name:
             continue
@@ -76,7 +76,7 @@ def padded_plan(key: PlanKey) -> Plan:
     return Plan(tuple(steps), held)
 
 
-def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.ColumnShape]) -> Step:
+def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.ColumnShape]) -> col.Step:
     if label.name is None:
         return label.output, 0, col.HOLD, 0
     index = names.index(label.name)
@@ -93,7 +93,7 @@ def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.Col
     return label.output, index, label.action, INT64
 
 
-def _renamed(steps: list[Step], renames: tuple[str, ...]) -> list[Step]:
+def _renamed(steps: list[col.Step], renames: tuple[str, ...]) -> list[col.Step]:
     """The columns to rename come last, as `labels`."""
     for name in renames:
         names = [step[0] for step in steps]

@@ -25,11 +25,7 @@ def padding_free_plan(
     """The flattening of features that the collator's tokenizer would pad, with the collator's options.
 
     Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
-
-    Raises:
-        TypeError: when the collator's tokenizer is not a tokenizer.
-        ValueError: for features that are not a list of mappings with input_ids, an unknown column, or a total to be
-            rounded up without a pad token.
+    Raises TypeError or ValueError.
     """
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)

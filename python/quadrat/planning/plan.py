@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
-from quadrat.input.columns import BatchLayout as BatchLayout  # noqa: PLC0414 - taken from here
-from quadrat.input.columns import Step as Step  # noqa: PLC0414
+from quadrat.input.columns import BatchLayout, Step
 from quadrat.planning.fallback import FallBack
 from quadrat.support.memory import Framework, NotOnCpu, default_float_kind, interop, require_plain_tensors
 

@@ -16,9 +16,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.columns import BatchLayout
 from quadrat.installed import originals
-from quadrat.planning.fallback import AlwaysFallBack, FallBack
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey
+from quadrat.planning.plan import Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
@@ -28,14 +28,11 @@ STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 _GETATTR = PreTrainedTokenizerBase.__getattr__
 # How tokenizers without a Rust backend look up the id of a token: first among those that were added.
-_LOOK_UP = {
-    name: getattr(PreTrainedTokenizer, name)
-    for name in ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
-}
+_LOOK_UPS = ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
+_LOOK_UP = {name: getattr(PreTrainedTokenizer, name) for name in _LOOK_UPS}
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
 EMPTY_ENCODING = dict(BatchEncoding().__dict__)
-
 
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
 TYPE, ENTRY, ABSENT, ATTRIBUTE = _core.FACT_TYPE, _core.FACT_ENTRY, _core.FACT_ABSENT, _core.FACT_ATTRIBUTE
@@ -44,13 +41,7 @@ Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
 PADDING_FIELDS = (
-    "padding",
-    "max_length",
-    "pad_to_multiple_of",
-    "pad_values",
-    "tokenizer",
-    "return_tensors",
-    "deferred",
+    *("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors", "deferred"),
 )
 
 
@@ -141,13 +132,6 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
     collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
 
 
-def noted(collator: Any, framework: Framework, reason: FallBack) -> str:
-    """The reason of a fallback, as text; it is remembered if every batch would fall back."""
-    if isinstance(reason, AlwaysFallBack):
-        remember_fallback(collator, framework)
-    return str(reason)
-
-
 def remember(
     collator: Any,
     key: PlanKey,
@@ -166,14 +150,11 @@ def remember(
     for a batch that it does not know.
 
     Args:
-        collator: what keeps it.
-        key: what the plan was made from.
-        plan: its steps, or a refusal.
         values: what the steps write.
         facts: all that the plan depends on besides its key, torch excepted; None where that is not known.
         falls_back: whether the reference alone makes the batches that fall back.
-        layout: how rows lie; its width is -1 if each batch has its own.
         failed: whether the steps failed by what a row holds; then they are tried again, now and then.
+        layout: how rows lie; its width is -1 if each batch has its own.
         recipe: further options of `_core.Recipe`.
     """
     if facts is None or ((failed or plan.refusal is not None) and not falls_back):
@@ -225,7 +206,15 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
         all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
-        and _has_plain_pad_token(tokenizer)
+        # The pad token and its type id are looked up in the usual places, and the token is in the vocabulary.
+        and is_pad(cls.pad)
+        and cls._pad is PAD_ONE
+        and cls.__getattr__ is _GETATTR
+        and cls.pad_token_type_id is _TYPE_ID
+        and not hasattr(cls, "pad_token_id")
+        and "pad_token_id" not in state
+        and tokenizer.pad_token_id is not None
+        and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
     )
     tokens = token_facts(tokenizer, (str(tokenizer.pad_token),)) if plain else None
     if tokens is None or own is None or extra is None:
@@ -276,21 +265,6 @@ def _items_facts(values: Any) -> tuple[Fact, ...] | None:
     if type(values) is not dict or not all(type(name) is str for name in values):
         return None
     return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
-
-
-def _has_plain_pad_token(tokenizer: Any) -> bool:
-    """Whether pad token and type id are looked up in the usual places, and the pad token is in the vocabulary."""
-    cls = type(tokenizer)
-    return (
-        is_pad(cls.pad)
-        and cls._pad is PAD_ONE
-        and cls.__getattr__ is _GETATTR
-        and cls.pad_token_type_id is _TYPE_ID
-        and not hasattr(cls, "pad_token_id")
-        and "pad_token_id" not in tokenizer.__dict__
-        and tokenizer.pad_token_id is not None
-        and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
-    )
 
 
 def as_encoding(data: Any) -> Any:

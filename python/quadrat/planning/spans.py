@@ -25,8 +25,7 @@ Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labe
 def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
     """Mask the spans of `inputs`, `[rows, width]`, in place where they are a tensor, and draw the orders.
 
-    Raises:
-        FallBack: when the result cannot be proven to be the reference's; nothing has been drawn or written.
+    Raises FallBack before anything is drawn or written.
     """
     if not is_plain_ids(inputs, framework) or inputs.ndim != 2:
         raise FallBack("the batch is not a contiguous matrix of int64")
@@ -111,17 +110,10 @@ def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) 
     listed = listed_special_ids(tokenizer)
     if listed is not None:
         return [pad_id, *map(_token_id, listed)], None
+    padding = inputs == pad_id
     with or_fall_back(f"{type(tokenizer).__name__} cannot say which tokens are special"):
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
-        special = _bools(masks, framework)
+        special = np.array(masks, dtype=bool) if framework == "np" else padding.new_tensor(masks)
     if special.shape != inputs.shape:
         raise FallBack(f"{type(tokenizer).__name__} says of other tokens whether they are special")
-    return [], special | (inputs == pad_id)
-
-
-def _bools(masks: Any, framework: Framework) -> Any:
-    if framework == "np":
-        return np.array(masks, dtype=bool)
-    import torch
-
-    return torch.tensor(masks, dtype=torch.bool)
+    return [], special | padding

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from transformers import BatchEncoding
@@ -169,34 +169,28 @@ class TokenizerPad(Remembering):
         return batch
 
 
-class _Known(NamedTuple):
-    """What is remembered for one tokenizer."""
-
-    tokenizer: weakref.ref[Any]
-    methods: dict[Any, TokenizerPad]  # by class, options and framework
-
-
-_known: dict[int, _Known] = {}  # by the identity of the tokenizer
+# By the identity of the tokenizer; then by class, options and framework.
+_known: dict[int, tuple[weakref.ref[Any], dict[Any, TokenizerPad]]] = {}
 
 
 def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> TokenizerPad:
     known = _known.get(id(tokenizer))
-    if known is None or known.tokenizer() is not tokenizer:
+    if known is None or known[0]() is not tokenizer:
         while len(_known) >= _MOST_TOKENIZERS and (oldest := next(iter(list(_known)), None)) is not None:
             _known.pop(oldest, None)
-        known = _known[id(tokenizer)] = _Known(weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {})
+        known = _known[id(tokenizer)] = weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {}
+    reference, methods = known
     key = type(tokenizer), options, framework
-    method = known.methods.get(key)
-    if method is None:
-        if len(known.methods) >= _MOST_OPTIONS:
-            known.methods.clear()
-        method = known.methods[key] = TokenizerPad(known.tokenizer, options, framework)
+    if (method := methods.get(key)) is None:
+        if len(methods) >= _MOST_OPTIONS:
+            methods.clear()
+        method = methods[key] = TokenizerPad(reference, options, framework)
     return method
 
 
 def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
     known = _known.get(identity)
-    if known is not None and known.tokenizer is tokenizer:
+    if known is not None and known[0] is tokenizer:
         del _known[identity]
 
 

@@ -26,7 +26,6 @@ _METHODS = {
     "get_special_tokens_mask": PreTrainedTokenizerBase.get_special_tokens_mask,
 }
 
-
 _lengths: weakref.WeakKeyDictionary[Any, tuple[Any, int, dict[int, Any], int]] = weakref.WeakKeyDictionary()
 
 
@@ -68,11 +67,7 @@ class Vocabulary(NamedTuple):
 
 
 def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
-    """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding.
-
-    Raises:
-        FallBack: for tokenizers whose tokens or special tokens are not those of the fast base class.
-    """
+    """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding. Raises FallBack."""
     tokenizer = collator.tokenizer
     cls = type(tokenizer)
     for name, method in _METHODS.items():

@@ -100,44 +100,38 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
         """Inputs with the chosen tokens replaced, and labels: those tokens, -100 elsewhere. Changes `inputs`."""
         import torch
 
-        labels, generator = inputs.clone(), self.generator
-        kept = torch.tensor(self._special_tokens(labels.tolist()), dtype=torch.bool)
-        if self.tokenizer.pad_token is not None:
-            kept = kept | labels.eq(self.tokenizer.pad_token_id)
-        self._replace(
+        shape, generator = inputs.shape, self.generator
+        return self._replace(
             inputs,
-            labels,
-            mask_labels.masked_fill(kept, value=0).bool(),
-            lambda p: torch.bernoulli(torch.full(labels.shape, p), generator=generator).bool(),
-            lambda high: torch.randint(high, labels.shape, dtype=torch.long, generator=generator),
+            inputs.clone(),
+            mask_labels.bool() & ~torch.tensor(self._special_tokens(inputs.tolist()), dtype=torch.bool),
+            lambda p: torch.bernoulli(torch.full(shape, p), generator=generator).bool(),
+            lambda high: torch.randint(high, shape, dtype=torch.long, generator=generator),
         )
-        return inputs, labels
 
     def numpy_mask_tokens(self, inputs: Any, mask_labels: Any) -> tuple[Any, Any]:  # type: ignore[override, unused-ignore]
         """As `torch_mask_tokens`, drawing from the collator's NumPy generator or from `np.random`."""
-        labels, source = np.copy(inputs), self.generator or np.random
-        masked = mask_labels.astype(bool)
-        masked[np.array(self._special_tokens(labels.tolist()), dtype=bool)] = False
-        if self.tokenizer.pad_token is not None:
-            masked[labels == self.tokenizer.pad_token_id] = False
+        source = self.generator or np.random
         integers = self.generator.integers if self.generator else np.random.randint
-        self._replace(
+        return self._replace(
             inputs,
-            labels,
-            masked,
-            lambda p: source.binomial(1, p, size=labels.shape).astype(bool),
-            lambda high: integers(low=0, high=high, size=labels.shape, dtype=np.int64),
+            np.copy(inputs),
+            mask_labels.astype(bool) & ~np.array(self._special_tokens(inputs.tolist()), dtype=bool),
+            lambda p: source.binomial(1, p, size=inputs.shape).astype(bool),
+            lambda high: integers(low=0, high=high, size=inputs.shape, dtype=np.int64),
         )
-        return inputs, labels
 
-    def _replace(self, inputs: Any, labels: Any, masked: Any, trials: Any, words: Any) -> None:
-        """Write to `inputs` where tokens are masked, and to `labels` where not."""
+    def _replace(self, inputs: Any, labels: Any, masked: Any, trials: Any, words: Any) -> tuple[Any, Any]:
+        """Write to `inputs` where tokens are masked, and to `labels`, a copy of them, where not."""
+        if self.tokenizer.pad_token is not None:
+            masked = masked & (labels != self.tokenizer.pad_token_id)
         labels[~masked] = -100
         by_mask = trials(self.mask_replace_prob) & masked
         inputs[by_mask] = self.tokenizer.convert_tokens_to_ids(self.tokenizer.mask_token)
         if self.mask_replace_prob != 1 and self.random_replace_prob != 0:
             by_random = trials(self.random_replace_prob / (1 - self.mask_replace_prob)) & masked & ~by_mask
             inputs[by_random] = words(len(self.tokenizer))[by_random]
+        return inputs, labels
 
     def _special_tokens(self, rows: Sequence[list[int]]) -> list[list[int]]:
         if self.tokenizer.mask_token is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.input import columns as col
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.planning import whole_words as plain
@@ -16,7 +16,7 @@ from quadrat.planning.bare_rows import columns_of_ids
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.masking import facts as masking_facts
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import BatchLayout, check_device, run_steps
+from quadrat.planning.plan import check_device, run_steps
 from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
@@ -24,10 +24,8 @@ from quadrat.support.memory import INT64, KINDS, Framework, interop
 
 # transformers 5 has no such class, or a different one of that name; quadrat's own is used there.
 Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
-_METHODS = {
-    name: getattr(Reference, name)
-    for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
-}
+_NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
+_METHODS = {name: getattr(Reference, name) for name in _NAMES}
 
 # The fields that masking depends on.
 _FIELDS = (
@@ -38,7 +36,7 @@ _FIELDS = (
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
 _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
-_STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
+_STEPS = (("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64))
 
 
 def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
@@ -56,9 +54,9 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = run_steps(columns, _STEPS, values, framework, BatchLayout(width, 1, left))
+    batch = run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
     if isinstance(batch, tuple):
-        raise FallBack(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
+        raise FallBack(f"{col.explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
 
 
@@ -68,7 +66,10 @@ def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) ->
     guard, values = collator.__dict__.get(place, (None, {}))
     if guard is not None and guard.holds(collator):
         return values  # type: ignore[no-any-return]
-    pad_id = _pad_id(collator.tokenizer, pads)
+    pad_id = None if collator.tokenizer.pad_token is None else collator.tokenizer.pad_token_id
+    no_id = type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS
+    if no_id and (pads or collator.tokenizer.pad_token is not None):
+        raise FallBack("the tokenizer has no pad token with an id")
     values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
     facts = _facts(collator, framework)
     if facts is not None:
@@ -144,26 +145,17 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
 def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bool) -> tuple[int, bool]:
     """The width of the batch, and whether any row is padded to it."""
     forms, _, kinds, shortest, longest, _ = columns.describe(0)
-    if forms == LIST:
-        whole = kinds == PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
-    elif forms == ARRAY:
-        whole = shortest > 0 and (kinds == PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
+    if forms == col.LIST:
+        whole = kinds == col.PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
+    elif forms == col.ARRAY:
+        whole = shortest > 0 and (kinds == col.PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
     else:
-        whole = shortest > 0 and forms == TENSOR and framework == "pt" and kinds == PYTHON_INTS
+        whole = shortest > 0 and forms == col.TENSOR and framework == "pt" and kinds == col.PYTHON_INTS
     if not whole:
         raise FallBack("'input_ids' are not rows of whole numbers, all in one form")
     if len(columns) > 1:
         forms, _, kinds, *_ = columns.describe(1)
-        if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
+        if forms & ~(col.LIST | col.MEMORY_ROWS) or kinds & ~_ARRAY_KINDS:
             raise FallBack("'chinese_ref' are not rows of whole numbers")
     width = rounded_up(longest, multiple)
     return width, shortest < width
-
-
-def _pad_id(tokenizer: Any, padded: bool) -> int | None:
-    if tokenizer.pad_token is None and not padded:
-        return None
-    pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
-    if type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS:
-        raise FallBack("the tokenizer has no pad token with an id")
-    return pad_id
