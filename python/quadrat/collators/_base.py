@@ -52,7 +52,6 @@ class Collator(Remembering):
         raise NotImplementedError
 
     def _check_options(self) -> None:
-        """Raises for options of quadrat's own that do not go together."""
         if hasattr(self, "pad_values"):
             check_pad_values(self)
 
@@ -72,7 +71,6 @@ class Collator(Remembering):
             raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
     def _normalise(self, features: Any) -> Any:
-        """Features in one form."""
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
         except UnevenColumns as error:
@@ -105,7 +103,6 @@ class Collator(Remembering):
         return batch if not self.deferred else self._emit(batch)
 
     def _memory_of(self, framework: Any) -> str:
-        """The attribute that holds the recipe for known batches."""
         if framework in ("pt", "np"):
             return f"_quadrat_{framework}"
         return "_quadrat_other" if framework is self.return_tensors else ""

@@ -15,8 +15,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.flat import flatten_features
-from quadrat.planning.flat_plainly import flatten_plainly
+from quadrat.planning.flat import flatten_features, flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening, check_layout
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
@@ -93,12 +92,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *_OPTIONS,
-        *_OWN_OPTIONS,
-        "return_tensors",
-        *_KEYS,
-    )
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors", *_KEYS)
 
     def __init__(
         self,
@@ -171,7 +165,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _has_other_keys(self) -> bool:
-        """Whether the reference's sets of keys were changed."""
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
     def _is_extended(self) -> bool:

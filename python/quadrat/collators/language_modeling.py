@@ -142,10 +142,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         self._shared_epoch().set(epoch)
 
     def _shared_epoch(self) -> SharedEpoch:
-        epoch: SharedEpoch = self.__dict__.get("_quadrat_epoch") or self.__dict__.setdefault(
-            "_quadrat_epoch", SharedEpoch()
-        )
-        return epoch
+        own, name = self.__dict__, "_quadrat_epoch"
+        return own.get(name) or own.setdefault(name, SharedEpoch())  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, and the epoch."""
@@ -207,7 +205,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return model_language(self, features, framework)
 
     def _masks_itself(self, framework: Framework) -> bool:
-        """Whether a subclass, or the instance, has a masking method of its own."""
         method = MASK_TOKENS[framework]
         ours = getattr(DataCollatorForLanguageModeling, method)
         return method in self.__dict__ or getattr(type(self), method) is not ours

@@ -22,8 +22,6 @@ DEFAULT_PADDING = -100
 
 
 class _Stored(NamedTuple):
-    """What a gatherer holds."""
-
     offsets: tuple[int, ...] = ()  # where the next rows of each process go
     # Arrays of all rows; None before the first step. One row more, the last, is never written: it is what did not come.
     storage: Any = None

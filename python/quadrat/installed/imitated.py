@@ -60,7 +60,6 @@ IMITATED: dict[str, tuple[str, ...]] = {
 
 
 def _found(name: str) -> Any:
-    """What transformers has under a name; None for what this version lacks."""
     for home in (data_collator, tokenization_utils_base, trainer_pt_utils):
         if hasattr(home, name.partition(".")[0]):
             return PATCHED.get(name) or operator.attrgetter(name)(home)

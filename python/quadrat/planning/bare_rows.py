@@ -9,10 +9,9 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
 from quadrat.planning.fallback import FallBack, rounded_up
-from quadrat.planning.labels import Labelling
 from quadrat.planning.padded import require_tokenizer
 from quadrat.planning.plan import Plan, check_device, key_of, run_steps
-from quadrat.planning.plan_cache import PadOptions, joined_facts, padding_facts, remember
+from quadrat.planning.plan_cache import Labelling, PadOptions, joined_facts, padding_facts, remember
 from quadrat.ragged import Ragged
 from quadrat.support.memory import INT64, Framework, interop
 

@@ -1,23 +1,26 @@
 """Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
 
 Written against `DataCollatorWithFlattening` of transformers 5.23. A batch needs two compiled calls: one reads what the
-rows are made of, one writes the outputs. The plan in between is made once per key.
+rows are made of, one writes the outputs. The plan in between is made once per key. Rows that the kernels do not know
+are joined token by token in Python.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
-from quadrat.planning.flat_plainly import flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening
-from quadrat.planning.labels import refuse_words
 from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import own_facts, refuse_words, remember
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, interop
 
@@ -141,3 +144,123 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
     # The reference calls tolist() where there is one, and joins lists to lists.
     if shape.forms & ~(col.LIST | col.ARRAY | col.TENSOR) or shape.kinds & ~(col.INTS | 1 << BOOL):
         raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints")
+
+
+def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
+    """As `flatten`, token by token in Python: for rows that the kernels do not know."""
+    ids: list[Any] = []
+    labels: list[Any] = []
+    positions: list[Any] = []
+    lengths: list[int] = []
+    for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
+        tokens = _as_list(feature[MAIN])
+        ids.append(list(tokens))
+        if plan.labels != "none":
+            labels.append(_labels(plan, row, tokens, tokens if plan.label is None else _as_list(feature[plan.label])))
+        if plan.position_ids:
+            positions.append([plan.position_ids_start + i for i in range(len(tokens))])
+        lengths.append(len(tokens))
+    if plan.framework not in ("pt", "np"):
+        raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
+    gaps = _gaps(plan, lengths)
+
+    def made(values: list[Any], dtype: str | None) -> Any:
+        if plan.framework == "np":
+            return np.array(values, dtype=dtype)
+        import torch
+
+        return torch.tensor(values, dtype=None if dtype is None else getattr(torch, dtype))
+
+    def joined(rows: Iterable[Any], fill: Any) -> list[Any]:
+        return [one for row, gap in zip(rows, gaps, strict=True) for one in (*row, *[fill] * gap)]
+
+    def of_each(value: Callable[[int], Any], fill: Any, dtype: str) -> Any:
+        """The same value for all tokens of a row."""
+        return made([joined(([value(row)] * length for row, length in enumerate(lengths)), fill)], dtype)
+
+    batch = {MAIN: made([joined(ids, plan.input_pad)], "int64")}
+    if plan.labels != "none":
+        batch[plan.label or "labels"] = made([joined(labels, plan.label_pad)], "int64")
+    if plan.position_ids:
+        batch["position_ids"] = made([_positions(plan, positions, gaps)], "int64")
+    if plan.seq_idx:
+        batch["seq_idx"] = of_each(lambda row: row, -1, "int32")
+    places = lengths if plan.align_to is None else [sum(both) for both in zip(lengths, gaps, strict=True)]
+    parts: dict[str, Callable[[], Any]] = {  # see `quadrat.varlen.names`
+        "places": lambda: made([0, *accumulate(places)], "int32"),
+        "tokens": lambda: made([0, *accumulate(lengths)], "int32"),
+        "documents": lambda: of_each(lambda row: row + 1, 0, "int64"),
+        "gaps": lambda: of_each(lambda row: False, True, "bool"),
+        "longest": lambda: max(places, default=0),
+        "total": lambda: sum(lengths) + sum(gaps),
+        "thd": lambda: "thd",
+    }
+    batch |= {name: parts[what]() for name, what in plan.parts}
+    for name, value in plan.extra.items():
+        rows: list[Any] = []
+        for row, feature in enumerate(features):
+            rows.append(_as_list(feature[name]))
+            _require_length(name, row, rows[-1], lengths[row])
+        values = joined(rows, value)
+        batch[name] = made([values], _dtype_of(name, values, type(value)))
+    return batch
+
+
+def _gaps(plan: Flattening, lengths: list[int]) -> list[int]:
+    """The padding after each row. Raises ValueError if the total is too short, or there is no row to pad."""
+    gaps = [0 if plan.align_to is None else -length % plan.align_to for length in lengths]
+    needed = sum(lengths) + sum(gaps)
+    total = needed + -needed % (plan.pad_to_multiple_of or 1) if plan.total_length is None else plan.total_length
+    if total < needed:
+        raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
+    if total > needed:
+        if not lengths or (plan.align_to is None and not sum(lengths)):
+            raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")
+        gaps[-1] += total - needed
+    return gaps
+
+
+def _positions(plan: Flattening, rows: list[list[Any]], gaps: list[int]) -> list[Any]:
+    made: list[Any] = []
+    for row, gap in zip(rows, gaps, strict=True):
+        made += row
+        # Without places of their own, padding follows the last token, of whatever row.
+        follows = made and (row or plan.align_to is None)
+        first = made[-1] + 1 if follows else plan.position_ids_start
+        made += [first + i if plan.continue_positions else 0 for i in range(gap)]
+    return made
+
+
+def _as_list(row: Any) -> Any:
+    return row.tolist() if hasattr(row, "tolist") else row
+
+
+def _labels(plan: Flattening, row: int, ids: Any, labels: Any) -> Any:
+    padded = plan.padded
+    if padded or plan.labels == "as they are":
+        _require_length(plan.label or "labels", row, labels, len(ids))
+    if plan.labels == "as they are":
+        return labels
+    if padded and len(ids) == 0:
+        raise ValueError(
+            f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
+            "and they could not be padded to one length; leave out empty rows"
+        )
+    return [plan.separator_id] + labels[1:]  # noqa: RUF005 - a tuple is refused, as the reference does
+
+
+def _require_length(name: str, row: int, values: Any, length: int) -> None:
+    if len(values) != length:
+        raise ValueError(
+            f"column '{name}', row {row} has length {len(values)} where '{MAIN}' has {length}; give one value per token"
+        )
+
+
+def _dtype_of(name: str, values: list[Any], value_type: type) -> str | None:
+    """Of an extra column: integers int64, floats of the default dtype, bools bool only where what pads them is one."""
+    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in values):
+        raise ValueError(f"column '{name}' is not made of one-dimensional rows of numbers")
+    kinds = set(map(type, values))
+    if any(issubclass(kind, (float, np.floating)) for kind in kinds):
+        return None
+    return "bool" if kinds == {bool} and value_type is bool else "int64"

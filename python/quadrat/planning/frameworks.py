@@ -43,7 +43,17 @@ def collate_tf_or_jax(
         convert = getattr(importlib.import_module(module), function)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
         return fall_back(collator, reference, features, "return_tensors='tf'")
-    batch = _numpy_batch(collator, framework, features, numpy_call)
+    if getattr(collator, "return_tensors", None) != framework:
+        batch = numpy_call(collator, features)
+    else:
+        # A second view of the collator, because other threads may be using this one; what is set there is set here too.
+        view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
+        vars(view).update(before)
+        try:
+            batch = numpy_call(view, features)
+        finally:
+            own = vars(view).items()
+            vars(collator).update({name: value for name, value in own if before.get(name, view) is not value})
     if isinstance(batch, MutableMapping):
         for name, value in batch.items():
             if type(value).__module__ == "torch":
@@ -51,16 +61,3 @@ def collate_tf_or_jax(
             elif isinstance(value, np.ndarray):
                 batch[name] = convert(value)
     return batch
-
-
-def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
-    if getattr(collator, "return_tensors", None) != framework:
-        return numpy_call(collator, features)
-    # A second view of the collator, because other threads may be using this one; what is set there is set here, too.
-    view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
-    vars(view).update(before)
-    try:
-        return numpy_call(view, features)
-    finally:
-        changed = {name: value for name, value in vars(view).items() if name not in before or before[name] is not value}
-        vars(collator).update(changed)

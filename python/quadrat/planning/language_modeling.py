@@ -10,11 +10,10 @@ from quadrat.planning import masking, philox
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, flatten_features
-from quadrat.planning.labels import Labelling
+from quadrat.planning.flattening import padding_free_plan
 from quadrat.planning.padded import pad_features, require_tokenizer
-from quadrat.planning.padding_free import padding_free_plan
-from quadrat.planning.plan_cache import PadOptions, as_encoding
-from quadrat.planning.special_tokens import listed_special_ids
+from quadrat.planning.plan_cache import Labelling, PadOptions, as_encoding
+from quadrat.planning.vocabulary import listed_special_ids
 from quadrat.ragged import Ragged
 from quadrat.support.memory import Framework
 
@@ -63,9 +62,8 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
         features = [{"input_ids": row} for row in features]
     names = tuple(first_mapping(features) or ())
-    omits: tuple[str, ...] = tuple(
-        name for name in ("special_tokens_mask", "word_ids", "offset_mapping") if name in names
-    )
+    read = "special_tokens_mask", "word_ids", "offset_mapping"
+    omits = tuple(name for name in read if name in names)
     if collator.mlm and collator.row_key is not None:
         philox.key_column(collator, names)
         omits = (*omits, collator.row_key)
@@ -91,7 +89,6 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
 
 
 def _without_padding_tokens(collator: Any, batch: Any) -> Any:
-    """A flat batch whose labels ignore what `mask_padding` says."""
     pad_id = collator.tokenizer.pad_token_id
     if collator.mask_padding != "token" or pad_id is None:
         return batch

@@ -13,8 +13,7 @@ from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox
 from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, CALL, ENTRY, ITEMS, OWN_ABSENT, Fact, token_facts
-from quadrat.planning.special_tokens import listed_special_ids
-from quadrat.planning.vocabulary import length_facts, length_of
+from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.support.generators import Origin, numpy_origin, torch_origin
 from quadrat.support.memory import Framework, NotOnCpu, other_than_memory, require_plain_tensors
 

@@ -16,7 +16,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.columns import BatchLayout
+from quadrat.input.columns import BatchLayout, Failure, explain
 from quadrat.installed import originals
 from quadrat.planning.plan import Plan, PlanKey
 from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
@@ -43,6 +43,15 @@ Fact = tuple[int, Any, Any, Any]
 PADDING_FIELDS = (
     *("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors", "deferred"),
 )
+
+
+class Labelling(NamedTuple):
+    """How labels come from ids, and how to tell that a recipe for them still holds."""
+
+    # Column names -> a `_core.Labels`, or the number that fills the gaps of a copy of the ids.
+    make: Callable[[tuple[str, ...]], Any]
+    omits: tuple[str, ...]  # columns that are looked at, and do not come out
+    facts: Callable[[], tuple[Fact, ...] | None]
 
 
 class Remembering:
@@ -73,7 +82,6 @@ class Remembering:
 
 
 def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that `state` lacks."""
     found = {
         name: parameter.default
         for name, parameter in inspect.signature(cls).parameters.items()
@@ -96,6 +104,15 @@ class PadOptions(NamedTuple):
     padding_side: Any = None  # None: the tokenizer's own
     return_attention_mask: Any = None  # None: whether the tokenizer's model_input_names list it
     verbose: Any = True
+
+
+def refuse_words(names: tuple[str, ...], failure: Failure) -> None:
+    """Raises ValueError if labels failed because of a column that the reference does not read."""
+    if "word_ids" in names:
+        raise ValueError(
+            f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
+            "BatchEncoding.word_ids() gives them"
+        )
 
 
 def is_pad(method: Any) -> bool:
@@ -163,10 +180,11 @@ def remember(
     place = key.framework, recipe.get("names"), recipe.get("bare"), recipe.get("plain")
     found = known.get(place)
     if found is None or not found.holds(collator):
-        torch = torch_facts(key.framework)
-        if torch is None:
+        torch = torch_facts_of_plain_tensors() if key.framework == "pt" else ()
+        if torch is None:  # it makes no plain CPU tensors
             return
-        everything = (*facts, *torch), interop(), key.framework == "pt", layout
+        facts = *facts, *((CALL, function, None, result) for function, result in torch)
+        everything = facts, interop(), key.framework == "pt", layout
         found = _core.Recipe(*everything, falls_back=falls_back, **recipe)
     steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
     known[place] = found.extended(key.names, key.signature, steps, written, failed)
@@ -184,12 +202,6 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
     if any(name not in own or own[name] is not getattr(collator, name) for name in guarded):
         return None
     return tuple((OWN, None, name, own[name]) for name in guarded)
-
-
-def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
-    """For "pt", the facts that torch makes plain CPU tensors of the current default dtype; None if it does not."""
-    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
-    return None if facts is None else tuple((CALL, function, None, result) for function, result in facts)
 
 
 def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
@@ -259,7 +271,6 @@ def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | Non
 
 
 def _items_facts(values: Any) -> tuple[Fact, ...] | None:
-    """The facts that a dict has its current items, or that a value is None."""
     if values is None:
         return ()
     if type(values) is not dict or not all(type(name) is str for name in values):

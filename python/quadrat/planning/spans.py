@@ -12,7 +12,7 @@ from quadrat.input.columns import explain
 from quadrat.planning.fallback import FallBack, or_fall_back
 from quadrat.planning.masking import is_plain_ids
 from quadrat.planning.plan import check_device
-from quadrat.planning.special_tokens import listed_special_ids
+from quadrat.planning.vocabulary import listed_special_ids
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
 
@@ -94,7 +94,6 @@ def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...
 
 
 def _generators(framework: Framework) -> tuple[Any, Any]:
-    """Those of the spans and, where it is another, of the orders."""
     check_device(framework)
     if framework == "pt":
         spans, orders = torch_origin(None), None

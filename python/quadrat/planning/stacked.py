@@ -79,7 +79,6 @@ def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
 
 
 def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
-    """The kind the reference makes of a column; None where its own code had better decide."""
     if shape.forms == col.NUMBER or not shape.forms & ~col.PYTHON_ROWS:
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))

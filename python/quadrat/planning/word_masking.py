@@ -99,8 +99,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
 
 
 def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
-    """What masks the padded ids and makes their labels."""
-    vocabulary = vocabulary_of(collator, pad_id)
+    vocab_size, pieces = vocabulary_of(collator, pad_id)
     shuffle, origin = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
@@ -111,7 +110,7 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
         raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
     mask_token = collator.tokenizer.mask_token
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
-    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocabulary.length < _MOST_TOKENS:
+    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
         raise FallBack("the tokenizer has no mask token with an id")
     return _core.WordLabels(
         shuffle=shuffle,
@@ -122,8 +121,8 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
         random_of_rest=origin.rounded(of_rest),
         has_random=has_random,
         mask_id=mask_id,
-        vocab_size=vocabulary.length,
-        pieces=vocabulary.pieces,
+        vocab_size=vocab_size,
+        pieces=pieces,
         joined=joined,
         before=None if isinstance(collator.tokenizer, plain.bert_tokenizers()) else plain.warn_of_other_tokenizers,
     )

@@ -125,7 +125,6 @@ class PreferenceCollator(TrlCollator):
         return limit
 
     def _cut(self, batch: dict[str, Any], names: list[str]) -> None:
-        """Cuts the rows of these outputs, ids and masks, to `max_length` tokens."""
         made = [batch[name] for name in names]
         sizes = made[1].sum(1).numpy()
         kept = np.minimum(sizes, self._limit())
@@ -163,7 +162,6 @@ def preference_plan(key: PlanKey) -> Plan:
 
 
 def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
-    """The kind of the tensor of these numbers; None where torch is to find it."""
     if shape.forms != col.NUMBER:
         return None
     if dtype is None:

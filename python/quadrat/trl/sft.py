@@ -94,7 +94,6 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self._finished(batch) if self.padding_free else batch
 
     def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, remembers: bool) -> Any:
-        """The batch of these columns, by a plan. Raises FallBack."""
         flattens = bool(self.padding_free)
         width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
         rounded_up(0, self.pad_to_multiple_of)
