@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
@@ -19,8 +19,6 @@ from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.plan_cache import Remembering, remember_fallback
 from quadrat.support.counts import count_planned
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Collator(Remembering):
@@ -200,19 +198,6 @@ def require_torch(collator: Any, framework: Any) -> None:
     """Raises ValueError if a deferred batch is asked for, but not as torch tensors."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
-
-
-def with_options_of(reference: type) -> Callable[[Function], Function]:
-    """Gives `__init__(self, *args, own=..., **kwargs)` its real signature: that of the reference, and `own`."""
-
-    def decorate(function: Function) -> Function:
-        own = inspect.signature(function)
-        taken = [one for one in own.parameters.values() if one.kind is one.KEYWORD_ONLY]
-        theirs = inspect.signature(reference.__init__).parameters.values()  # type: ignore[misc]
-        function.__signature__ = own.replace(parameters=[*theirs, *taken])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
 
 
 def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:

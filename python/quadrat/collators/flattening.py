@@ -174,22 +174,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _flattening(self, first: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}
-        return Flattening(
-            framework,
-            "none" if self.scalar_labels else "shifted",
-            "labels" if "labels" in first and not self.scalar_labels else None,
-            bool(self.return_position_ids),
-            bool(self.return_seq_idx),
-            self.kwargs_for or ("transformers" if self.return_flash_attn_kwargs else None),
-            {name: value for name, value in pads.items() if name != MAIN and name in first},
-            self.pad_to_multiple_of,
-            self.separator_id,
-            self.position_ids_start,
-            pads.get(MAIN, 0),
-            align_to=self.align_to,
-            total_length=self.total_length,
-            continue_positions=bool(self.continue_positions),
-        )
+        extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
+        labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
+        own = {"separator_id": self.separator_id, "input_pad": pads.get(MAIN, 0)}
+        return Flattening.of(self, framework, *labels, extra, **own)
 
     def _facts(self) -> tuple[Fact, ...]:
         """Facts for a recipe besides the fields: the sets may be changed where they are."""

@@ -57,7 +57,6 @@ def _of(dataset: Any) -> StoredRows | None:
 
 
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
-    """The rows at `keys`: a list of dicts, which stay in Arrow until one is read."""
     if len(keys) and (stored := _of(self)) is not None:
         try:
             rows = stored.rows(keys) if min(keys) >= 0 else None

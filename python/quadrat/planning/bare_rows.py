@@ -8,10 +8,9 @@ from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.rows import SEQUENCES, bare_column, first_mapping
+from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import Plan, check_device, key_of, run_steps
-from quadrat.planning.plan_cache import Labelling, PadOptions, joined_facts, padding_facts, remember
 from quadrat.ragged import Ragged
 from quadrat.support.memory import INT64, Framework, interop
 
@@ -37,7 +36,7 @@ def stack_rows(
     columns: _core.Columns,
     framework: Framework,
     multiple: int | None,
-    labelling: Labelling | None = None,
+    labelling: plan_cache.Labelling | None = None,
     *,
     remembers: bool = False,
 ) -> Any:
@@ -50,7 +49,7 @@ def stack_rows(
     require_tokenizer(tokenizer)
     forms, first_form, kinds, shortest, longest, _ = columns.describe(0)
     _check_forms(forms, first_form, kinds, framework)
-    check_device(framework)
+    plan_cache.check_device(framework)
     if forms & col.MEMORY_ROWS and shortest == 0:
         raise FallBack("an empty array or tensor, whose dtype may be another")
     if framework == "pt" and forms & col.ARRAY and not columns.steps_forward(0):
@@ -70,17 +69,17 @@ def stack_rows(
         values["labels"] = labelling.make(_NAMES)
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else col.LABELS, INT64))
     layout, deferred = col.BatchLayout(width, 1, left), labelling is not None and collator.deferred
-    batch = run_steps(columns, tuple(steps), values, framework, layout, deferred=deferred)
+    batch = plan_cache.run_steps(columns, tuple(steps), values, framework, layout, deferred=deferred)
     if isinstance(batch, tuple):
         raise FallBack(f"rows: {col.explain((batch[1], -1, -1))}")
     # Of rows in memory, and of batches padded on the left, the key does not tell all.
     if remembers and labelling is not None and not forms & ~col.PYTHON_ROWS and not left:
-        remember(
+        plan_cache.remember(
             collator,
-            key_of(_NAMES, columns, framework, None, (0, width)),
-            Plan(tuple(steps)),
+            plan_cache.key_of(_NAMES, columns, framework, None, (0, width)),
+            plan_cache.Plan(tuple(steps)),
             values,
-            joined_facts(padding_facts(collator, PadOptions()), labelling.facts()),
+            plan_cache.joined_facts(plan_cache.padding_facts(collator, plan_cache.PadOptions()), labelling.facts()),
             falls_back=False,
             names=_NAMES,
             bare=True,

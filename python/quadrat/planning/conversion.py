@@ -20,8 +20,7 @@ from quadrat.input import columns as col
 from quadrat.input.rows import Rows, first_of
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
-from quadrat.planning.plan import check_device
-from quadrat.planning.plan_cache import PAD_ONE, is_pad
+from quadrat.planning.plan_cache import PAD_ONE, check_device, is_pad
 from quadrat.support.memory import Framework, default_float_kind, interop
 
 _SEQUENCES = (list, tuple)
@@ -57,10 +56,9 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     framework = framework_of(tensor_type)
     data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
     # A `BatchEncoding` gives its values only by keys that are strings.
-    if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
-    values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
-    made = _converted(values, framework)
+    made: dict[str, Any] = {}
+    if framework is not None and type(data) is dict and all(type(name) is str for name in data):
+        made = _converted({name: [value] for name, value in data.items()} if prepend_batch_axis else data, framework)
     if not made:
         return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
     for name, value in list(data.items()):

@@ -16,11 +16,10 @@ import numpy as np
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
+from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.flattening import MAIN, Flattening
-from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, refuse_words, remember
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, interop
 
@@ -63,7 +62,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
     asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None
-    key = key_of(names, columns, plan.framework, asked)
+    key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
     layout = col.BatchLayout(
@@ -75,18 +74,20 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         continue_positions=plan.continue_positions,
     )
     if made.refusal is None:
-        check_device(plan.framework)
+        plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
             values["labels"] = plan.labelling.make(names)
-        batch = run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers)
+        batch = plan_cache.run_steps(
+            columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers
+        )
         if isinstance(batch, tuple):
             step, code, row, position = batch
             if made.steps[step][2] == col.LABELS:
-                refuse_words(names, (code, row, position))
+                plan_cache.refuse_words(names, (code, row, position))
             raise FallBack(f"'{made.steps[step][0]}': {col.explain((code, -1, -1))}")
     if collator is not None:
-        own = own_facts(collator)
-        remember(
+        own = plan_cache.own_facts(collator)
+        plan_cache.remember(
             collator,
             key,
             made,
@@ -103,8 +104,8 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     return batch
 
 
-@planned
-def flat_plan(key: PlanKey) -> Plan:
+@plan_cache.planned
+def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """The outputs, in order."""
     names = key.names
     labels, label, position_ids, seq_idx, parts, padded, extra, derives = key.options
@@ -137,7 +138,7 @@ def flat_plan(key: PlanKey) -> Plan:
     for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
-    return Plan(tuple(steps))
+    return plan_cache.Plan(tuple(steps))
 
 
 def _require_ints(name: str, shape: col.ColumnShape) -> None:

@@ -37,6 +37,25 @@ class Flattening(NamedTuple):
     total_length: int | None = None
     continue_positions: bool = True  # whether position_ids count on through the padding; else they are 0 there
 
+    @classmethod
+    def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
+        """With the options of a collator."""
+        return cls(
+            framework,
+            labels,
+            label,
+            bool(collator.return_position_ids),
+            bool(collator.return_seq_idx),
+            collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
+            extra,
+            collator.pad_to_multiple_of,
+            position_ids_start=collator.position_ids_start,
+            align_to=collator.align_to,
+            total_length=collator.total_length,
+            continue_positions=bool(collator.continue_positions),
+            **more,
+        )
+
     @property
     def padded(self) -> bool:
         """Whether there may be padding."""
@@ -126,20 +145,5 @@ def padding_free_plan(
             f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
             f"pad_values={{'{unknown[0]}': value}}"
         )
-    return Flattening(
-        framework,
-        labels,
-        label,
-        bool(collator.return_position_ids),
-        bool(collator.return_seq_idx),
-        collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
-        extra,
-        collator.pad_to_multiple_of,
-        position_ids_start=collator.position_ids_start,
-        input_pad=tokenizer.pad_token_id or 0,
-        label_pad=label_pad,
-        labelling=labelling,
-        align_to=collator.align_to,
-        total_length=collator.total_length,
-        continue_positions=bool(collator.continue_positions),
-    )
+    pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
+    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, **pads)

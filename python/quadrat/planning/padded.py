@@ -23,7 +23,7 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind, require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
-from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.support.memory import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"

@@ -90,19 +90,10 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
         ).reshape(tuple(inputs.shape))
         if is_tensor(inputs) and inputs.is_cuda:
             special = inputs.new_tensor(special)
-    options = philox.PhiloxOptions(
-        philox.seed_of(seed),
-        collator.epoch,
-        collator.mlm_probability,
-        collator.mask_replace_prob,
-        collator.random_replace_prob,
-        tokenizer.convert_tokens_to_ids(tokenizer.mask_token),
-        length_of(tokenizer),
-    )
+    probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    mask_id, size = tokenizer.convert_tokens_to_ids(tokenizer.mask_token), length_of(tokenizer)
+    options = philox.PhiloxOptions(philox.seed_of(seed), collator.epoch, *probabilities, mask_id, size)
     left = tokenizer.padding_side != "right"
-    return mask_places(
-        inputs,
-        philox.RowBounds(lengths, len(lengths), inputs.shape[1], left=left, flat=flat),
-        options,
-        Given(special, offset_mapping if collator.whole_word_mask else None, keys),
-    )
+    bounds = philox.RowBounds(lengths, len(lengths), inputs.shape[1], left=left, flat=flat)
+    given = Given(special, offset_mapping if collator.whole_word_mask else None, keys)
+    return mask_places(inputs, bounds, options, given)

@@ -1,4 +1,4 @@
-"""Recipes for known kinds of batches: one compiled call, if nothing that the plan depends on has changed.
+"""Plans of all kinds of batches, and recipes for known kinds: one compiled call, if nothing of a plan has changed.
 
 Right after a training step the CPU caches hold other data: the time of a batch then depends on the memory it touches
 more than on its operations.
@@ -7,6 +7,7 @@ more than on its operations.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -15,11 +16,12 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.columns import BatchLayout, Failure, explain
+from quadrat.deferred.batch import DeferredBatch, deferred_batch
+from quadrat.input.columns import BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
-from quadrat.planning.plan import Plan, PlanKey
-from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
+from quadrat.planning.fallback import FallBack
+from quadrat.support import memory
+from quadrat.support.memory import Framework, NotOnCpu, interop
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
 PAD = originals.PAD
@@ -43,6 +45,68 @@ Fact = tuple[int, Any, Any, Any]
 PADDING_FIELDS = (
     *("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors", "deferred"),
 )
+
+
+class PlanKey(NamedTuple):
+    """All that a plan depends on."""
+
+    names: tuple[str, ...]  # of the columns
+    signature: bytes
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    options: Any  # hashable; each kind of batch has a type for them
+
+
+class Plan(NamedTuple):
+    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
+
+    steps: tuple[Step, ...] = ()
+    held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
+    refusal: str | None = None
+
+
+def key_of(
+    names: tuple[str, ...], columns: _core.Columns, framework: Framework, options: Any, padded: tuple[int, int] = (0, 1)
+) -> PlanKey:
+    """The key of a batch. padded: the column by which it is padded, and to which width."""
+    signature = columns.signature(*padded) if names else b""
+    return PlanKey(names, signature, framework, memory.default_float_kind(framework), options)
+
+
+def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
+    """Makes `plan`, a pure function of its key, answer once per key. A FallBack becomes the plan's refusal."""
+
+    @functools.lru_cache(maxsize=1024)
+    def answer(key: PlanKey) -> Plan:
+        try:
+            return plan(key)
+        except FallBack as reason:
+            return Plan(refusal=str(reason))
+
+    return answer
+
+
+def check_device(framework: Framework) -> None:
+    """Raises FallBack where torch would not make plain CPU tensors."""
+    if framework == "pt":
+        try:
+            memory.require_plain_tensors()
+        except NotOnCpu as error:
+            raise FallBack(str(error)) from error
+
+
+def run_steps(
+    columns: _core.Columns,
+    steps: tuple[Step, ...],
+    values: dict[str, Any],
+    framework: Framework,
+    layout: BatchLayout,
+    *,
+    deferred: bool = False,
+) -> Any:
+    """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
+    factory = deferred_batch if deferred else None
+    return columns.run(steps, values, interop(), framework == "pt", layout, factory)
 
 
 class Labelling(NamedTuple):
@@ -88,9 +152,7 @@ def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
         if name not in state and parameter.default is not parameter.empty
     }
     for field in dataclasses.fields(cls):
-        if field.name not in state and field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
-        elif field.name not in state and field.default_factory is not dataclasses.MISSING:
+        if field.name not in state and field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
     return found
 
@@ -180,7 +242,7 @@ def remember(
     place = key.framework, recipe.get("names"), recipe.get("bare"), recipe.get("plain")
     found = known.get(place)
     if found is None or not found.holds(collator):
-        torch = torch_facts_of_plain_tensors() if key.framework == "pt" else ()
+        torch = memory.torch_facts_of_plain_tensors() if key.framework == "pt" else ()
         if torch is None:  # it makes no plain CPU tensors
             return
         facts = *facts, *((CALL, function, None, result) for function, result in torch)

@@ -10,8 +10,8 @@ import numpy as np
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.masking import is_plain_ids
-from quadrat.planning.plan import check_device
+from quadrat.planning.language_modeling import is_plain_ids
+from quadrat.planning.plan_cache import check_device
 from quadrat.planning.vocabulary import listed_special_ids
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch

@@ -14,8 +14,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has, torch_reads_numbers
 
 _LABELS = ("label", "label_ids")

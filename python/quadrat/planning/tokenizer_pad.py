@@ -92,9 +92,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 
 def becomes_lists(encoded_inputs: Any) -> bool:
     """Whether the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
-    first = encoded_inputs
-    if type(first) is list and first:
-        first = first[0]
+    first = encoded_inputs[0] if type(encoded_inputs) is list and encoded_inputs else encoded_inputs
     data = first.data if type(first) is BatchEncoding else first
     if type(data) is not dict:
         return False

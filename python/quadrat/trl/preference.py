@@ -15,8 +15,7 @@ from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
-from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, address_of, interop
 from quadrat.trl._base import Flat, TrlCollator, ragged, require_token
 

@@ -17,8 +17,7 @@ from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, has_documents
 from quadrat.input.rows import MAIN, Rows, first_of
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
-from quadrat.planning.plan import Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import INT32, INT64, Framework, address_of
 from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
 
