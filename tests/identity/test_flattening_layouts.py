@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 
 import quadrat
-from quadrat.planning.flat_plainly import flatten_plainly
+from quadrat.planning.flat import flatten_plainly
 from support.compare import assert_same_batch, seed_everything
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import quadrat
 from quadrat import _core
-from quadrat.planning.plan import BatchLayout
+from quadrat.input.columns import BatchLayout
 from quadrat.support import memory
 from support import samples
 from support.compare import assert_identical, assert_same_outcome, both, default_dtype, outcome, seeded

@@ -275,7 +275,7 @@ def test_what_is_remembered_is_bounded():
     tokenizer = make_tokenizer()
     for multiple in range(1, 100):
         assert_same(tokenizer, TOKENS, {"return_tensors": "np", "pad_to_multiple_of": multiple})
-    assert len(module._known[id(tokenizer)].methods) <= module._MOST_OPTIONS
+    assert len(module._known[id(tokenizer)][1]) <= module._MOST_OPTIONS
     many = [make_tokenizer() for _ in range(module._MOST_TOKENIZERS + 3)]
     for one in many:
         quadrat.tokenizers.tokenizer_pad(one, TOKENS, return_tensors="np")

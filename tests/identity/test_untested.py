@@ -15,7 +15,7 @@ import quadrat
 from quadrat import _core
 from quadrat._names import load
 from quadrat.installed import imitated
-from quadrat.installed.source import fingerprint, functions_of, source_of
+from quadrat.installed.imitated import fingerprint, functions_of, source_of
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.support.extras import is_within
 from support.compare import assert_same_batch

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from quadrat import _core
-from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD
-from quadrat.planning.plan import BatchLayout
+from quadrat.input.columns import LABELS, OUT_OF_RANGE, PAD, BatchLayout
 from quadrat.support import generators
 
 # By id; the last one is special besides, and 5 has no token.

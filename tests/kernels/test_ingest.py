@@ -8,7 +8,7 @@ from hypothesis import given
 
 from quadrat import _core
 from quadrat.input import columns as ingest
-from quadrat.planning.plan import BatchLayout
+from quadrat.input.columns import BatchLayout
 from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from quadrat import _core
 from quadrat.input import columns as ingest
-from quadrat.planning.plan import BatchLayout
+from quadrat.input.columns import BatchLayout
 from quadrat.planning.plan_cache import CALL
 from quadrat.support import memory
 from support.ingest import INT64, KINDS, columns_of, flat, move

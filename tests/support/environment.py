@@ -6,7 +6,7 @@ import platform
 from hypothesis import settings
 
 from quadrat.installed import imitated
-from quadrat.installed.source import fingerprint
+from quadrat.installed.imitated import fingerprint
 from support.matrix import CODE, PACKAGES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
@@ -17,10 +17,8 @@ from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
-from quadrat.planning.plan_cache import Remembering, noted
+from quadrat.planning.plan_cache import Remembering, remember_fallback
 from quadrat.support.counts import count_planned
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Collator(Remembering):
@@ -52,7 +50,6 @@ class Collator(Remembering):
         raise NotImplementedError
 
     def _check_options(self) -> None:
-        """Raises for options of quadrat's own that do not go together."""
         if hasattr(self, "pad_values"):
             check_pad_values(self)
 
@@ -72,7 +69,6 @@ class Collator(Remembering):
             raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
     def _normalise(self, features: Any) -> Any:
-        """Features in one form."""
         try:
             return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
         except UnevenColumns as error:
@@ -105,7 +101,6 @@ class Collator(Remembering):
         return batch if not self.deferred else self._emit(batch)
 
     def _memory_of(self, framework: Any) -> str:
-        """The attribute that holds the recipe for known batches."""
         if framework in ("pt", "np"):
             return f"_quadrat_{framework}"
         return "_quadrat_other" if framework is self.return_tensors else ""
@@ -139,7 +134,9 @@ class Collator(Remembering):
             count_planned()
             return batch
         except FallBack as reason:
-            why = noted(self, framework, reason)
+            if isinstance(reason, AlwaysFallBack):
+                remember_fallback(self, framework)
+            why = str(reason)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 
@@ -201,19 +198,6 @@ def require_torch(collator: Any, framework: Any) -> None:
     """Raises ValueError if a deferred batch is asked for, but not as torch tensors."""
     if collator.deferred and framework != "pt":
         raise ValueError(f"deferred=True makes torch tensors: return_tensors must be 'pt', not {framework!r}")
-
-
-def with_options_of(reference: type) -> Callable[[Function], Function]:
-    """Gives `__init__(self, *args, own=..., **kwargs)` its real signature: that of the reference, and `own`."""
-
-    def decorate(function: Function) -> Function:
-        own = inspect.signature(function)
-        taken = [one for one in own.parameters.values() if one.kind is one.KEYWORD_ONLY]
-        theirs = inspect.signature(reference.__init__).parameters.values()  # type: ignore[misc]
-        function.__signature__ = own.replace(parameters=[*theirs, *taken])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
 
 
 def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:

@@ -15,8 +15,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.flat import flatten_features
-from quadrat.planning.flat_plainly import flatten_plainly
+from quadrat.planning.flat import flatten_features, flatten_plainly
 from quadrat.planning.flattening import MAIN, Flattening, check_layout
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
@@ -93,12 +92,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     _imitates: ClassVar[str] = "DataCollatorWithFlattening"
     _joins_rows: ClassVar[bool] = True
     _reference_has_tensorflow: ClassVar[bool] = False
-    _quadrat_guarded: ClassVar[tuple[str, ...]] = (
-        *_OPTIONS,
-        *_OWN_OPTIONS,
-        "return_tensors",
-        *_KEYS,
-    )
+    _quadrat_guarded: ClassVar[tuple[str, ...]] = (*_OPTIONS, *_OWN_OPTIONS, "return_tensors", *_KEYS)
 
     def __init__(
         self,
@@ -171,7 +165,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _has_other_keys(self) -> bool:
-        """Whether the reference's sets of keys were changed."""
         return any(getattr(self, name) != keys for name, keys in _KEYS.items())
 
     def _is_extended(self) -> bool:
@@ -181,22 +174,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     def _flattening(self, first: Any, framework: Any) -> Flattening:
         pads = self.pad_values or {}
-        return Flattening(
-            framework,
-            "none" if self.scalar_labels else "shifted",
-            "labels" if "labels" in first and not self.scalar_labels else None,
-            bool(self.return_position_ids),
-            bool(self.return_seq_idx),
-            self.kwargs_for or ("transformers" if self.return_flash_attn_kwargs else None),
-            {name: value for name, value in pads.items() if name != MAIN and name in first},
-            self.pad_to_multiple_of,
-            self.separator_id,
-            self.position_ids_start,
-            pads.get(MAIN, 0),
-            align_to=self.align_to,
-            total_length=self.total_length,
-            continue_positions=bool(self.continue_positions),
-        )
+        extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
+        labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
+        own = {"separator_id": self.separator_id, "input_pad": pads.get(MAIN, 0)}
+        return Flattening.of(self, framework, *labels, extra, **own)
 
     def _facts(self) -> tuple[Fact, ...]:
         """Facts for a recipe besides the fields: the sets may be changed where they are."""

@@ -13,11 +13,11 @@ from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import zero_is_a_seed
 from quadrat.ops.flatten import Names
-from quadrat.planning import masking, philox
+from quadrat.planning import philox
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.frameworks import collate_tf_or_jax
-from quadrat.planning.language_modeling import MASK_TOKENS, model_language
+from quadrat.planning.language_modeling import MASK_TOKENS, mask_array, model_language
 from quadrat.support.memory import Framework
 
 
@@ -142,10 +142,8 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         self._shared_epoch().set(epoch)
 
     def _shared_epoch(self) -> SharedEpoch:
-        epoch: SharedEpoch = self.__dict__.get("_quadrat_epoch") or self.__dict__.setdefault(
-            "_quadrat_epoch", SharedEpoch()
-        )
-        return epoch
+        own, name = self.__dict__, "_quadrat_epoch"
+        return own.get(name) or own.setdefault(name, SharedEpoch())  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, and the epoch."""
@@ -174,14 +172,14 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """Mask `inputs`, `[rows, width]`, in place; returns them and the labels, -100 where nothing was masked."""
-        masked = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
+        masked = mask_array(self, inputs, special_tokens_mask, offset_mapping, "pt")
         return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping) if masked is None else masked
 
     def numpy_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None
     ) -> tuple[Any, Any]:
         """As `torch_mask_tokens`, on NumPy arrays."""
-        masked = masking.mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
+        masked = mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
         return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping) if masked is None else masked
 
     def _make_generator(self) -> None:
@@ -207,7 +205,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return model_language(self, features, framework)
 
     def _masks_itself(self, framework: Framework) -> bool:
-        """Whether a subclass, or the instance, has a masking method of its own."""
         method = MASK_TOKENS[framework]
         ours = getattr(DataCollatorForLanguageModeling, method)
         return method in self.__dict__ or getattr(type(self), method) is not ours

@@ -13,8 +13,7 @@ from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
 from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.padded import FAST_WARNING, Choices, check_tokenizer, pad_features, warns_of_fast
-from quadrat.planning.padded_plan import LabelColumn
+from quadrat.planning.padded import FAST_WARNING, Choices, LabelColumn, check_tokenizer, pad_features, warns_of_fast
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
 
 
@@ -90,12 +89,8 @@ def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
     given = tokenizer.__dict__.get("deprecation_warnings")
     if type(given) is not dict:
         return None
-    return (ENTRY, tokenizer.__dict__, "deprecation_warnings", given), (
-        ENTRY,
-        given,
-        FAST_WARNING,
-        given.get(FAST_WARNING),
-    )
+    held = ENTRY, tokenizer.__dict__, "deprecation_warnings", given
+    return held, (ENTRY, given, FAST_WARNING, given.get(FAST_WARNING))
 
 
 def _spared(examples: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator
 from quadrat.installed import originals
-from quadrat.planning.by_lists import faster_reference
+from quadrat.planning.conversion import faster_reference
 from quadrat.planning.padded import pad_features
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 

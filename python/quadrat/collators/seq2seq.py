@@ -11,10 +11,9 @@ from quadrat.collators._base import Collator
 from quadrat.input.columns import HOLD, PAD, PAD_OWN, STACK
 from quadrat.input.rows import each_of
 from quadrat.installed import originals
-from quadrat.planning.by_lists import faster_reference
+from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.padded import pad_features
-from quadrat.planning.padded_plan import LabelColumn
+from quadrat.planning.padded import LabelColumn, pad_features
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.support.memory import Framework
 
@@ -110,7 +109,6 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
-    """The features without a column that is None in every row."""
     with or_fall_back(f"column '{name}' is not in every row"):
         labels = [feature[name] for feature in each_of(features)]
         rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]

@@ -12,12 +12,11 @@ from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
 from quadrat.ops.flatten import Names
-from quadrat.planning.by_lists import faster_reference
+from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten
-from quadrat.planning.padded import pad_features, require_tokenizer
-from quadrat.planning.padded_plan import LabelColumn
-from quadrat.planning.padding_free import padding_free_plan
+from quadrat.planning.flattening import padding_free_plan
+from quadrat.planning.padded import LabelColumn, pad_features, require_tokenizer
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.support.memory import Framework
 

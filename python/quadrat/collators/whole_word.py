@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from quadrat.collators._base import MixinCollator, with_options_of, with_used_options
+from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
@@ -75,7 +76,6 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     else:
 
-        @with_options_of(originals.DataCollatorForLanguageModeling)
         def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
             """The fields of the reference, and `deferred`."""
             try:
@@ -83,6 +83,13 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
             except Exception as error:
                 raise_clearer(error, NO_FEATURES, self)
             self.deferred = deferred
+
+        __init__.__signature__ = inspect.signature(__init__).replace(
+            parameters=[
+                *inspect.signature(originals.DataCollatorForLanguageModeling.__init__).parameters.values(),
+                inspect.signature(__init__).parameters["deferred"],
+            ]
+        )
 
     def __repr__(self) -> str:
         """The repr of transformers; with quadrat's own options if they are used."""

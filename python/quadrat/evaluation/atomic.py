@@ -43,5 +43,4 @@ class Atomic:
                 self._changing = within
 
     def _options(self) -> dict[str, Any]:
-        """All other attributes."""
         return {name: value for name, value in vars(self).items() if name not in ("_held", "_lock", "_changing")}

@@ -194,7 +194,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             if self._held is before:
                 self._held = (None, array)
                 return array
-        return self._change(self._moved_and_seen)
+        return self._change(lambda held: self._arrays_seen(self._moved(held)[0]))
 
     def _moved(self, held: _Held) -> tuple[_Held, None]:
         tensors, before = held
@@ -206,9 +206,6 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         elif before is not None:
             arrays = _Listed(before, arrays)
         return (None, arrays), None
-
-    def _moved_and_seen(self, held: _Held) -> tuple[_Held, Any]:
-        return self._arrays_seen(self._moved(held)[0])
 
     def _plus(self, held: Any, batch: Any) -> Any:
         if self.ragged:

@@ -22,8 +22,6 @@ DEFAULT_PADDING = -100
 
 
 class _Stored(NamedTuple):
-    """What a gatherer holds."""
-
     offsets: tuple[int, ...] = ()  # where the next rows of each process go
     # Arrays of all rows; None before the first step. One row more, the last, is never written: it is what did not come.
     storage: Any = None
@@ -112,9 +110,6 @@ class DistributedTensorGatherer(Atomic):
         counts: list[int] = []
         writes: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
-        def begun(array: Any) -> NDArray[Any]:
-            return np.full_like(array, padding, shape=(self.total_samples + 1, *array.shape[1:]))
-
         def prepared(array: Any, storage: Any) -> Any:
             rows, rest = divmod(array.shape[0], size)
             if rest:
@@ -135,7 +130,9 @@ class DistributedTensorGatherer(Atomic):
             counts.append(rows)
             return storage
 
-        storage = tree_map(begun, arrays) if held.storage is None else held.storage
+        storage, rows = held.storage, self.total_samples + 1
+        if storage is None:
+            storage = tree_map(lambda array: np.full_like(array, padding, shape=(rows, *array.shape[1:])), arrays)
         storage = tree_map(prepared, arrays, storage)
         for target, part in writes:
             target[...] = part

@@ -9,5 +9,5 @@ _TESTED = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf
 
 # Package -> oldest and newest version.
 RANGES: dict[str, tuple[str, str]] = {name: (oldest, newest) for name, (oldest, newest) in _TESTED["ranges"].items()}
-# Code of transformers -> its fingerprints in the tested versions, see quadrat.installed.source.
+# Code of transformers -> its fingerprints in the tested versions, see quadrat.installed.imitated.
 FINGERPRINTS: dict[str, list[str]] = _TESTED["fingerprints"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from quadrat._names import load
 from quadrat.installed.originals import ORIGINALS
@@ -80,10 +80,6 @@ def from_transformers(collator: Any) -> Any:
             twin = object.__new__(found[name])
             twin.__setstate__(vars(collator))
             return twin
-    _refuse(collator)
-
-
-def _refuse(collator: Any) -> NoReturn:
     names = {original: name for name, original in ORIGINALS.items()}
     cls = collator if inspect.isclass(collator) else type(collator)
     base = next((names[one] for one in cls.__mro__ if one in names), None)

@@ -62,7 +62,6 @@ def _of(dataset: Any) -> StoredRows | None:
 
 
 def _getitems(self: Any, keys: Sequence[int]) -> Any:
-    """The rows at `keys`: a list of dicts, which stay in Arrow until one is read."""
     if len(keys) and (stored := _of(self)) is not None:
         try:
             rows = stored.rows(keys) if min(keys) >= 0 else None
@@ -74,7 +73,6 @@ def _getitems(self: Any, keys: Sequence[int]) -> Any:
 
 
 def _getitem(self: Any, key: Any) -> Any:
-    """A row, several rows, or a column, as `datasets` gives them."""
     if type(key) is not int or self._format_type is not None:
         return original_getitem(self, key)
     if ((known := _stored.get(self)) is None or not known.waits()) and 0 <= key < 2**63:
@@ -92,7 +90,6 @@ _original_prepare = getattr(datasets.IterableDataset, "_prepare_ex_iterable_for_
 
 
 def _prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """What `__iter__` of an `IterableDataset` iterates over."""
     return in_arrow(_original_prepare(self, *args, **kwargs))  # type: ignore[misc]
 
 

@@ -12,7 +12,7 @@ from quadrat.installed import originals
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.planning.conversion import convert_to_tensors
 from quadrat.planning.plan_cache import PadOptions
-from quadrat.planning.tokenizer_pad import TokenizerPad, becomes_lists, pad_or_fall_back
+from quadrat.planning.tokenizer_pad import becomes_lists, pad_or_fall_back
 
 
 def patch_tokenizers() -> Patch:
@@ -39,11 +39,6 @@ def patch_tokenizers() -> Patch:
     return Patch("patch_tokenizers", TOKENIZERS)
 
 
-def _reference(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: TokenizerPad | None) -> Any:
-    del method
-    return originals.PAD(tokenizer, encoded_inputs, **asked)
-
-
 @functools.wraps(originals.PAD)
 def _pad(  # noqa: PLR0917 - as in transformers
     self: Any,
@@ -60,7 +55,9 @@ def _pad(  # noqa: PLR0917 - as in transformers
         given = padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, None, verbose
         return originals.PAD(self, encoded_inputs, *given)
     options = PadOptions(padding, max_length, pad_to_multiple_of, padding_side, return_attention_mask, verbose)
-    return pad_or_fall_back(self, encoded_inputs, options, return_tensors, _reference)
+    return pad_or_fall_back(
+        self, encoded_inputs, options, return_tensors, lambda one, inputs, asked, _: originals.PAD(one, inputs, **asked)
+    )
 
 
 _pad._quadrat_replaces = originals.PAD  # type: ignore[attr-defined]

@@ -54,7 +54,6 @@ class Switch:
             self._in_force.remove(patch)
 
     def _places(self, sought: set[int]) -> list[Any]:
-        """Where any of these objects is, by identity."""
         modules = [one for name, one in sys.modules.copy().items() if name.partition(".")[0] in self._packages]
         places = dict.fromkeys([*(one for one in modules if isinstance(one, ModuleType)), *self._others()])
         # Not getattr, which a lazy module would answer by loading things.

@@ -1,8 +1,12 @@
-"""`convert_to_tensors`: what `BatchEncoding.convert_to_tensors` does, without its walk over every nested list."""
+"""`convert_to_tensors`: what `BatchEncoding.convert_to_tensors` does, without its walk over every nested list.
+
+Tokenizers that override padding, such as those for documents, pad lists, and quadrat converts the lists.
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -13,9 +17,10 @@ from transformers.utils import TensorType
 
 from quadrat import _core
 from quadrat.input import columns as col
+from quadrat.input.rows import Rows, first_of
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack, require_known
-from quadrat.planning.plan import BatchLayout, Step, check_device
+from quadrat.planning.plan_cache import PAD_ONE, check_device, is_pad
 from quadrat.support.memory import Framework, default_float_kind, interop
 
 _SEQUENCES = (list, tuple)
@@ -51,10 +56,9 @@ def convert_to_tensors(encoding: Encoding, tensor_type: Any = None, prepend_batc
     framework = framework_of(tensor_type)
     data: Any = encoding.data if type(encoding) is BatchEncoding else None  # type: ignore[attr-defined]
     # A `BatchEncoding` gives its values only by keys that are strings.
-    if framework is None or type(data) is not dict or not all(type(name) is str for name in data):
-        return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
-    values = {name: [value] for name, value in data.items()} if prepend_batch_axis else data
-    made = _converted(values, framework)
+    made: dict[str, Any] = {}
+    if framework is not None and type(data) is dict and all(type(name) is str for name in data):
+        made = _converted({name: [value] for name, value in data.items()} if prepend_batch_axis else data, framework)
     if not made:
         return originals.CONVERT_TO_TENSORS(encoding, tensor_type, prepend_batch_axis)  # type: ignore[no-any-return]
     for name, value in list(data.items()):
@@ -100,7 +104,7 @@ def _converted(values: dict[str, Any], framework: Framework) -> dict[str, Any]:
     steps = list(_steps(tuple(names), columns.signature(0, 1), default_float_kind(framework)))
     made: Any = {}
     while steps:
-        made = columns.run(tuple(steps), {}, plain, framework == "pt", BatchLayout())
+        made = columns.run(tuple(steps), {}, plain, framework == "pt", col.BatchLayout())
         if type(made) is not tuple:
             break
         del steps[made[0]]  # what its rows hold is known to the reference alone
@@ -126,8 +130,7 @@ def _source_of(value: Any) -> tuple[Any, tuple[int, ...]] | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[Step, ...]:
-    """One step for each column that is known."""
+def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> tuple[col.Step, ...]:
     found = [_step(shape, float_kind) for shape in col.column_shapes(signature)]
     return tuple((name, index, *step) for index, (name, step) in enumerate(zip(names, found, strict=True)) if step)
 
@@ -142,3 +145,75 @@ def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | N
     if shape.forms == col.NUMBER:
         return col.NUMBERS, kind
     return (col.STACK, kind) if shape.equal and not shape.forms & ~col.PYTHON_ROWS else None
+
+
+def by_lists(pad: Any, tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any]) -> Any:
+    """What `pad` of the reference gives: rows of lists are padded by it, and converted in compiled code.
+
+    Most of its time goes into the conversion, above all that of rows with further dimensions, boxes for example.
+    """
+    return_tensors = asked["return_tensors"]
+    if return_tensors is None or not _holds_lists(tokenizer, encoded_inputs):
+        return pad(tokenizer, encoded_inputs, **asked)
+    return convert_to_tensors(pad(tokenizer, encoded_inputs, **asked | {"return_tensors": None}), return_tensors)
+
+
+def _holds_lists(tokenizer: Any, encoded_inputs: Any) -> bool:
+    """Whether there are rows, and the first one is a list of numbers, so that the reference infers no framework."""
+    data: Any = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
+    try:
+        main = tokenizer.model_input_names[0]
+        rows: Any = data.get(main) if type(data) is dict else None
+        if type(data) in (*_SEQUENCES, Rows) and len(data) > 0:
+            rows = [first_value(data, main)]
+    except Exception:  # the reference fails in its own way
+        return False
+    first: Any = rows[0] if type(rows) in _SEQUENCES and rows else None
+    return type(first) in _SEQUENCES and len(first) > 0 and type(first[0]) is int
+
+
+def is_of_luke(method: Any) -> bool:
+    """Whether a method is `pad` of the installed LUKE or mLUKE, which pads entities and is the base's otherwise."""
+    for module, name in (("luke", "LukeTokenizer"), ("mluke", "MLukeTokenizer")):
+        home = sys.modules.get(f"transformers.models.{module}.tokenization_{module}")
+        if method is not None and method is getattr(getattr(home, name, None), "pad", None):
+            return True
+    return False
+
+
+def first_value(features: Any, main: str) -> Any:
+    """The first row of a list of mappings; None where a look may do more than look."""
+    if type(features) is Rows and not features.handed_out:
+        return None  # what lies in columns becomes lists
+    first = first_of(features)
+    data = first.data if type(first) is BatchEncoding else first
+    return data.get(main) if type(data) is dict else None
+
+
+class PadsByLists:
+    """A tokenizer for the reference's collators: it pads `by_lists`, and all else is the tokenizer's own."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def pad(self, encoded_inputs: Any, *rest: Any, **asked: Any) -> Any:
+        """What the tokenizer's method gives."""
+        tokenizer = self._tokenizer
+        if rest:
+            return tokenizer.pad(encoded_inputs, *rest, **asked)
+        own = type(tokenizer).pad
+        method = originals.PAD if is_pad(own) else own
+        return by_lists(method, tokenizer, encoded_inputs, {"return_tensors": None} | asked)
+
+
+def faster_reference(collator: Any, framework: Any) -> Any:
+    """The collator, for a method of the reference: with a tokenizer that pads `by_lists`, where it pads its own way."""
+    tokenizer = collator.tokenizer
+    own = getattr(type(tokenizer), "pad", None)
+    pads_its_own_way = is_of_luke(own) or (is_pad(own) and type(tokenizer)._pad is not PAD_ONE)
+    if framework not in ("pt", "np") or not pads_its_own_way or "pad" in vars(tokenizer):
+        return collator
+    return collator._with({"tokenizer": PadsByLists(tokenizer)})

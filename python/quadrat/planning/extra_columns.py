@@ -16,12 +16,7 @@ _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
 
 
 def check_pad_values(collator: Any) -> None:
-    """Refuses `pad_values` that would change what the reference pads.
-
-    Raises:
-        TypeError: when `pad_values` is no mapping.
-        ValueError: when it names a column the tokenizer pads, or labels that the collator pads.
-    """
+    """Raises TypeError for `pad_values` that is no mapping, ValueError where the reference pads a column of it."""
     if collator.pad_values is None:
         return
     if not isinstance(collator.pad_values, Mapping):
@@ -38,10 +33,7 @@ def check_pad_values(collator: Any) -> None:
 
 
 def require_extra_columns(pad_values: Mapping[str, Any] | None, names: Collection[str], features: Any) -> None:
-    """Raises ValueError for a column of `pad_values` that no feature has; labels may be absent, for predictions.
-
-    names: the columns of the first feature.
-    """
+    """Raises ValueError for a column of `pad_values` that no feature has; labels may be absent, for predictions."""
     for name in pad_values or ():
         if name not in (*names, *_LABELS) and not any(name in feature for feature in each_of(features)):
             raise ValueError(f"pad_values: no feature has a column '{name}'; the columns are {list(names)}")

@@ -21,17 +21,8 @@ logger = logging.getLogger("quadrat")
 
 # Exceptions that take one message; any other type of the reference's passes as it is.
 _REBUILDABLE = (
-    AssertionError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    NotImplementedError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    UnboundLocalError,
-    ValueError,
-    ZeroDivisionError,
+    *(AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, OverflowError, RuntimeError),
+    *(TypeError, UnboundLocalError, ValueError, ZeroDivisionError),
 )
 
 # Names in a reason: columns, rows, positions. The rest of the text is the kind of reason.
@@ -44,11 +35,7 @@ class FallBack(Exception):  # noqa: N818 - a decision, not an error
 
 
 def rounded_up(length: int, multiple: Any) -> int:
-    """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`.
-
-    Raises:
-        FallBack: unless that is None or a positive int, and memory may hold rows of that width.
-    """
+    """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`. Raises FallBack."""
     if multiple is not None:
         if type(multiple) is not int or multiple <= 0:
             raise FallBack("pad_to_multiple_of is no positive int")
@@ -140,12 +127,8 @@ def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
     """Count a batch that fell back, and log why, once per collator and kind of reason.
 
     The first batch of the process with a kind of reason is logged as a warning, the others at debug level; so are those
-    with which transformers is as fast.
-
-    Args:
-        collator: what fell back.
-        reason: why; None: for the reason of its last batch.
-        counts: whether a batch was made; otherwise an error was raised.
+    with which transformers is as fast. reason: None for that of its last batch. counts: whether a batch was made;
+    otherwise an error was raised.
     """
     name, own = type(collator).__name__, collator.__dict__
     if reason is None:

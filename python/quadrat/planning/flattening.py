@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from quadrat.planning.labels import Labelling
+from quadrat.input.rows import first_mapping
+from quadrat.planning.diagnosis.options import not_a_tokenizer
+from quadrat.planning.extra_columns import check_pad_values
+from quadrat.planning.plan_cache import Labelling
 from quadrat.support.memory import WIDEST, Framework
 from quadrat.varlen.names import check_names, parts_of
 
@@ -14,41 +17,44 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Flattening(NamedTuple):
-    """What a flattened batch holds; the outputs come in this order.
-
-    Attributes:
-        framework: "pt" or "np".
-        labels: "shifted": the first token of each row is `separator_id`, so that no row's last token predicts the next
-            row's first; "as they are"; or "none".
-        label: the column labels are made of, and their name; None: of input_ids, as `labels`.
-        position_ids: where in its row each token stands, counted from `position_ids_start`.
-        seq_idx: which row each token belongs to.
-        consumer: whose names say where the rows begin, and so on, see `quadrat.varlen.names`; None: nothing does.
-        extra: more columns with one number per token, and what pads each.
-        labelling: with labels "none": how `labels` are made from the joined ids, by the columns in `omits` as well.
-        pad_to_multiple_of: what the total is rounded up to. Labels are then padded with `label_pad`, input_ids with
-            `input_pad`, position_ids by counting on, seq_idx with -1.
-        align_to: what each row is padded to a multiple of.
-        total_length: the total.
-        continue_positions: whether position_ids count on through the padding, where they are 0 otherwise.
-    """
+    """What a flattened batch holds; the outputs come in this order. seq_idx are padded with -1."""
 
     framework: Framework
+    # "shifted": a row's first label is `separator_id`, so that no row's last token predicts the next row's first.
     labels: Literal["shifted", "as they are", "none"]
-    label: str | None = None
+    label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
     position_ids: bool = True
     seq_idx: bool = False
-    consumer: str | None = None
-    extra: Mapping[str, Any] = _NOTHING
-    pad_to_multiple_of: int | None = None
+    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.varlen.names`; None: nothing does
+    extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
+    pad_to_multiple_of: int | None = None  # of the total
     separator_id: Any = -100
     position_ids_start: Any = 0
     input_pad: Any = 0
     label_pad: Any = -100
-    labelling: Labelling | None = None
-    align_to: int | None = None
+    labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
+    align_to: int | None = None  # what each row is padded to a multiple of
     total_length: int | None = None
-    continue_positions: bool = True
+    continue_positions: bool = True  # whether position_ids count on through the padding; else they are 0 there
+
+    @classmethod
+    def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
+        """With the options of a collator."""
+        return cls(
+            framework,
+            labels,
+            label,
+            bool(collator.return_position_ids),
+            bool(collator.return_seq_idx),
+            collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
+            extra,
+            collator.pad_to_multiple_of,
+            position_ids_start=collator.position_ids_start,
+            align_to=collator.align_to,
+            total_length=collator.total_length,
+            continue_positions=bool(collator.continue_positions),
+            **more,
+        )
 
     @property
     def padded(self) -> bool:
@@ -97,3 +103,47 @@ def check_layout(collator: Any) -> None:
     for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):
         if collator.align_to is not None and value is not None and value % collator.align_to:
             raise ValueError(f"{name}={value} must be a multiple of align_to={collator.align_to}")
+
+
+def padding_free_plan(
+    collator: Any,
+    features: Any,
+    framework: Framework,
+    *,
+    labels: Literal["shifted", "as they are", "none"],
+    label: str | None = None,
+    label_pad: Any = -100,
+    labelling: Labelling | None = None,
+) -> Flattening:
+    """The flattening of features that the collator's tokenizer would pad, with the collator's options.
+
+    Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
+    Raises TypeError or ValueError.
+    """
+    for problem in not_a_tokenizer(collator):
+        raise TypeError(problem)
+    check_pad_values(collator)
+    check_layout(collator)
+    first = first_mapping(features)
+    if first is None:
+        raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
+    tokenizer = collator.tokenizer
+    for option in ("pad_to_multiple_of", "align_to", "total_length"):
+        if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
+            raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
+    if collator.align_to is not None and labels == "none" and labelling is not None:
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
+    pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
+    looked_at = () if labelling is None else labelling.omits
+    extra = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
+    if MAIN not in first:
+        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
+    known = (MAIN, label, "attention_mask", *looked_at, *extra)
+    unknown = [name for name in first if name not in known]
+    if unknown:
+        raise ValueError(
+            f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
+            f"pad_values={{'{unknown[0]}': value}}"
+        )
+    pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
+    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, **pads)

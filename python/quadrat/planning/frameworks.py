@@ -34,27 +34,26 @@ def collate_tf_or_jax(
 ) -> Any:
     """The batch of `numpy_call(collator, features)`, its arrays converted: same container, keys and order.
 
-    Element types are those of the NumPy batch as far as the framework has them: JAX makes int32 of int64, and float32
-    of float64, unless `jax_enable_x64` is set.
-
-    Args:
-        collator: an instance.
-        framework: "tf" or "jax".
-        features: as the user gave them.
-        numpy_call: collates into NumPy arrays, or into CPU tensors where there is nothing else. Where "tf" or "jax" is
-            the collator's own `return_tensors`, the one it is given says "np"; what it sets there, a generator say, is
-            set in `collator`.
-        reference: for "tf" on 4.x, the reference's call; None where it has none.
-
-    Raises:
-        ModuleNotFoundError: when the framework is not installed, before anything is drawn or collated.
+    JAX makes int32 of int64, and float32 of float64, unless `jax_enable_x64` is set. `numpy_call` collates into NumPy
+    arrays, or into CPU tensors where there is nothing else. `reference`: for "tf" on 4.x, the reference's call. Raises
+    ModuleNotFoundError without the framework, before anything is drawn.
     """
     module, function = _LIBRARIES[framework]
     with needs(f"return_tensors={framework!r}"):
         convert = getattr(importlib.import_module(module), function)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
         return fall_back(collator, reference, features, "return_tensors='tf'")
-    batch = _numpy_batch(collator, framework, features, numpy_call)
+    if getattr(collator, "return_tensors", None) != framework:
+        batch = numpy_call(collator, features)
+    else:
+        # A second view of the collator, because other threads may be using this one; what is set there is set here too.
+        view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
+        vars(view).update(before)
+        try:
+            batch = numpy_call(view, features)
+        finally:
+            own = vars(view).items()
+            vars(collator).update({name: value for name, value in own if before.get(name, view) is not value})
     if isinstance(batch, MutableMapping):
         for name, value in batch.items():
             if type(value).__module__ == "torch":
@@ -62,16 +61,3 @@ def collate_tf_or_jax(
             elif isinstance(value, np.ndarray):
                 batch[name] = convert(value)
     return batch
-
-
-def _numpy_batch(collator: Any, framework: str, features: Any, numpy_call: Callable[[Any, Any], Any]) -> Any:
-    if getattr(collator, "return_tensors", None) != framework:
-        return numpy_call(collator, features)
-    # A second view of the collator, because other threads may be using this one.
-    view, before = object.__new__(type(collator)), {**vars(collator), "return_tensors": "np"}
-    vars(view).update(before)
-    try:
-        return numpy_call(view, features)
-    finally:
-        changed = {name: value for name, value in vars(view).items() if name not in before or before[name] is not value}
-        vars(collator).update(changed)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
+from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.rows import SEQUENCES, first_mapping
-from quadrat.planning import masking, philox
+from quadrat.installed import imitated
+from quadrat.ops._philox import PhiloxOptions, seed_of
+from quadrat.ops.mask_tokens import write_labels
+from quadrat.planning import philox, plan_cache
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.flat import flatten, flatten_features
-from quadrat.planning.labels import Labelling
+from quadrat.planning.flattening import padding_free_plan
 from quadrat.planning.padded import pad_features, require_tokenizer
-from quadrat.planning.padding_free import padding_free_plan
-from quadrat.planning.plan_cache import PadOptions, as_encoding
-from quadrat.planning.special_tokens import listed_special_ids
+from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ragged import Ragged
-from quadrat.support.memory import Framework
+from quadrat.support.generators import Origin, numpy_origin, torch_origin
+from quadrat.support.memory import Framework, NotOnCpu, other_than_memory, require_plain_tensors
 
 MASK_TOKENS = {"pt": "torch_mask_tokens", "np": "numpy_mask_tokens"}
 
@@ -42,10 +47,10 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
             return _mask_apart(collator, stack_rows(collator, ids, framework, multiple), framework)
         remembers = type(features) in (list, tuple)
         return stack_rows(collator, ids, framework, multiple, _labelling(collator, framework), remembers=remembers)
-    options = PadOptions(pad_to_multiple_of=multiple)
+    options = plan_cache.PadOptions(pad_to_multiple_of=multiple)
     if apart:
         padded = pad_features(collator, features, framework, options, remembers=False)
-        return _mask_apart(collator, as_encoding(padded), framework)
+        return _mask_apart(collator, plan_cache.as_encoding(padded), framework)
     omits = (
         "special_tokens_mask",
         *(("offset_mapping", "word_ids") if collator.whole_word_mask else ()),
@@ -56,16 +61,15 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
     if "offset_mapping" in batch:
         batch = batch if isinstance(batch, dict) else batch.to("cpu")
         del batch["offset_mapping"]
-    return as_encoding(batch)
+    return plan_cache.as_encoding(batch)
 
 
 def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
         features = [{"input_ids": row} for row in features]
     names = tuple(first_mapping(features) or ())
-    omits: tuple[str, ...] = tuple(
-        name for name in ("special_tokens_mask", "word_ids", "offset_mapping") if name in names
-    )
+    read = "special_tokens_mask", "word_ids", "offset_mapping"
+    omits = tuple(name for name in read if name in names)
     if collator.mlm and collator.row_key is not None:
         philox.key_column(collator, names)
         omits = (*omits, collator.row_key)
@@ -91,7 +95,6 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
 
 
 def _without_padding_tokens(collator: Any, batch: Any) -> Any:
-    """A flat batch whose labels ignore what `mask_padding` says."""
     pad_id = collator.tokenizer.pad_token_id
     if collator.mask_padding != "token" or pad_id is None:
         return batch
@@ -101,26 +104,21 @@ def _without_padding_tokens(collator: Any, batch: Any) -> Any:
     return batch
 
 
-def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ()) -> Labelling:
+def _labelling(collator: Any, framework: Framework, omits: tuple[str, ...] = ()) -> plan_cache.Labelling:
     if collator.mlm:
-        return Labelling(
-            lambda names: masking.masked_labels(collator, names, framework),
+        return plan_cache.Labelling(
+            lambda names: masked_labels(collator, names, framework),
             omits,
-            lambda: masking.facts(collator, framework, MASK_TOKENS[framework]),
+            lambda: masking_facts(collator, framework, MASK_TOKENS[framework]),
         )
-    by_length = collator.mask_padding == "length"
-    return Labelling(
-        lambda names: masking.causal_labels(collator.tokenizer.pad_token_id, names, by_length=by_length),
-        omits,
-        lambda: (),
-    )
+    return plan_cache.Labelling(lambda names: _causal_labels(collator, names), omits, lambda: ())
 
 
 def _masks_apart(collator: Any, framework: Framework, names: tuple[str, ...]) -> bool:
     """Whether masking must be left to `torch_mask_tokens` or `numpy_mask_tokens`, after padding."""
     return collator.mlm and (
         collator._masks_itself(framework)
-        or (collator.rng == "torch" and masking.origin(collator, framework) is None)
+        or (collator.rng == "torch" and origin(collator, framework) is None)
         or not ("special_tokens_mask" in names or listed_special_ids(collator.tokenizer) is not None)
     )
 
@@ -131,3 +129,157 @@ def _mask_apart(collator: Any, batch: Any, framework: Framework) -> Any:
         batch["input_ids"], special_tokens_mask=special, offset_mapping=offsets
     )
     return batch
+
+
+def origin(collator: Any, framework: Framework) -> Origin | None:
+    """Where the reference's draws come from, if known."""
+    return torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
+
+
+def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
+    """What makes the labels of causal language modelling from ids: -100 as filling, or for the padding token."""
+    pad_token_id = collator.tokenizer.pad_token_id
+    if collator.mask_padding == "length" or pad_token_id is None:
+        return -100
+    if type(pad_token_id) is not int:
+        raise FallBack("the padding token's id is no int")
+    return _core.CausalLabels(pad_token_id, _special_column(names))
+
+
+def _special_column(names: tuple[str, ...]) -> int:
+    return names.index("special_tokens_mask") if "special_tokens_mask" in names else -1
+
+
+def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
+    """What masks the ids of a batch with these columns and makes their labels."""
+    special = _special_column(names)
+    words, source = -1, _core.WORDS_FROM_NOTHING
+    if collator.whole_word_mask:
+        sources = {"word_ids": _core.WORDS_FROM_WORD_IDS, "offset_mapping": _core.WORDS_FROM_OFFSETS}
+        if (name := next((name for name in sources if name in names), None)) is None:
+            raise FallBack("whole-word masking without offsets")
+        words, source = names.index(name), sources[name]
+    if collator.rng == "philox":
+        keys = philox.key_column(collator, names)
+        mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+        probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+        return _core.PhiloxLabels(
+            PhiloxOptions(seed_of(collator.seed), 0, *probabilities, mask_id, vocab_size),
+            special_ids,
+            special=special,
+            words=words,
+            word_source=source,
+            keys=keys,
+            epoch=collator._shared_epoch().array,
+        )
+    return _masked_labels(collator, framework, special, words, source)
+
+
+def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
+    where = origin(collator, framework)
+    if where is None:
+        raise FallBack("the generator's draws are not known")
+    mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
+    mask, random = collator.mask_replace_prob, collator.random_replace_prob
+    has_random = not (mask == 1 or random == 0)
+    return _core.MaskedLabels(
+        source=where.source,
+        generator=where.generator,
+        every_word=False,
+        mlm_probability=where.rounded(collator.mlm_probability),
+        mask=where.rounded(mask),
+        random_of_rest=where.rounded(random / (1 - mask)) if has_random else 0.0,
+        has_random=has_random,
+        mask_id=mask_id,
+        vocab_size=vocab_size,
+        special_ids=special_ids,
+        special=special,
+        words=words,
+        word_source=source,
+    )
+
+
+def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:
+    """(mask id, size of the vocabulary, ids that are special unless column `special` says). Raises FallBack."""
+    tokenizer = collator.tokenizer
+    mask, random = collator.mask_replace_prob, collator.random_replace_prob
+    has_random = not (mask == 1 or random == 0)
+    probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
+    mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
+    if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or type(mask_id) is not int:
+        raise FallBack("probabilities or a mask token that only the reference handles")
+    vocab_size = length_of(tokenizer)
+    if not 0 < vocab_size < _core.MOST_TOKENS:
+        raise FallBack("a vocabulary of that size is drawn from in another way")
+    if special >= 0:
+        return mask_id, vocab_size, []
+    ids = listed_special_ids(tokenizer)
+    if ids is None:
+        raise FallBack(f"{type(tokenizer).__name__} defines special tokens in its own way")
+    if not all(0 <= token < _core.MOST_TOKENS for token in ids):
+        raise FallBack("special tokens far outside the vocabulary")
+    return mask_id, vocab_size, ids
+
+
+def masking_facts(collator: Any, framework: Framework, method: str) -> tuple[plan_cache.Fact, ...] | None:
+    """What decisions about masking depend on besides the collator's fields and the padding; None where not known."""
+    tokenizer = collator.tokenizer
+    cls, state = type(tokenizer), tokenizer.__dict__
+    special = state.get("_special_tokens_map")
+    if type(special) is not dict or any(hasattr(cls, name) for name in ("mask_token", "mask_token_id")):
+        return None
+    extra = [value for value in (state.get("_extra_special_tokens"), *special.values()) if isinstance(value, list)]
+    tokens = plan_cache.token_facts(tokenizer, tokenizer.all_special_tokens)
+    if tokens is None:
+        return None
+    attributes = tokenizer.SPECIAL_TOKENS_ATTRIBUTES
+    found: list[plan_cache.Fact] = [
+        (plan_cache.OWN_ABSENT, None, method, None),
+        (plan_cache.ATTRIBUTE, type(collator), method, getattr(type(collator), method)),
+        *length_facts(tokenizer),
+        *tokens,
+        (plan_cache.ATTRIBUTE, tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", attributes),
+        (plan_cache.ITEMS, attributes, None, tuple(attributes)),
+        *((plan_cache.ENTRY, special, name, value) for name, value in special.items()),
+        *((plan_cache.ABSENT, special, name, None) for name in attributes if name not in special),
+        *((plan_cache.ITEMS, value, None, tuple(value)) for value in extra),
+        (plan_cache.ABSENT, state, "get_special_tokens_mask", None),
+        (plan_cache.ATTRIBUTE, cls, "get_special_tokens_mask", cls.get_special_tokens_mask),
+    ]
+    if "_extra_special_tokens" in state:
+        found.append((plan_cache.ENTRY, state, "_extra_special_tokens", state["_extra_special_tokens"]))
+    if framework == "pt" and getattr(collator, "rng", "torch") == "torch":  # probabilities are of the default dtype
+        import torch
+
+        found.append((plan_cache.CALL, torch.get_default_dtype, None, torch.get_default_dtype()))
+    return tuple(found)
+
+
+def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework: Framework) -> tuple[Any, Any] | None:
+    """Masks `inputs`, `[rows, width]` int64, in place; returns them and labels, None where the reference had better."""
+    if collator.rng == "philox":
+        return philox.mask_batch(collator, inputs, special, offsets)
+    try:
+        if not is_plain_ids(inputs, framework) or inputs.ndim != 2 or not inputs.shape[0]:
+            return None
+        if imitated.broken(framework) or imitated.unknown("DataCollatorForLanguageModeling"):
+            return None
+        if framework == "pt":
+            require_plain_tensors()
+        if collator.whole_word_mask and offsets is None:
+            return None
+        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
+        offsets = offsets if collator.whole_word_mask else None
+        return inputs, write_labels(labeller, inputs, special, offsets, of_batch=True)
+    except (FallBack, NotOnCpu, TypeError, ValueError):
+        return None
+
+
+def is_plain_ids(array: Any, framework: Framework) -> bool:
+    """Whether the kernels may write to it: contiguous int64 in host memory."""
+    if framework == "np":
+        return type(array) is np.ndarray and array.dtype == np.int64 and array.flags.carray
+    import torch
+
+    known = type(array) is torch.Tensor and array.is_cpu and array.dtype == torch.int64 and array.is_contiguous()
+    return known and other_than_memory(array) is None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,6 @@ from quadrat.ops.mask_tokens import Given, mask_places
 from quadrat.planning.extra_columns import pad_extra_columns
 from quadrat.planning.vocabulary import length_of
 from quadrat.support.memory import Framework, is_tensor
-
-
-class _Batch(NamedTuple):
-    """What masking must know of a batch besides its ids; kept by a view of the collator, as `_quadrat_batch`."""
-
-    lengths: Any
-    keys: Any
-    seed: Any
-    flat: bool
 
 
 def check(collator: Any) -> None:
@@ -74,24 +65,21 @@ def view_of(collator: Any, features: Any, *, flat: bool) -> tuple[Any, list[Any]
         keys = [key.item() if hasattr(key, "item") else key for key in keys]
     view = object.__new__(type(collator))
     lengths = [len(row.get("input_ids", ()) if named else row) for row in rows]  # without, the reference says what is
-    batch = _Batch(np.array(lengths, np.int64), keys, collator.seed, flat)
-    # Without a seed, of which the reference would make a generator.
+    batch = np.array(lengths, np.int64), keys, collator.seed, flat
+    # What masking must know besides the ids; and no seed, of which the reference would make a generator.
     vars(view).update(vars(collator), seed=None, _quadrat_batch=batch)
     return view, rows
 
 
 def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) -> tuple[Any, Any]:
-    """(ids, labels) of a padded or flat batch, `[rows, width]`, whose rows the collator knows.
-
-    Raises:
-        ValueError: when it does not, and for options that cannot be met.
-    """
+    """(ids, labels) of a padded or flat batch, `[rows, width]`, whose rows the collator knows; else a ValueError."""
     batch = vars(collator).get("_quadrat_batch")
     if batch is None:
         raise ValueError(
             'rng="philox" must know where each row begins and ends: call the collator with features, or '
             'quadrat.mask_tokens(..., rng="philox", lengths=...)'
         )
+    lengths, keys, seed, flat = batch
     tokenizer = collator.tokenizer
     if collator.whole_word_mask and offset_mapping is None:
         raise ValueError("whole_word_mask needs a column offset_mapping or word_ids")
@@ -102,19 +90,10 @@ def mask_batch(collator: Any, inputs: Any, special: Any, offset_mapping: Any) ->
         ).reshape(tuple(inputs.shape))
         if is_tensor(inputs) and inputs.is_cuda:
             special = inputs.new_tensor(special)
-    options = philox.PhiloxOptions(
-        philox.seed_of(batch.seed),
-        collator.epoch,
-        collator.mlm_probability,
-        collator.mask_replace_prob,
-        collator.random_replace_prob,
-        tokenizer.convert_tokens_to_ids(tokenizer.mask_token),
-        length_of(tokenizer),
-    )
+    probabilities = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
+    mask_id, size = tokenizer.convert_tokens_to_ids(tokenizer.mask_token), length_of(tokenizer)
+    options = philox.PhiloxOptions(philox.seed_of(seed), collator.epoch, *probabilities, mask_id, size)
     left = tokenizer.padding_side != "right"
-    return mask_places(
-        inputs,
-        philox.RowBounds(batch.lengths, len(batch.lengths), inputs.shape[1], left=left, flat=batch.flat),
-        options,
-        Given(special, offset_mapping if collator.whole_word_mask else None, batch.keys),
-    )
+    bounds = philox.RowBounds(lengths, len(lengths), inputs.shape[1], left=left, flat=flat)
+    given = Given(special, offset_mapping if collator.whole_word_mask else None, keys)
+    return mask_places(inputs, bounds, options, given)

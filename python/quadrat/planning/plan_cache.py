@@ -1,4 +1,4 @@
-"""Recipes for known kinds of batches: one compiled call, if nothing that the plan depends on has changed.
+"""Plans of all kinds of batches, and recipes for known kinds: one compiled call, if nothing of a plan has changed.
 
 Right after a training step the CPU caches hold other data: the time of a batch then depends on the memory it touches
 more than on its operations.
@@ -7,6 +7,7 @@ more than on its operations.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -15,11 +16,12 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
-from quadrat.deferred.batch import DeferredBatch
+from quadrat.deferred.batch import DeferredBatch, deferred_batch
+from quadrat.input.columns import BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
-from quadrat.planning.fallback import AlwaysFallBack, FallBack
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey
-from quadrat.support.memory import Framework, interop, torch_facts_of_plain_tensors
+from quadrat.planning.fallback import FallBack
+from quadrat.support import memory
+from quadrat.support.memory import Framework, NotOnCpu, interop
 
 # Kept from import time: quadrat does not imitate tokenizer classes, or patches of the base class, that differ.
 PAD = originals.PAD
@@ -28,14 +30,11 @@ STRATEGIES = PreTrainedTokenizerBase._get_padding_truncation_strategies
 METHODS = frozenset(("pad", "_pad", "_get_padding_truncation_strategies"))
 _GETATTR = PreTrainedTokenizerBase.__getattr__
 # How tokenizers without a Rust backend look up the id of a token: first among those that were added.
-_LOOK_UP = {
-    name: getattr(PreTrainedTokenizer, name)
-    for name in ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
-}
+_LOOK_UPS = ("convert_tokens_to_ids", "_convert_token_to_id_with_added_voc")
+_LOOK_UP = {name: getattr(PreTrainedTokenizer, name) for name in _LOOK_UPS}
 _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 
 EMPTY_ENCODING = dict(BatchEncoding().__dict__)
-
 
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
 TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = _core.FACTS
@@ -43,14 +42,79 @@ Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
 PADDING_FIELDS = (
-    "padding",
-    "max_length",
-    "pad_to_multiple_of",
-    "pad_values",
-    "tokenizer",
-    "return_tensors",
-    "deferred",
+    *("padding", "max_length", "pad_to_multiple_of", "pad_values", "tokenizer", "return_tensors", "deferred"),
 )
+
+
+class PlanKey(NamedTuple):
+    """All that a plan depends on."""
+
+    names: tuple[str, ...]  # of the columns
+    signature: bytes
+    framework: Framework
+    float_kind: int | None  # of Python floats
+    options: Any  # hashable; each kind of batch has a type for them
+
+
+class Plan(NamedTuple):
+    """What to do: steps for `_core.Columns.run`, or the reason to fall back."""
+
+    steps: tuple[Step, ...] = ()
+    held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
+    refusal: str | None = None
+
+
+def key_of(
+    names: tuple[str, ...], columns: _core.Columns, framework: Framework, options: Any, padded: tuple[int, int] = (0, 1)
+) -> PlanKey:
+    """The key of a batch. padded: the column by which it is padded, and to which width."""
+    signature = columns.signature(*padded) if names else b""
+    return PlanKey(names, signature, framework, memory.default_float_kind(framework), options)
+
+
+def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
+    """Makes `plan`, a pure function of its key, answer once per key. A FallBack becomes the plan's refusal."""
+
+    @functools.lru_cache(maxsize=1024)
+    def answer(key: PlanKey) -> Plan:
+        try:
+            return plan(key)
+        except FallBack as reason:
+            return Plan(refusal=str(reason))
+
+    return answer
+
+
+def check_device(framework: Framework) -> None:
+    """Raises FallBack where torch would not make plain CPU tensors."""
+    if framework == "pt":
+        try:
+            memory.require_plain_tensors()
+        except NotOnCpu as error:
+            raise FallBack(str(error)) from error
+
+
+def run_steps(
+    columns: _core.Columns,
+    steps: tuple[Step, ...],
+    values: dict[str, Any],
+    framework: Framework,
+    layout: BatchLayout,
+    *,
+    deferred: bool = False,
+) -> Any:
+    """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
+    factory = deferred_batch if deferred else None
+    return columns.run(steps, values, interop(), framework == "pt", layout, factory)
+
+
+class Labelling(NamedTuple):
+    """How labels come from ids, and how to tell that a recipe for them still holds."""
+
+    # Column names -> a `_core.Labels`, or the number that fills the gaps of a copy of the ids.
+    make: Callable[[tuple[str, ...]], Any]
+    omits: tuple[str, ...]  # columns that are looked at, and do not come out
+    facts: Callable[[], tuple[Fact, ...] | None]
 
 
 class Remembering:
@@ -81,16 +145,13 @@ class Remembering:
 
 
 def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that `state` lacks."""
     found = {
         name: parameter.default
         for name, parameter in inspect.signature(cls).parameters.items()
         if name not in state and parameter.default is not parameter.empty
     }
     for field in dataclasses.fields(cls):
-        if field.name not in state and field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
-        elif field.name not in state and field.default_factory is not dataclasses.MISSING:
+        if field.name not in state and field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
     return found
 
@@ -104,6 +165,15 @@ class PadOptions(NamedTuple):
     padding_side: Any = None  # None: the tokenizer's own
     return_attention_mask: Any = None  # None: whether the tokenizer's model_input_names list it
     verbose: Any = True
+
+
+def refuse_words(names: tuple[str, ...], failure: Failure) -> None:
+    """Raises ValueError if labels failed because of a column that the reference does not read."""
+    if "word_ids" in names:
+        raise ValueError(
+            f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
+            "BatchEncoding.word_ids() gives them"
+        )
 
 
 def is_pad(method: Any) -> bool:
@@ -140,13 +210,6 @@ def remember_fallback(collator: Any, framework: Framework) -> None:
     collator.__dict__[f"_quadrat_{framework if framework in ('pt', 'np') else 'other'}"] = run
 
 
-def noted(collator: Any, framework: Framework, reason: FallBack) -> str:
-    """The reason of a fallback, as text; it is remembered if every batch would fall back."""
-    if isinstance(reason, AlwaysFallBack):
-        remember_fallback(collator, framework)
-    return str(reason)
-
-
 def remember(
     collator: Any,
     key: PlanKey,
@@ -165,14 +228,11 @@ def remember(
     for a batch that it does not know.
 
     Args:
-        collator: what keeps it.
-        key: what the plan was made from.
-        plan: its steps, or a refusal.
         values: what the steps write.
         facts: all that the plan depends on besides its key, torch excepted; None where that is not known.
         falls_back: whether the reference alone makes the batches that fall back.
-        layout: how rows lie; its width is -1 if each batch has its own.
         failed: whether the steps failed by what a row holds; then they are tried again, now and then.
+        layout: how rows lie; its width is -1 if each batch has its own.
         recipe: further options of `_core.Recipe`.
     """
     if facts is None or ((failed or plan.refusal is not None) and not falls_back):
@@ -181,10 +241,11 @@ def remember(
     place = key.framework, recipe.get("names"), recipe.get("bare"), recipe.get("plain")
     found = known.get(place)
     if found is None or not found.holds(collator):
-        torch = torch_facts(key.framework)
-        if torch is None:
+        torch = memory.torch_facts_of_plain_tensors() if key.framework == "pt" else ()
+        if torch is None:  # it makes no plain CPU tensors
             return
-        everything = (*facts, *torch), interop(), key.framework == "pt", layout
+        facts = *facts, *((CALL, function, None, result) for function, result in torch)
+        everything = facts, interop(), key.framework == "pt", layout
         found = _core.Recipe(*everything, falls_back=falls_back, **recipe)
     steps, written = (plan.steps, values) if plan.refusal is None else (None, {})
     known[place] = found.extended(key.names, key.signature, steps, written, failed)
@@ -204,12 +265,6 @@ def own_facts(collator: Any) -> tuple[Fact, ...] | None:
     return tuple((OWN, None, name, own[name]) for name in guarded)
 
 
-def torch_facts(framework: Framework) -> tuple[Fact, ...] | None:
-    """For "pt", the facts that torch makes plain CPU tensors of the current default dtype; None if it does not."""
-    facts = torch_facts_of_plain_tensors() if framework == "pt" else ()
-    return None if facts is None else tuple((CALL, function, None, result) for function, result in facts)
-
-
 def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None:
     """All that plans of padded batches depend on besides their key; None where that is not known.
 
@@ -224,7 +279,15 @@ def padding_facts(collator: Any, options: PadOptions) -> tuple[Fact, ...] | None
         all(name in state for name in kept)
         and type(state["_special_tokens_map"]) is dict
         and type(state["model_input_names"]) is list
-        and _has_plain_pad_token(tokenizer)
+        # The pad token and its type id are looked up in the usual places, and the token is in the vocabulary.
+        and is_pad(cls.pad)
+        and cls._pad is PAD_ONE
+        and cls.__getattr__ is _GETATTR
+        and cls.pad_token_type_id is _TYPE_ID
+        and not hasattr(cls, "pad_token_id")
+        and "pad_token_id" not in state
+        and tokenizer.pad_token_id is not None
+        and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
     )
     tokens = token_facts(tokenizer, (str(tokenizer.pad_token),)) if plain else None
     if tokens is None or own is None or extra is None:
@@ -269,27 +332,11 @@ def token_facts(tokenizer: Any, tokens: Iterable[str]) -> tuple[Fact, ...] | Non
 
 
 def _items_facts(values: Any) -> tuple[Fact, ...] | None:
-    """The facts that a dict has its current items, or that a value is None."""
     if values is None:
         return ()
     if type(values) is not dict or not all(type(name) is str for name in values):
         return None
     return (CALL, values.__len__, None, len(values)), *((ENTRY, values, *item) for item in values.items())
-
-
-def _has_plain_pad_token(tokenizer: Any) -> bool:
-    """Whether pad token and type id are looked up in the usual places, and the pad token is in the vocabulary."""
-    cls = type(tokenizer)
-    return (
-        is_pad(cls.pad)
-        and cls._pad is PAD_ONE
-        and cls.__getattr__ is _GETATTR
-        and cls.pad_token_type_id is _TYPE_ID
-        and not hasattr(cls, "pad_token_id")
-        and "pad_token_id" not in tokenizer.__dict__
-        and tokenizer.pad_token_id is not None
-        and tokenizer.convert_ids_to_tokens(tokenizer.pad_token_id) == str(tokenizer.pad_token)
-    )
 
 
 def as_encoding(data: Any) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.masking import is_plain_ids
-from quadrat.planning.plan import check_device
-from quadrat.planning.special_tokens import listed_special_ids
+from quadrat.planning.language_modeling import is_plain_ids
+from quadrat.planning.plan_cache import check_device
+from quadrat.planning.vocabulary import listed_special_ids
 from quadrat.support.generators import TORCH_DOUBLE, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import FLOAT32, INT64, Framework, address_of, empty_batch
 
@@ -25,8 +25,7 @@ Masked = tuple[Any, Any, Any, Any]  # inputs, perm_mask, target_mapping and labe
 def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
     """Mask the spans of `inputs`, `[rows, width]`, in place where they are a tensor, and draw the orders.
 
-    Raises:
-        FallBack: when the result cannot be proven to be the reference's; nothing has been drawn or written.
+    Raises FallBack before anything is drawn or written.
     """
     if not is_plain_ids(inputs, framework) or inputs.ndim != 2:
         raise FallBack("the batch is not a contiguous matrix of int64")
@@ -95,7 +94,6 @@ def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...
 
 
 def _generators(framework: Framework) -> tuple[Any, Any]:
-    """Those of the spans and, where it is another, of the orders."""
     check_device(framework)
     if framework == "pt":
         spans, orders = torch_origin(None), None
@@ -111,17 +109,10 @@ def _functional(tokenizer: Any, inputs: Any, pad_id: int, framework: Framework) 
     listed = listed_special_ids(tokenizer)
     if listed is not None:
         return [pad_id, *map(_token_id, listed)], None
+    padding = inputs == pad_id
     with or_fall_back(f"{type(tokenizer).__name__} cannot say which tokens are special"):
         masks = [tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in inputs.tolist()]
-        special = _bools(masks, framework)
+        special = np.array(masks, dtype=bool) if framework == "np" else padding.new_tensor(masks)
     if special.shape != inputs.shape:
         raise FallBack(f"{type(tokenizer).__name__} says of other tokens whether they are special")
-    return [], special | (inputs == pad_id)
-
-
-def _bools(masks: Any, framework: Framework) -> Any:
-    if framework == "np":
-        return np.array(masks, dtype=bool)
-    import torch
-
-    return torch.tensor(masks, dtype=torch.bool)
+    return [], special | padding

@@ -6,7 +6,7 @@ Written against transformers 4.57 and 5.x. The reference looks at the first row 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of, first_of
@@ -14,39 +14,29 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
 
 
-class StackedOptions(NamedTuple):
-    """What a stacked batch depends on besides its signature."""
-
-    missing: tuple[str, ...]  # columns whose first value is None
-    strings: tuple[str, ...]  # columns whose first value is a str
-    nested: tuple[str, ...]  # columns whose first value is a list of lists
-
-
 def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
-    """The columns of a batch, stacked, keys in the reference's order.
-
-    Raises:
-        FallBack: when the result cannot be proven to be the reference's.
-    """
+    """The columns of a batch, stacked, keys in the reference's order. Raises FallBack."""
     collected = col.collect(features)
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the same keys")
     check_device(framework)
     names, columns = collected
-    key = key_of(names, columns, framework, StackedOptions((), (), ()))
+    key = key_of(names, columns, framework, ((), (), ()))
     unlike = col.OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
     if unlike:
-        key = key._replace(options=_unlike(names, first_of(features)))
+        first = first_of(features)
+        missing = tuple(name for name in names if first[name] is None)
+        strings = tuple(name for name in names if isinstance(first[name], str))
+        key = key._replace(options=(missing, strings, tuple(name for name in names if is_nested_list(first[name]))))
     plan = stacked_plan(key)
     if plan.refusal is None:
-        batch = run_steps(columns, plan.steps, {}, framework, BatchLayout())
+        batch = run_steps(columns, plan.steps, {}, framework, col.BatchLayout())
         if isinstance(batch, tuple):
             raise FallBack(f"column '{plan.steps[batch[0]][0]}': {col.explain((batch[1], -1, -1))}")
         for name, column in plan.held.items():
@@ -58,19 +48,11 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
     return batch
 
 
-def _unlike(names: tuple[str, ...], first: Mapping[str, Any]) -> StackedOptions:
-    return StackedOptions(
-        tuple(name for name in names if first[name] is None),
-        tuple(name for name in names if isinstance(first[name], str)),
-        tuple(name for name in names if is_nested_list(first[name])),
-    )
-
-
 @planned
 def stacked_plan(key: PlanKey) -> Plan:
     """What becomes of the columns: labels first."""
     names, shapes = key.names, col.column_shapes(key.signature)
-    missing, strings, nested = key.options
+    missing, strings, nested = key.options  # columns whose first value is None, a str, a list of lists
     outputs: dict[str, tuple[int, int | None]] = {}  # in the order in which the reference first sets them
     label = next((name for name in _LABELS if name in names and name not in missing), None)
     if label is not None:
@@ -81,22 +63,21 @@ def stacked_plan(key: PlanKey) -> Plan:
     for index, name in enumerate(names):
         if name not in (*_LABELS, *missing, *strings):
             outputs[name] = index, _kind(shapes[index], key)
-    steps = []
-    held = {}
-    for name, (index, kind) in outputs.items():
-        if kind is None or not shapes[index].equal:
-            held[name] = names[index]
-            steps.append((name, index, col.HOLD, 0))
-        else:
-            steps.append((name, index, col.STACK if shapes[index].forms & ~col.SINGLE_NUMBERS else col.NUMBERS, kind))
+    steps = [(name, index, *_action(shapes[index], kind)) for name, (index, kind) in outputs.items()]
+    held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
     if held and not nested and not lists:
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
     return Plan(tuple(steps), held)
 
 
+def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
+    if kind is None or not shape.equal:
+        return col.HOLD, 0
+    return col.STACK if shape.forms & ~col.SINGLE_NUMBERS else col.NUMBERS, kind
+
+
 def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
-    """The kind the reference makes of a column; None where its own code had better decide."""
     if shape.forms == col.NUMBER or not shape.forms & ~col.PYTHON_ROWS:
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from transformers import BatchEncoding
@@ -15,14 +15,14 @@ from transformers.utils.generic import to_py_obj
 from quadrat import _core
 from quadrat.input.rows import Rows
 from quadrat.installed import originals
-from quadrat.planning.by_lists import PYTHON_ROWS, by_lists, first_value, is_of_luke
-from quadrat.planning.conversion import framework_of
+from quadrat.planning.conversion import by_lists, first_value, framework_of, is_of_luke
 from quadrat.planning.fallback import FallBack, log_once, raise_clearer, require_known
 from quadrat.planning.padded import pad_features, warns_of_fast
 from quadrat.planning.plan_cache import PadOptions, Remembering, as_encoding, is_pad
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import Framework, is_tensor
 
+_PYTHON_ROWS = (list, tuple)
 _MOST_TOKENIZERS = 32
 _MOST_OPTIONS = 32
 
@@ -92,9 +92,7 @@ def tokenizer_pad(  # noqa: PLR0917 - as in transformers
 
 def becomes_lists(encoded_inputs: Any) -> bool:
     """Whether the first row is a list or the one example has numbers: without `return_tensors`, lists come out."""
-    first = encoded_inputs
-    if type(first) is list and first:
-        first = first[0]
+    first = encoded_inputs[0] if type(encoded_inputs) is list and encoded_inputs else encoded_inputs
     data = first.data if type(first) is BatchEncoding else first
     if type(data) is not dict:
         return False
@@ -126,7 +124,6 @@ def pad_or_fall_back(
 
 
 def _pad_or_explain(tokenizer: Any, encoded_inputs: Any, asked: dict[str, Any], method: TokenizerPad | None) -> Any:
-    """The reference's batch, or its error with what quadrat can add to it."""
     try:
         return by_lists(originals.PAD, tokenizer, encoded_inputs, asked)
     except Exception as error:
@@ -169,34 +166,28 @@ class TokenizerPad(Remembering):
         return batch
 
 
-class _Known(NamedTuple):
-    """What is remembered for one tokenizer."""
-
-    tokenizer: weakref.ref[Any]
-    methods: dict[Any, TokenizerPad]  # by class, options and framework
-
-
-_known: dict[int, _Known] = {}  # by the identity of the tokenizer
+# By the identity of the tokenizer; then by class, options and framework.
+_known: dict[int, tuple[weakref.ref[Any], dict[Any, TokenizerPad]]] = {}
 
 
 def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> TokenizerPad:
     known = _known.get(id(tokenizer))
-    if known is None or known.tokenizer() is not tokenizer:
+    if known is None or known[0]() is not tokenizer:
         while len(_known) >= _MOST_TOKENIZERS and (oldest := next(iter(list(_known)), None)) is not None:
             _known.pop(oldest, None)
-        known = _known[id(tokenizer)] = _Known(weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {})
+        known = _known[id(tokenizer)] = weakref.ref(tokenizer, functools.partial(_forget, id(tokenizer))), {}
+    reference, methods = known
     key = type(tokenizer), options, framework
-    method = known.methods.get(key)
-    if method is None:
-        if len(known.methods) >= _MOST_OPTIONS:
-            known.methods.clear()
-        method = known.methods[key] = TokenizerPad(known.tokenizer, options, framework)
+    if (method := methods.get(key)) is None:
+        if len(methods) >= _MOST_OPTIONS:
+            methods.clear()
+        method = methods[key] = TokenizerPad(reference, options, framework)
     return method
 
 
 def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
     known = _known.get(identity)
-    if known is not None and known.tokenizer is tokenizer:
+    if known is not None and known[0] is tokenizer:
         del _known[identity]
 
 
@@ -227,7 +218,7 @@ def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tupl
         return None
     data = encoded_inputs.data if type(encoded_inputs) is BatchEncoding else encoded_inputs
     if type(data) is not dict:
-        if type(data) not in (*PYTHON_ROWS, Rows) or len(data) == 0:
+        if type(data) not in (*_PYTHON_ROWS, Rows) or len(data) == 0:
             return None
         framework = _kind(first_value(data, main)) if return_tensors is None else framework_of(return_tensors)
         return None if framework is None else (data, framework, False)
@@ -236,10 +227,10 @@ def _inputs_of(tokenizer: Any, encoded_inputs: Any, return_tensors: Any) -> tupl
 
 def _inputs_of_columns(data: Any, rows: Any, return_tensors: Any) -> tuple[Any, Framework, bool] | None:
     in_memory = is_tensor(rows) or type(rows) is np.ndarray
-    if (in_memory and (rows.ndim != 2 or len(rows) == 0)) or not (in_memory or (type(rows) in PYTHON_ROWS and rows)):
+    if (in_memory and (rows.ndim != 2 or len(rows) == 0)) or not (in_memory or (type(rows) in _PYTHON_ROWS and rows)):
         return None
     first = rows[0]
-    python = type(first) in PYTHON_ROWS
+    python = type(first) in _PYTHON_ROWS
     framework = _kind(first) if return_tensors is None else framework_of(return_tensors)
     if framework is None or not (python or is_tensor(first) or type(first) is np.ndarray):
         return None
@@ -262,7 +253,7 @@ def _rows_of(columns: dict[str, Any], *, arrays: bool) -> Rows | None:
     """
     made: list[Any] = []
     for value in columns.values():
-        if type(value) in PYTHON_ROWS:
+        if type(value) in _PYTHON_ROWS:
             made.append(value)
         elif type(value) is np.ndarray and value.ndim > 0:
             made.append(value.tolist() if arrays and value.ndim == 1 else list(value))

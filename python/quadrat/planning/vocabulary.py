@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
+import operator
+import textwrap
 import weakref
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
+import transformers
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -25,7 +31,6 @@ _METHODS = {
     "__len__": PreTrainedTokenizerFast.__len__,
     "get_special_tokens_mask": PreTrainedTokenizerBase.get_special_tokens_mask,
 }
-
 
 _lengths: weakref.WeakKeyDictionary[Any, tuple[Any, int, dict[int, Any], int]] = weakref.WeakKeyDictionary()
 
@@ -59,20 +64,8 @@ def _has_plain_length(tokenizer: Any) -> bool:
     return type(tokenizer).__len__ is _METHODS["__len__"]
 
 
-class Vocabulary(NamedTuple):
-    """The pieces of a tokenizer, and what was true of it when they were looked up."""
-
-    state: tuple[Any, ...]
-    length: int
-    pieces: NDArray[np.uint8]  # by id
-
-
-def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
-    """The vocabulary of the collator's tokenizer, `KEPT` marking special tokens and padding.
-
-    Raises:
-        FallBack: for tokenizers whose tokens or special tokens are not those of the fast base class.
-    """
+def vocabulary_of(collator: Any, pad_id: int | None) -> tuple[int, NDArray[np.uint8]]:
+    """The vocabulary's size, and its pieces by id, `KEPT` marking special tokens and padding. Raises FallBack."""
     tokenizer = collator.tokenizer
     cls = type(tokenizer)
     for name, method in _METHODS.items():
@@ -81,17 +74,82 @@ def vocabulary_of(collator: Any, pad_id: int | None) -> Vocabulary:
     backend, kept = tokenizer._tokenizer, (*tokenizer.all_special_ids, pad_id)
     added = backend.get_added_tokens_decoder()
     state = backend, backend.get_vocab_size(False), added, kept
-    known: Vocabulary | None = collator.__dict__.get("_quadrat_vocabulary")
-    if known is None or known.state != state:
+    known, length, pieces = collator.__dict__.get("_quadrat_vocabulary", (None, 0, None))
+    if known != state:
         length = length_of(tokenizer)
         size, convert = max(length, *added, 0) + 1, tokenizer._convert_id_to_token
         pieces = np.fromiter((_piece(convert(token_id)) for token_id in range(size)), np.uint8, size)
         pieces[[token_id for token_id in kept if token_id is not None and 0 <= token_id < size]] |= KEPT
-        known = collator.__dict__["_quadrat_vocabulary"] = Vocabulary(state, length, pieces)
-    return known
+        collator.__dict__["_quadrat_vocabulary"] = state, length, pieces
+    return length, pieces
 
 
 def _piece(token: str | None) -> int:
     if token is None:
         return MISSING
     return APART if token in ("[CLS]", "[SEP]") else JOINS if token.startswith("##") else 0
+
+
+_METHOD = "get_special_tokens_mask"
+# Implementations in which the special ids are those of `all_special_ids`.
+_PLAIN = (PreTrainedTokenizerBase.get_special_tokens_mask, transformers.PreTrainedTokenizer.get_special_tokens_mask)
+_ALL_SPECIAL_IDS = PreTrainedTokenizerBase.all_special_ids
+
+# What classes of transformers do with `already_has_special_tokens=True`, as their source has it: ask the class above,
+# or compare each id with these attributes.
+_REFUSES_PAIRS = (
+    "if token_ids_1 is not None:\n"
+    "    raise ValueError('You should not supply a second sequence if the provided sequence "
+    "of ids is already formatted with special tokens for the model.')"
+)
+_ASKS_ABOVE = (
+    "return super().get_special_tokens_mask("
+    "token_ids_0=token_ids_0, token_ids_1=token_ids_1, already_has_special_tokens=True)"
+)
+_ALL = operator.attrgetter("all_special_ids")
+_LISTS: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "return [1 if token in self.all_special_ids else 0 for token in token_ids_0]": _ALL,
+    "all_special_ids = set(self.all_special_ids)\n"
+    "return [1 if token in all_special_ids else 0 for token in token_ids_0]": _ALL,
+    "return [1 if x in [self.sep_token_id, self.cls_token_id] else 0 for x in token_ids_0]": operator.attrgetter(
+        "sep_token_id", "cls_token_id"
+    ),
+}
+
+
+def listed_special_ids(tokenizer: Any) -> list[int] | None:
+    """The ids for which `get_special_tokens_mask(..., already_has_special_tokens=True)` says 1.
+
+    None where that is not known to depend on the id alone.
+    """
+    cls = type(tokenizer)
+    if cls.all_special_ids is not _ALL_SPECIAL_IDS or _METHOD in tokenizer.__dict__:
+        return None
+    for method in (base.__dict__[_METHOD] for base in cls.__mro__ if _METHOD in base.__dict__):
+        does = "" if method in _PLAIN else _first_branch(method)
+        if does != _ASKS_ABOVE:
+            listed = _ALL if method in _PLAIN else _LISTS.get(does)
+            return None if listed is None else [token for token in listed(tokenizer) if token is not None]
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _first_branch(method: Any) -> str:
+    """The source of what a method of transformers does first, for ids that have special tokens; "" for other methods.
+
+    Without the refusal of pairs, which the collators never give.
+    """
+    if not getattr(method, "__module__", "").startswith("transformers."):
+        return ""
+    try:
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(method))).body
+    except (OSError, SyntaxError, TypeError, ValueError):
+        return ""
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return ""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    branch = body[0]
+    if not isinstance(branch, ast.If) or ast.unparse(branch.test) != "already_has_special_tokens":
+        return ""
+    statements = [ast.unparse(statement) for statement in branch.body]
+    return "\n".join(statements[1:] if statements[0] == _REFUSES_PAIRS else statements)

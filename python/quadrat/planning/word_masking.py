@@ -1,33 +1,177 @@
-"""Whole-word masking as transformers 4.x does it, compiled: what `DataCollatorForWholeWordMask` makes of rows."""
+"""Whole-word masking as transformers 4.x does it: in plain Python, quadrat's reference on versions that dropped it,
+and compiled. The tests compare the first with the class of 4.57, and the compiled collator with both.
+"""
 
 from __future__ import annotations
 
+import functools
 import random
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import transformers
+from transformers.data import data_collator as theirs
 
 from quadrat import _core
-from quadrat.input.columns import ARRAY, LABELS, LIST, PAD, PYTHON_INTS, TENSOR, explain
+from quadrat.input import columns as col
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
-from quadrat.planning import whole_words as plain
 from quadrat.planning.bare_rows import columns_of_ids
 from quadrat.planning.fallback import FallBack, rounded_up
-from quadrat.planning.masking import facts as masking_facts
+from quadrat.planning.language_modeling import masking_facts
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan import BatchLayout, check_device, run_steps
-from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact
+from quadrat.planning.plan_cache import ABSENT, ATTRIBUTE, OWN, OWN_ABSENT, TYPE, Fact, check_device, run_steps
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import INT64, KINDS, Framework, interop
 
+
+class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
+    """Masks whole words of WordPiece tokens ("##..." continues a word), as transformers 4.x did.
+
+    Fields are those of `transformers.DataCollatorForLanguageModeling`; `mlm` and `whole_word_mask` are always True.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take the fields of the base class; how masked tokens are replaced stays as given there."""
+        super().__init__(*args, **kwargs)
+        self.mlm = True
+        self.whole_word_mask = True
+
+    def torch_call(self, examples: Any) -> dict[str, Any]:
+        """Collate and mask `examples` into torch tensors."""
+        return self._call(examples, theirs._torch_collate_batch, self.torch_mask_tokens)
+
+    def numpy_call(self, examples: Any) -> dict[str, Any]:
+        """Collate and mask `examples` into NumPy arrays."""
+        return self._call(examples, theirs._numpy_collate_batch, self.numpy_mask_tokens)
+
+    def _call(self, examples: Any, collate: Any, mask_tokens: Any) -> dict[str, Any]:
+        if self.seed and self.generator is None:
+            self.create_rng()
+        rows = examples
+        if isinstance(examples[0], Mapping):
+            rows = [example["input_ids"] for example in examples]
+        else:
+            examples = [{"input_ids": row} for row in rows]
+        inputs = collate(rows, self.tokenizer, pad_to_multiple_of=self.pad_to_multiple_of)
+        masked = [self._whole_word_mask(self._tokens(example)) for example in examples]
+        masked = collate(masked, self.tokenizer, pad_to_multiple_of=self.pad_to_multiple_of)
+        inputs, labels = mask_tokens(inputs, masked)
+        return {"input_ids": inputs, "labels": labels}
+
+    def _tokens(self, example: Mapping[str, Any]) -> list[str]:
+        """The tokens of a row, those at the positions of `chinese_ref` marked as continuing a word."""
+        tokens = [self.tokenizer._convert_id_to_token(token_id) for token_id in _as_list(example["input_ids"])]
+        if "chinese_ref" in example:
+            joined = _as_list(example["chinese_ref"])
+            tokens = ["##" + token if position in joined else token for position, token in enumerate(tokens)]
+        return tokens
+
+    def _whole_word_mask(self, input_tokens: list[str], max_predictions: int = 512) -> list[int]:
+        """1 for the tokens of the words that are masked: words in random order, each if it still fits."""
+        if not isinstance(self.tokenizer, bert_tokenizers()):
+            warn_of_other_tokenizers()
+        words: list[list[int]] = []
+        for position, token in enumerate(input_tokens):
+            if token in ("[CLS]", "[SEP]"):
+                continue
+            if words and token.startswith("##"):
+                words[-1].append(position)
+            else:
+                words.append([position])
+        wanted = min(max_predictions, max(1, round(len(input_tokens) * self.mlm_probability)))
+        mask = [0] * len(input_tokens)
+        for word in self._shuffle(words):
+            if len(word) <= wanted:
+                wanted -= len(word)
+                for position in word:
+                    mask[position] = 1
+        return mask
+
+    def _shuffle(self, cand_indexes: list[list[int]]) -> list[list[int]]:
+        """The words in random order: Python's without a seed, else that of the collator's generator."""
+        if self.seed is None:
+            random.shuffle(cand_indexes)
+        elif self.return_tensors == "pt":
+            import torch
+
+            order = torch.randperm(len(cand_indexes), generator=self.generator)
+            return [cand_indexes[i] for i in order.tolist()]
+        else:
+            self.generator.shuffle(cand_indexes)
+        return cand_indexes
+
+    def torch_mask_tokens(self, inputs: Any, mask_labels: Any) -> tuple[Any, Any]:  # type: ignore[override, unused-ignore]
+        """Inputs with the chosen tokens replaced, and labels: those tokens, -100 elsewhere. Changes `inputs`."""
+        import torch
+
+        shape, generator = inputs.shape, self.generator
+        return self._replace(
+            inputs,
+            inputs.clone(),
+            mask_labels.bool() & ~torch.tensor(self._special_tokens(inputs.tolist()), dtype=torch.bool),
+            lambda p: torch.bernoulli(torch.full(shape, p), generator=generator).bool(),
+            lambda high: torch.randint(high, shape, dtype=torch.long, generator=generator),
+        )
+
+    def numpy_mask_tokens(self, inputs: Any, mask_labels: Any) -> tuple[Any, Any]:  # type: ignore[override, unused-ignore]
+        """As `torch_mask_tokens`, drawing from the collator's NumPy generator or from `np.random`."""
+        source = self.generator or np.random
+        integers = self.generator.integers if self.generator else np.random.randint
+        return self._replace(
+            inputs,
+            np.copy(inputs),
+            mask_labels.astype(bool) & ~np.array(self._special_tokens(inputs.tolist()), dtype=bool),
+            lambda p: source.binomial(1, p, size=inputs.shape).astype(bool),
+            lambda high: integers(low=0, high=high, size=inputs.shape, dtype=np.int64),
+        )
+
+    def _replace(self, inputs: Any, labels: Any, masked: Any, trials: Any, words: Any) -> tuple[Any, Any]:
+        """Write to `inputs` where tokens are masked, and to `labels`, a copy of them, where not."""
+        if self.tokenizer.pad_token is not None:
+            masked = masked & (labels != self.tokenizer.pad_token_id)
+        labels[~masked] = -100
+        by_mask = trials(self.mask_replace_prob) & masked
+        inputs[by_mask] = self.tokenizer.convert_tokens_to_ids(self.tokenizer.mask_token)
+        if self.mask_replace_prob != 1 and self.random_replace_prob != 0:
+            by_random = trials(self.random_replace_prob / (1 - self.mask_replace_prob)) & masked & ~by_mask
+            inputs[by_random] = words(len(self.tokenizer))[by_random]
+        return inputs, labels
+
+    def _special_tokens(self, rows: Sequence[list[int]]) -> list[list[int]]:
+        if self.tokenizer.mask_token is None:
+            raise ValueError(f"{type(self.tokenizer).__name__} has no mask token, which masking needs; set mask_token")
+        return [self.tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True) for row in rows]
+
+
+@functools.cache
+def bert_tokenizers() -> tuple[type, ...]:
+    """The classes whose tokens this masking is made for."""
+    return transformers.BertTokenizer, transformers.BertTokenizerFast
+
+
+def warn_of_other_tokenizers() -> None:
+    """Warn that words are not recognised if tokens do not mark them as BERT's do."""
+    warnings.warn(
+        "DataCollatorForWholeWordMask is only suitable for BertTokenizer-like tokenizers: it takes a token as part of "
+        "the word before it when it begins with '##'.",
+        stacklevel=2,
+    )
+
+
+def _as_list(row: Any) -> list[Any]:
+    if isinstance(row, list):
+        return row
+    return list((row.numpy() if hasattr(row, "numpy") else row).tolist())
+
+
 # transformers 5 has no such class, or a different one of that name; quadrat's own is used there.
-Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", plain.DataCollatorForWholeWordMask)
-_METHODS = {
-    name: getattr(Reference, name)
-    for name in ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
-}
+Reference: Any = originals.ORIGINALS.get("DataCollatorForWholeWordMask", DataCollatorForWholeWordMask)
+_NAMES = ("_whole_word_mask", "_shuffle", "torch_mask_tokens", "numpy_mask_tokens")
+_METHODS = {name: getattr(Reference, name) for name in _NAMES}
 
 # The fields that masking depends on.
 _FIELDS = (
@@ -38,7 +182,7 @@ _FIELDS = (
 # Kinds of arrays that every torch and NumPy makes int64 of without a word.
 _ARRAY_KINDS = sum(1 << KINDS.index(name) for name in ("int8", "uint8", "int16", "int32", "int64"))
 _MOST_TOKENS = _core.MOST_TOKENS  # random tokens are drawn from fewer, see csrc/kernels/rng/draws.hpp
-_STEPS = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
+_STEPS = (("input_ids", 0, col.PAD, INT64), ("labels", 0, col.LABELS, INT64))
 
 
 def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
@@ -56,9 +200,9 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = run_steps(columns, _STEPS, values, framework, BatchLayout(width, 1, left))
+    batch = run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
     if isinstance(batch, tuple):
-        raise FallBack(f"{explain((batch[1], batch[2], batch[3]))}, or has no token")
+        raise FallBack(f"{col.explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
 
 
@@ -68,7 +212,10 @@ def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) ->
     guard, values = collator.__dict__.get(place, (None, {}))
     if guard is not None and guard.holds(collator):
         return values  # type: ignore[no-any-return]
-    pad_id = _pad_id(collator.tokenizer, pads)
+    pad_id = None if collator.tokenizer.pad_token is None else collator.tokenizer.pad_token_id
+    no_id = type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS
+    if no_id and (pads or collator.tokenizer.pad_token is not None):
+        raise FallBack("the tokenizer has no pad token with an id")
     values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
     facts = _facts(collator, framework)
     if facts is not None:
@@ -98,8 +245,7 @@ def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
 
 
 def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: bool) -> _core.WordLabels:
-    """What masks the padded ids and makes their labels."""
-    vocabulary = vocabulary_of(collator, pad_id)
+    vocab_size, pieces = vocabulary_of(collator, pad_id)
     shuffle, origin = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
@@ -110,7 +256,7 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
         raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
     mask_token = collator.tokenizer.mask_token
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
-    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocabulary.length < _MOST_TOKENS:
+    if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
         raise FallBack("the tokenizer has no mask token with an id")
     return _core.WordLabels(
         shuffle=shuffle,
@@ -121,10 +267,10 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
         random_of_rest=origin.rounded(of_rest),
         has_random=has_random,
         mask_id=mask_id,
-        vocab_size=vocabulary.length,
-        pieces=vocabulary.pieces,
+        vocab_size=vocab_size,
+        pieces=pieces,
         joined=joined,
-        before=None if isinstance(collator.tokenizer, plain.bert_tokenizers()) else plain.warn_of_other_tokenizers,
+        before=None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers,
     )
 
 
@@ -144,26 +290,17 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
 def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bool) -> tuple[int, bool]:
     """The width of the batch, and whether any row is padded to it."""
     forms, _, kinds, shortest, longest, _ = columns.describe(0)
-    if forms == LIST:
-        whole = kinds == PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
-    elif forms == ARRAY:
-        whole = shortest > 0 and (kinds == PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
+    if forms == col.LIST:
+        whole = kinds == col.PYTHON_INTS and (shortest > 0 or not left)  # nothing, on the left, overwrites everything
+    elif forms == col.ARRAY:
+        whole = shortest > 0 and (kinds == col.PYTHON_INTS or (framework == "pt" and not kinds & ~_ARRAY_KINDS))
     else:
-        whole = shortest > 0 and forms == TENSOR and framework == "pt" and kinds == PYTHON_INTS
+        whole = shortest > 0 and forms == col.TENSOR and framework == "pt" and kinds == col.PYTHON_INTS
     if not whole:
         raise FallBack("'input_ids' are not rows of whole numbers, all in one form")
     if len(columns) > 1:
         forms, _, kinds, *_ = columns.describe(1)
-        if forms & ~(LIST | ARRAY | TENSOR) or kinds & ~_ARRAY_KINDS:
+        if forms & ~(col.LIST | col.MEMORY_ROWS) or kinds & ~_ARRAY_KINDS:
             raise FallBack("'chinese_ref' are not rows of whole numbers")
     width = rounded_up(longest, multiple)
     return width, shortest < width
-
-
-def _pad_id(tokenizer: Any, padded: bool) -> int | None:
-    if tokenizer.pad_token is None and not padded:
-        return None
-    pad_id = None if tokenizer.pad_token is None else tokenizer.pad_token_id
-    if type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS:
-        raise FallBack("the tokenizer has no pad token with an id")
-    return pad_id

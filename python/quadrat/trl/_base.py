@@ -47,15 +47,9 @@ def lengths(columns: _core.Columns) -> IntArray:
 
 
 class Flat(NamedTuple):
-    """int64 numbers one after the other.
+    """int64 numbers one after the other."""
 
-    Attributes:
-        memory: what owns them, a tensor: its memory is taken again, where NumPy's would be new each time.
-        address: where they are.
-        size: how many.
-    """
-
-    memory: Any
+    memory: Any  # what owns them, a tensor: its memory is taken again, where NumPy's would be new each time
     address: int
     size: int
 

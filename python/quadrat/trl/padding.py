@@ -61,7 +61,6 @@ def pad(
 
 
 def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
-    """The tensors padded by a kernel; None where TRL is to do it."""
     if type(tensors) not in (list, tuple) or not tensors or side not in ("right", "left") or memory.recording():
         return None
     columns = _core.Columns()

@@ -15,8 +15,7 @@ from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, address_of, interop
 from quadrat.trl._base import Flat, TrlCollator, ragged, require_token
 
@@ -24,21 +23,13 @@ _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("comp
 
 
 class Joined(NamedTuple):
-    """Rows that one set of outputs is made of.
+    """Rows that one set of outputs is made of."""
 
-    Attributes:
-        prompt: the column that each row begins with; None: rows are completions alone.
-        completions: the columns that follow it.
-        prefix: of the names of the outputs.
-        optional: whether the first example decides if there are such rows.
-        int64: whether rows are int64 even where the first one is empty.
-    """
-
-    prompt: str | None
-    completions: tuple[str, ...]
-    prefix: str = ""
-    optional: bool = False
-    int64: bool = False
+    prompt: str | None  # the column that each row begins with; None: rows are completions alone
+    completions: tuple[str, ...]  # the columns that follow it
+    prefix: str = ""  # of the names of the outputs
+    optional: bool = False  # whether the first example decides if there are such rows
+    int64: bool = False  # whether rows are int64 even where the first one is empty
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,7 +89,7 @@ class PreferenceCollator(TrlCollator):
         """The batch of a plan; plans whose batches are known by their signature are remembered. Raises FallBack."""
         sets, _ = key.options
         values = {name: self.pad_token_id for rows in sets for name, _ in rows.outputs}
-        layout = BatchLayout(
+        layout = col.BatchLayout(
             multiple_of=self.pad_to_multiple_of or 1,
             total=self._limit(),
             completions=len(sets[0].completions) if sets else 0,
@@ -133,7 +124,6 @@ class PreferenceCollator(TrlCollator):
         return limit
 
     def _cut(self, batch: dict[str, Any], names: list[str]) -> None:
-        """Cuts the rows of these outputs, ids and masks, to `max_length` tokens."""
         made = [batch[name] for name in names]
         sizes = made[1].sum(1).numpy()
         kept = np.minimum(sizes, self._limit())
@@ -143,7 +133,7 @@ class PreferenceCollator(TrlCollator):
         for index in range(len(made)):
             columns.cut(index, address_of(starts), address_of(kept))
         steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
-        layout = BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
+        layout = col.BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
         batch.update(run_steps(columns, steps, {**dict.fromkeys(names, 0), names[0]: self.pad_token_id}, "pt", layout))
 
 
@@ -152,7 +142,7 @@ def preference_plan(key: PlanKey) -> Plan:
     """The outputs, in order. The options in the key are the sets of rows, and the numbers."""
     sets, numbers = key.options
     shapes = col.column_shapes(key.signature)
-    steps: list[Step] = []
+    steps: list[col.Step] = []
     index = 0
     for rows in sets:
         forms = col.PYTHON_ROWS if rows.prompt is None else col.LIST  # a sum of tuples or arrays is none of lists
@@ -171,7 +161,6 @@ def preference_plan(key: PlanKey) -> Plan:
 
 
 def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
-    """The kind of the tensor of these numbers; None where torch is to find it."""
     if shape.forms != col.NUMBER:
         return None
     if dtype is None:

@@ -17,8 +17,7 @@ from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, has_documents
 from quadrat.input.rows import MAIN, Rows, first_of
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
-from quadrat.planning.plan import BatchLayout, Plan, PlanKey, Step, check_device, key_of, planned, run_steps
-from quadrat.planning.plan_cache import own_facts, remember
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import INT32, INT64, Framework, address_of
 from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
 
@@ -72,7 +71,8 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         check_device(framework)
         names: tuple[str, ...] = (MAIN, "labels") if "labels" in first else (MAIN,)
         columns = read(features, names)
-        _require_plain_start(features)
+        if not _has_plain_start(features):
+            raise FallBack("the first row is empty, or others have labels and it has none")
         self._require_newest(first, columns)
         sizes = lengths(columns)[0]
         positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
@@ -93,7 +93,6 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         return self._finished(batch) if self.padding_free else batch
 
     def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, remembers: bool) -> Any:
-        """The batch of these columns, by a plan. Raises FallBack."""
         flattens = bool(self.padding_free)
         width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
         rounded_up(0, self.pad_to_multiple_of)
@@ -104,7 +103,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             raise FallBack(plan.refusal)
         values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
         defers = self.deferred and not flattens and not positions
-        layout = BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED)
+        layout = col.BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED)
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
         if isinstance(batch, tuple):
             raise FallBack("a column holds numbers the kernels do not know")
@@ -184,7 +183,7 @@ def sft_plan(key: PlanKey) -> Plan:
     label = key.names.index("labels") if "labels" in key.names else 0
     joins, positions = key.options
     if not joins:
-        steps: list[Step] = [(MAIN, 0, col.PAD, INT64), ("labels", label, col.PAD_OWN, INT64)]
+        steps: list[col.Step] = [(MAIN, 0, col.PAD, INT64), ("labels", label, col.PAD_OWN, INT64)]
         if "position_ids" in key.names:
             steps.append(("position_ids", key.names.index("position_ids"), col.PAD, INT64))
         elif positions:
@@ -236,8 +235,3 @@ def _has_plain_start(features: Any) -> bool:
     if "labels" in first:
         return bool(len(first[MAIN]) and len(first["labels"]))
     return bool(len(first[MAIN])) and (isinstance(features, Rows) or not any("labels" in row for row in features))
-
-
-def _require_plain_start(features: Any) -> None:
-    if not _has_plain_start(features):
-        raise FallBack("the first row is empty, or others have labels and it has none")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from quadrat.planning.diagnosis import options, rules
-from quadrat.planning.diagnosis.features import not_features
 
 # In place of features, for an error of a collator's constructor.
 NO_FEATURES: Any = object()
@@ -25,6 +24,6 @@ def _problems(features: Any, collator: Any) -> Iterator[str]:
     yield from options.not_a_tokenizer(collator)
     if features is NO_FEATURES:
         return
-    yield from not_features(features)
+    yield from options.not_features(features)
     yield from options.unknown(collator)
     yield from rules.problems(features, collator)

@@ -8,7 +8,7 @@ from typing import Any
 from quadrat.input.rows import MAIN
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import options
-from quadrat.planning.diagnosis.features import missing, not_mappings, not_rows
+from quadrat.planning.diagnosis.options import missing, not_mappings, not_rows
 from quadrat.planning.diagnosis.values import Column, Role, broken, dimensions, doubtful, kind_of, length_of, shown
 
 _MARKS = ("attention_mask", "token_type_ids", "special_tokens_mask")
@@ -48,7 +48,6 @@ def problems(features: Sequence[Any], collator: Any) -> Iterator[str]:
 
 
 def _padded(collator: Any, rows: dict[str, list[Any]]) -> Iterator[str]:
-    """Columns that the tokenizer pads, with or without labels."""
     main, pads = collator.tokenizer.model_input_names[0], options.pads(collator)
     yield from _no_tokens(main, {name: values[0] for name, values in rows.items()}, "which the tokenizer pads")
     columns = [Column(name, values, _role(collator, name, main)) for name, values in rows.items()]
@@ -102,7 +101,6 @@ def _no_tokens(main: str, first: Mapping[str, Any], why: str) -> Iterator[str]:
 
 
 def _targets(collator: Any, column: Column) -> Iterator[str]:
-    """Labels that have lengths of their own."""
     for row, value in enumerate(column.values):
         if isinstance(column.values[0], list) and not isinstance(value, list):
             found = f"{column.place(row)} is {kind_of(value)} where row 0 is a list"
@@ -135,7 +133,6 @@ def _stacked_role(name: str, values: Sequence[Any]) -> Role:
 
 
 def _choices(collator: Any, examples: Sequence[Any]) -> Iterator[str]:
-    """Examples that hold one row per choice; then their rows."""
     columns = list(examples[0])
     label = "label" if "label" in columns else "labels"
     lacks = f"the features have {shown(columns)}"
@@ -234,7 +231,6 @@ def _shape_of(value: Any) -> Shape:
 
 
 def _uneven(column: Column, remedy: str) -> Iterator[str]:
-    """Rows that do not stack."""
     shapes = [_shape_of(value) for value in column.values]
     first = shapes[0]
     for row, shape in enumerate(shapes):
@@ -285,7 +281,6 @@ def _padding_collator(rows: Mapping[str, Sequence[Any]]) -> str | None:
 
 
 def _not_one_per_token(columns: Sequence[Column], tokens: Column) -> Iterator[str]:
-    """Columns that need one value per token."""
     expected = list(map(length_of, tokens.values))
     for column in columns:
         for row, (value, length) in enumerate(zip(column.values, expected, strict=True)):
