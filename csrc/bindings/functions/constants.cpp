@@ -39,8 +39,8 @@ void add(py::module_& m, const char* prefix, const char* const (&names)[count]) 
 template <typename Enum>
 py::tuple values_of(Enum first, Enum last) {
     py::list values;
-    for (auto value = static_cast<unsigned>(first); value <= static_cast<unsigned>(last);
-         value += first == Enum{} ? 1 : value) {
+    const auto begin = static_cast<unsigned>(first), end = static_cast<unsigned>(last);
+    for (unsigned value = begin; value <= end; value += begin == 0 ? 1 : value) {
         values.append(value);
     }
     return py::tuple(values);
