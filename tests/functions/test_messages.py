@@ -7,18 +7,10 @@ import torch
 
 import quadrat
 
-DATASET = datasets.Dataset.from_dict({"input_ids": [[1, 2], [3]]})
-
 
 @pytest.mark.parametrize(
     ("error", "call", "words"),
     [
-        (
-            TypeError,
-            lambda: quadrat.TokenBudgetBatchSampler(DATASET, 16),
-            r"of a dataset, give quadrat.lengths\(dataset\)",
-        ),
-        (TypeError, lambda: quadrat.plan_packs(DATASET, 16), r"give quadrat.lengths\(dataset\)"),
         (
             ValueError,
             lambda: quadrat.varlen.document_block_mask([0, 5, 3]),
@@ -41,9 +33,10 @@ def test_messages(error, call, words):
 
 
 def test_reprs():
+    dataset = datasets.Dataset.from_dict({"input_ids": [[1, 2], [3]]})
     sampler = quadrat.TokenBudgetBatchSampler([1, 2], 8)
     assert repr(sampler) == "TokenBudgetBatchSampler(rows=2, max_tokens=8, world_size=1, rank=0, epoch=0)"
-    assert repr(quadrat.BatchedDataset(DATASET, sampler)) == "BatchedDataset(rows=2, columns=None, epoch=0)"
+    assert repr(quadrat.BatchedDataset(dataset, sampler)) == "BatchedDataset(rows=2, columns=None, epoch=0)"
     patch = quadrat.patch_transformers()
     assert repr(patch) == "<quadrat.patch_transformers(): in force>"
     patch.undo()

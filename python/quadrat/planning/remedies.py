@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _REMEDIES = {
-    "of another type than those before it": "give all rows of the column one element type, for example floats alone",
+    "mixes types of numbers": "give all rows of the column one element type, for example floats alone",
     "differs in length from the tokens": "give one value for each token, or pad the column with pad_values",
     "rows of numbers as long as the tokens": "give one number for each token",
     "the kernels do not know": "give lists, arrays or tensors of numbers",
