@@ -157,7 +157,7 @@ REFUSAL = re.compile(
     r"|raised ValueError: \w[\w ]* must be on the CPU or a GPU, not on meta"
     r"|raised ValueError: values are on \w+, offsets on \w+; both must be on the CPU or on one GPU"
     r"|raised ValueError: \w+ (is|are) on meta; (it|they) must be on the CPU"
-    r"|raised TypeError: row [01] is the \w+ of torch\.\w+ on \w+: rows must be "
+    r"|raised TypeError: row [01] is the \w+ of torch\.\w+ on \w+: each row must be "
 )
 
 

@@ -39,6 +39,18 @@ def batches_of(data, *, library=LIBRARIES, rows=None, most=9):
     return [data.draw(filled(structure, rows)) for _ in range(data.draw(st.integers(1, most)))]
 
 
+@pytest.mark.parametrize("lengths", [(0, 2, 2, 2), (1, 2, 2, 2), (2, 1, 2, 2), (2, 2, 2, 1)])
+def test_lists_of_different_lengths(lengths):
+    """`nested_concat` joins as many as the shorter list has."""
+    batches = [[torch.ones(2)] * length for length in lengths]
+    expected = functools.reduce(nested_concat, batches)
+    assert picture(quadrat.concat_padded(batches)) == picture(expected)
+    container = quadrat.EvalLoopContainer()
+    for batch in batches:
+        container.add(batch)
+    assert picture(container.tensors) == picture(expected)
+
+
 @given(st.data(), PADDING)
 def test_concat_padded(data, padding):
     batches = batches_of(data)

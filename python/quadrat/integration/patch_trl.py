@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -69,9 +70,8 @@ def _checked(start: Callable[..., None]) -> Callable[..., None]:
 
 
 def _classes() -> list[Any]:
-    from trl import SFTTrainer
-
-    return [SFTTrainer]
+    module = sys.modules.get("trl.trainer.sft_trainer")
+    return [] if module is None else [module.SFTTrainer]
 
 
 TRL = Switch(_swaps, "trl", others=_classes)

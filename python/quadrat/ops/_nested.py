@@ -82,7 +82,8 @@ def joins(first: Any, other: Any, padding: Any) -> bool:
     if first is None or other is None or first[0] is not other[0]:
         return False
     if type(first[2]) is tuple:
-        return first[1] == other[1] and all(joins(*pair, padding) for pair in zip(first[2], other[2], strict=True))
+        same = first[1] == other[1] and len(first[2]) == len(other[2])
+        return same and all(joins(*pair, padding) for pair in zip(first[2], other[2], strict=True))
     one, two = first[1], other[1]
     alike = bool(one and two) and one[1:] == two[1:] and first[2:] == other[2:]
     return alike and not recording() and bytes_of_padding(first[2], padding) is not None
