@@ -10,18 +10,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import datasets
 import numpy as np
 import torch
 import transformers
 from torch.utils.data import DataLoader
 
 import quadrat
-from arrow_cases import shuffled
-from cases import tokenizer
+from cases import MIN_LENGTH, encode, token_ids, tokenizer
 from measure import check_same, machine, quiet, rounded, terminal
 from quadrat.support import shared
-from report import RESULTS
 
+RESULTS = Path(__file__).parent / "results"  # not that of `report`, which patches datasets
 BATCH = 32
 MAX_TOKENS = 8192
 SMALL = 4  # rows of a small batch from a worker
@@ -39,9 +39,15 @@ def alternated(ways: dict[str, Callable[[], Iterable[Any]]], passes: int, per: i
     return {name: float(np.median(found)) for name, found in times.items()}
 
 
+def rows_of() -> datasets.Dataset:
+    """The rows of the corpus, in random order."""
+    chosen = [index for index, ids in enumerate(token_ids()) if len(ids) >= MIN_LENGTH]
+    return datasets.Dataset.from_list([dict(encode(index)) for index in np.random.default_rng(0).permutation(chosen)])
+
+
 def streams(passes: int) -> dict[str, dict[str, float]]:
     """A `DataLoader` over an `IterableDataset`, and batches by token budget of a stream and of a dataset."""
-    stored, _ = shuffled(special=False)
+    stored = rows_of()
     stream = stored.to_iterable_dataset()
     reference = transformers.DataCollatorWithPadding(tokenizer())
     ours = quadrat.DataCollatorWithPadding(tokenizer())
@@ -84,8 +90,7 @@ class Repeated(torch.utils.data.Dataset[Any]):
 
 def workers(passes: int, batches: int = 200) -> dict[str, dict[str, float]]:
     """A batch of three tensors from one worker: of transformers, and of quadrat by value and in shared memory."""
-    stored, _ = shuffled(special=False)
-    rows = stored.select(range(SMALL)).to_list()
+    rows = rows_of().select(range(SMALL)).to_list()
     usual = shared._BY_VALUE
 
     def loader(module: Any, by_value: int) -> Any:
