@@ -207,6 +207,6 @@ def _are_equal() -> bool:
             for *_, state in expected[:-1:5]:
                 if run(ours, state) != run(theirs, state):
                     return False
-    except (AttributeError, KeyError, TypeError):  # an interface of another shape
+    except Exception:  # an interface of another shape: `datasets` reads the rows
         return False
     return True

@@ -1,4 +1,4 @@
-"""Arguments that the reference does not take: tokenizer, options, what is no list of features, rows that are none."""
+"""Errors of wrong arguments: the tokenizer, options, features that are not a list, and rows that are not rows."""
 
 from __future__ import annotations
 
