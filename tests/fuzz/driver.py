@@ -1,4 +1,4 @@
-"""The fuzzer: `make fuzz SECONDS=600`. Runs the property tests on bytes, which is several times faster than hypothesis.
+"""The fuzzer: `make fuzz SECONDS=600`. Runs the property tests on bytes, from which hypothesis draws.
 
     python tests/fuzz/driver.py [--seconds 60] [--jobs 2] [--sanitized SITE] [--only NAME] [FILE ...]
     python tests/fuzz/driver.py --repeat FIND

@@ -12,44 +12,45 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from fuzz import drawn
+from hypothesis import HealthCheck, given, settings
 
 TESTS = Path(__file__).parents[1]
 ROOMS = ("fuzz", "identity", "functions", "kernels", "masking", "deferred", "integration")
+_ZEROS = bytes(4096)  # what is drawn where the bytes end
+_SETTINGS = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Target:
-    """A property test.
+    """A property test, whose inputs hypothesis draws from bytes.
 
     Args:
-        name: the file, in `tests`, and the test.
-        test: the function.
-        strategies: what it draws, by parameter.
-        fixed: its other parameters: what `parametrize` gives them, a dict for each case.
+        test: the function that `given` made.
+        cases: its other parameters: what `parametrize` gives them, a dict for each case.
     """
 
-    def __init__(
-        self, name: str, test: Any, strategies: dict[str, drawn.Strategy], fixed: list[dict[str, Any]]
-    ) -> None:
-        self.name, self._test, self._strategies, self._fixed = name, test, strategies, fixed
+    def __init__(self, test: Any, cases: list[dict[str, Any]]) -> None:
+        self._cases, self._case = cases, cases[0]
+        body = test.hypothesis.inner_test
+
+        @_SETTINGS
+        @given(**test.hypothesis._given_kwargs)
+        def run(**drawn: Any) -> None:
+            body(**drawn, **self._case)
+
+        self._draw = run.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
 
     def __call__(self, data: bytes) -> bool:
         """Run the test on what the bytes give; False where they give nothing."""
-        source = drawn.Source(data)
+        self._case = self._cases[data[0] % len(self._cases)] if data else self._cases[0]
         try:
-            arguments = dict(self._fixed[source.below(len(self._fixed))])
-            for name, strategy in self._strategies.items():
-                arguments[name] = strategy.drawn(source)
-            self._test(**arguments)
-        except (drawn.Invalid, pytest.skip.Exception):
+            return self._draw(data[1:] + _ZEROS) is not None
+        except pytest.skip.Exception:
             return False
         except pytest.fail.Exception as failed:  # which is no Exception
             raise AssertionError(str(failed)) from failed
-        return True
 
 
-def _cases(test: Any) -> Iterator[dict[str, Any]]:
+def cases_of(test: Any) -> Iterator[dict[str, Any]]:
     """What `parametrize` gives a test, each combination."""
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
     parts = []
@@ -63,7 +64,8 @@ def _cases(test: Any) -> Iterator[dict[str, Any]]:
         yield {name: value for part in combination for name, value in part.items()}
 
 
-def _load(file: Path) -> Any:
+def load(file: Path) -> Any:
+    """The module of a file of tests."""
     name = f"fuzzed_{file.parent.name}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -76,7 +78,6 @@ def _load(file: Path) -> Any:
 
 def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: None) -> dict[str, Target]:
     """The targets in these files of tests, by default in all rooms. told: called with what is left out, and why."""
-    drawn.install()
     files = list(files) or [file for room in ROOMS for file in sorted((TESTS / room).glob("test_*.py"))]
     found: dict[str, Target] = {}
     from support import guarded, ingest
@@ -87,23 +88,23 @@ def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: N
             continue
         place = str(file.relative_to(TESTS) if file.is_relative_to(TESTS) else file)
         try:
-            module = _load(file)
+            module = load(file)
         except (pytest.skip.Exception, ImportError) as reason:  # what it needs is not installed
             told(f"{place}: {reason}")
             continue
         for name, test in vars(module).items():
-            if not (name.startswith("test") and hasattr(test, "given")):
+            if not (name.startswith("test") and getattr(test, "is_hypothesis_test", False)):
                 continue
-            cases = list(_cases(test))
-            others = set(inspect.signature(test).parameters) - set(test.given) - set(cases[0])
+            cases = list(cases_of(test))
+            others = set(inspect.signature(test).parameters) - set(cases[0])
             if others - set(fixtures):
                 told(f"{place}::{name}: needs {', '.join(sorted(others - set(fixtures)))}")
                 continue
             if any(mark.name == "skipif" and mark.args[0] for mark in getattr(test, "pytestmark", [])):
                 told(f"{place}::{name}: is skipped")
                 continue
-            given = {other: fixtures[other] for other in others}
-            found[f"{place}::{name}"] = Target(f"{place}::{name}", test, test.given, [case | given for case in cases])
+            lent = {other: fixtures[other] for other in others}
+            found[f"{place}::{name}"] = Target(test, [case | lent for case in cases])
     return found
 
 
