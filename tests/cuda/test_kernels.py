@@ -1,205 +1,34 @@
-"""The CUDA kernels on a GPU, against the oracles. What they do to hostile input is tested by emulation as well."""
+"""The CUDA kernels on a GPU: the tests of their emulation, with the same bodies, and what only a GPU shows."""
 
-import itertools
-from dataclasses import dataclass
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import oracles
-from quadrat import _core
+from fuzz import targets
 from quadrat.ops._device import column_of
 from quadrat.support.gpu import pad_columns
-from support.gpu import DEVICE, NEEDS_GPU, GuardedOnDevice, Memory, _cuda, torch, where
-from support.guarded import CANARY
-from support.hostile import FAR, HOSTILE, LENGTHS, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
-from support.philox import Case, cases
+from support.gpu import DEVICE, NEEDS_GPU, OnDevice, _cuda, torch, where
 
 pytestmark = NEEDS_GPU
 
-DTYPES = st.sampled_from(["u1", "u2", "u4", "u8"]).map(np.dtype)
-SIZES = st.integers(0, 9) | st.sampled_from([31, 32, 33, 255, 256, 257, 513, 100_003])
-COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
-POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
+EMULATED = [targets.load(file) for file in sorted((targets.TESTS / "kernels").glob("test_cuda_emulated_*.py"))]
+BODIES = [
+    pytest.param(module, test, case, id=f"{name}-{number}")
+    for module in EMULATED
+    for name, test in vars(module).items()
+    if getattr(test, "is_hypothesis_test", False) and "guarded" in inspect.signature(test).parameters
+    for number, case in enumerate(targets.cases_of(test))
+]
 
 
-@dataclass
-class Rows:
-    lengths: list[int]
-    values: np.ndarray
-    offsets: np.ndarray
-
-    def __post_init__(self) -> None:
-        memory = Memory()
-        self.source = memory.address(self.values), self.values.size
-        self.places = memory.address(self.offsets)
-        self.memory = memory
-        self.rows = [self.values[a:b] for a, b in itertools.pairwise(self.offsets)]
-
-
-@st.composite
-def ragged(draw: st.DrawFn) -> Rows:
-    lengths = draw(LENGTHS)
-    offsets = draw(st.integers(0, 5)) + np.cumsum([0, *lengths], dtype=np.int64)
-    values = (np.arange(int(offsets[-1]) + draw(st.integers(0, 5))) * 7919).astype(draw(DTYPES))
-    return Rows(lengths, values, offsets)
-
-
-@given(ragged(), st.integers(0, 300), SIDES)
-def test_pad_columns(case: Rows, extra: int, side: str) -> None:
-    shape, dtype = (len(case.lengths), max(case.lengths, default=0) + extra), case.values.dtype
-    out, mask, attended = GuardedOnDevice(shape, dtype), GuardedOnDevice(shape, dtype), np.empty(shape, dtype)
-    layout = case.places, shape[1], side == "left", dtype.itemsize, 1
-    _cuda.pad_columns(
-        [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 0, mask.address)], shape[0], *where()
-    )
-    oracles.attention_mask(case.lengths, side, attended)
-    assert np.array_equal(out.result(), pad_rows(case.rows, shape[1], side, 9, dtype))
-    assert np.array_equal(mask.result(), attended)
-
-
-@given(ragged(), st.integers(0, 300), st.integers(-5, 5))
-def test_flatten_columns(case: Rows, extra: int, start: int) -> None:
-    rows, dtype, before = len(case.lengths), case.values.dtype, int(case.offsets[0])
-    total = sum(case.lengths) + (extra if any(case.lengths) else 0)
-    expected = {
-        COPIED: np.full(total, 9, dtype), SEPARATED: np.full(total, 9, dtype), POSITIONS: np.empty(total, np.int64),
-        SEQUENCES: np.empty(total, np.int32), BOUNDS: np.empty(rows + 1, np.int32),
-    }  # fmt: skip
-    starts = [int(offset) - before for offset in case.offsets[:-1]]
-    for copied in (expected[COPIED], expected[SEPARATED]):
-        oracles.copy_rows(case.rows, starts, copied)
-    filled = [first for first, length in zip(starts, case.lengths, strict=True) if length]
-    oracles.separate_rows(filled, 9, expected[SEPARATED])
-    oracles.position_ids(case.lengths, start, expected[POSITIONS])
-    oracles.seq_idx(case.lengths, expected[SEQUENCES])
-    oracles.cu_seqlens(case.lengths, expected[BOUNDS])
-    outs = {source: GuardedOnDevice(array.shape, array.dtype) for source, array in expected.items()}
-    numbers = {POSITIONS: (start % 2**64, 0), SEQUENCES: (0, 2**64 - 1), BOUNDS: (0, 0)}
-    columns = [
-        (source, *(case.source if source in (COPIED, SEPARATED) else (0, 0)), 1, out.dtype.itemsize,
-         *numbers.get(source, (0, 9)), out.address)
-        for source, out in outs.items()
-    ]  # fmt: skip
-    _cuda.flatten_columns(columns, case.places, rows, total, *where())
-    for source, out in outs.items():
-        assert np.array_equal(out.result(), expected[source]), source
-
-
-@given(ragged(), st.integers(-30, 300), st.integers(0, 9), SIDES)
-def test_unpad(case: Rows, extra: int, after: int, side: str) -> None:
-    rows, width, memory = len(case.lengths), max(max(case.lengths, default=0) + extra, 0), Memory()
-    batch = (np.arange(rows * width) * 7919).astype(case.values.dtype).reshape(rows, width)
-    size = int(case.offsets[-1]) + after if rows else 0
-    out, expected = GuardedOnDevice(size, batch.dtype), np.empty(size, batch.dtype)
-    oracles.unpad(batch, case.offsets, side, expected)
-    place = memory.address(batch), case.places, rows, width, side == "left", batch.itemsize, 1
-    _cuda.unpad(*place, out.address, size, *where())
-    assert np.array_equal(out.result(), expected)
-
-
-@given(ragged(), st.integers(0, 40))
-def test_copy_rows(case: Rows, space: int) -> None:
-    starts = np.cumsum([space, *(length + space for length in case.lengths)], dtype=np.int64)
-    out, memory = GuardedOnDevice(int(starts[-1]), case.values.dtype), Memory()
-    expected = out.before()
-    oracles.copy_rows(case.rows, starts[:-1].tolist(), expected)
-    place = memory.address(starts), out.dtype.itemsize, out.address, out.size
-    _cuda.copy_rows(*case.source, case.places, len(case.lengths), *place, *where())
-    assert np.array_equal(out.result(), expected)
-
-
-@given(st.lists(HOSTILE, max_size=12), st.integers(0, 40), DTYPES)
-def test_separate_rows(starts: list[int], size: int, dtype: np.dtype[Any]) -> None:
-    out, memory = GuardedOnDevice(size, dtype), Memory()
-    expected = out.before()
-    oracles.separate_rows([start for start in starts if 0 <= start < size], 1, expected)
-    place = memory.address(np.array(starts, np.int64)), len(starts), dtype.itemsize, 1
-    _cuda.separate_rows(*place, out.address, size, *where())
-    assert np.array_equal(out.result(), expected)
-
-
-@given(SIZES, st.integers(0, 2**32 - 1), st.integers(-2, 3) | st.sampled_from(FAR))
-def test_causal_labels(count: int, seed: int, pad_id: int) -> None:
-    ids, memory = np.random.default_rng(seed).integers(-2, 4, size=count), Memory()
-    labels, expected = GuardedOnDevice(count, np.int64), np.empty(count, np.int64)
-    oracles.causal_labels(ids, pad_id, expected)
-    _cuda.causal_labels(memory.address(ids), count, pad_id, labels.address, *where())
-    assert np.array_equal(labels.result(), expected)
-
-
-@given(cases, st.none() | st.sets(st.integers(0, 191), max_size=30))
-def test_philox_mask(case: Case, special: set[int] | None) -> None:
-    memory, members = Memory(), bit_set(special or [], 1)
-    if special is not None:
-        case.words = np.empty(case.count, np.uint8)
-        oracles.special_tokens(case.ids, special, case.words)
-        case.words += np.uint8(1)
-    expected = case.expected()
-    ids, labels = torch.from_numpy(case.ids).to(DEVICE), GuardedOnDevice(case.count, np.int64)
-    _cuda.philox_mask(
-        case.options, row_keys=memory.address(case.keys), offsets=memory.address(case.offsets), rows=case.rows,
-        width=case.width, left=case.layout == "left", flat=case.layout == "flat",
-        words=memory.address(case.words) if special is None else 0, set=memory.address(members), set_size=len(members),
-        ids=ids.data_ptr(), labels=labels.address, out_size=case.count, device=where()[0], stream=where()[1],
-    )  # fmt: skip
-    assert np.array_equal(ids.cpu().numpy(), expected[0])
-    assert np.array_equal(labels.result(), expected[1])
-
-
-@given(cases)
-def test_row_keys(case: Case) -> None:
-    memory, out, expected = Memory(), GuardedOnDevice(case.rows, np.uint64), np.empty(case.rows, np.uint64)
-    oracles.row_keys([case.ids[a : a + n] for a, n in zip(case.start, case.lengths, strict=True)], expected)
-    layout = case.rows, case.width, case.layout == "left", case.layout == "flat"
-    _cuda.row_keys(memory.address(case.ids), case.count, memory.address(case.offsets), *layout, out.address, *where())
-    assert np.array_equal(out.result(), expected)
-
-
-@given(st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), DTYPES, SIDES)
-def test_hostile_offsets_change_nothing_outside(
-    offsets: list[int], size: int, width: int, dtype: np.dtype[Any], side: str
-) -> None:
-    rows, left, item = len(offsets) - 1, side == "left", dtype.itemsize
-    case = Rows([], np.full(size, 5, dtype), np.array(offsets, np.int64))
-    out, mask = GuardedOnDevice((rows, width), dtype), GuardedOnDevice((rows, width), dtype)
-    layout = case.places, width, left, item, 1
-    columns = [(*case.source, *layout, 0, 9, out.address), (0, 0, *layout, 1, 9, mask.address)]
-    if not size:
-        columns[0] = (case.places, 0, *columns[0][2:])
-    _cuda.pad_columns(columns, rows, *where())
-    assert np.array_equal(out.result(), pad_rows(cut_rows(case.values, offsets, width), width, side, 9, dtype))
-    attended = np.empty((rows, width), dtype)
-    oracles.attention_mask(cut_lengths(offsets, width), side, attended)
-    assert np.array_equal(mask.result(), np.where(attended == 1, dtype.type(1), dtype.type(9)))
-    total, untouched, memory = size if rows else 0, np.full(1, CANARY, np.uint8).repeat(item).view(dtype)[0], Memory()
-    flat = GuardedOnDevice(total, dtype)
-    batch = memory.address(np.full(max(rows * width, 1), 5, dtype))
-    _cuda.unpad(batch, case.places, rows, width, left, item, 1, flat.address, total, *where())
-    assert np.isin(flat.result(), [0, 5, untouched]).all()
-    for source in (COPIED, SEPARATED):
-        flat = GuardedOnDevice(total, dtype)
-        column = (source, case.source[0] or case.places, size, 1, item, 0, 0, flat.address)
-        _cuda.flatten_columns([column], case.places, rows, total, *where())
-        assert np.isin(flat.result(), [0, 5, untouched]).all()
-    positions, sequences, bounds = (
-        GuardedOnDevice(n, kind) for n, kind in ((total, "i8"), (total, "i4"), (rows + 1, "i8"))
-    )
-    columns = [
-        (POSITIONS, 0, 0, 1, 8, 0, 0, positions.address), (SEQUENCES, 0, 0, 1, 4, 0, 2**64 - 1, sequences.address),
-        (BOUNDS, 0, 0, 1, 8, 0, 0, bounds.address),
-    ]  # fmt: skip
-    _cuda.flatten_columns(columns, case.places, rows, total, *where())
-    positions.result()
-    assert np.isin(sequences.result(), [-1, *range(rows), sequences.before()[0] if total else 0]).all()
-    assert np.array_equal(bounds.result().view("u8"), case.offsets.view("u8") - case.offsets.view("u8")[0])
-    copied = GuardedOnDevice(rows * width, dtype)
-    # The offsets are hostile starts as well.
-    _cuda.copy_rows(*case.source, case.places, rows, case.places, item, copied.address, copied.size, *where())
-    assert np.isin(copied.result(), [5, untouched]).all()
+@pytest.mark.parametrize(("module", "test", "case"), BODIES)
+def test_as_their_emulation(module: Any, test: Any, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    there = OnDevice()
+    monkeypatch.setattr(module, "emulated", there)
+    monkeypatch.setattr(module, "address", there.address)
+    test(guarded=there.guarded, **case)
 
 
 def test_more_rows_than_blocks() -> None:

@@ -1,11 +1,12 @@
 """What tests of the kernels on a GPU do alike."""
 
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
-from support.guarded import MARGIN, Guarded
+from support.guarded import Guarded
 
 _cuda = pytest.importorskip("quadrat._cuda", reason="needs a GPU")
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -18,35 +19,53 @@ NEEDS_GPU = [
 DEVICE = "cuda"
 
 
-class GuardedOnDevice(Guarded):
-    """Device memory between such margins; `result` brings it here."""
-
-    def __init__(self, shape: int | tuple[int, ...], dtype: Any) -> None:
-        super().__init__(dtype, shape)
-        self.dtype, self.size = self.array.dtype, self.array.size
-        self._on_device = torch.from_numpy(self.block).to(DEVICE)
-        self.address = self._on_device.data_ptr() + MARGIN
-
-    def before(self) -> np.ndarray:
-        return Guarded(self.array.dtype, self.array.shape).array
-
-    def result(self) -> np.ndarray:
-        """The elements; checks the margins."""
-        self.block[:] = self._on_device.cpu().numpy()
-        assert self.intact()
-        return self.array.copy()
+# How many parameters each kernel has; the emulation's next ones say which blocks run, a GPU's where.
+_PARAMETERS = {
+    **{"pad_columns": 2, "flatten_columns": 4, "unpad": 9, "copy_rows": 8, "separate_rows": 6, "causal_labels": 4},
+    **{"row_keys": 8, "philox_mask": 13, "pad_masked": 14, "mask_layout": 8, "take_tokens": 6},
+}
+_WORD = 64  # what a copy lies as far beyond a multiple of as its original
 
 
-class Memory:
-    """Copies of arrays on the device, which live as long as this."""
+class OnDevice:
+    """The kernels of a GPU in the place of their emulation: memory that they are given goes there, and back again."""
 
     def __init__(self) -> None:
-        self._tensors: list[Any] = []
+        self._blocks: list[weakref.ref[np.ndarray]] = []
+
+    def guarded(self, dtype: Any, shape: int | tuple[int, ...]) -> Guarded:
+        made = Guarded(dtype, shape)
+        self.address(made.block)
+        return made
 
     def address(self, array: np.ndarray) -> int:
-        signed = array.view(f"i{array.itemsize}") if array.dtype.kind == "u" and array.itemsize > 1 else array
-        self._tensors.append(torch.from_numpy(signed).to(DEVICE))
-        return self._tensors[-1].data_ptr()
+        self._blocks.append(weakref.ref(array))
+        return array.ctypes.data
+
+    def __getattr__(self, kernel: str) -> Any:
+        def call(*arguments: Any, max_blocks: int = 0, **named: Any) -> None:
+            arrays = [array for one in self._blocks if (array := one()) is not None and array.nbytes]
+            copies = []
+            for array in arrays:
+                shift = array.ctypes.data % _WORD
+                copy = torch.empty(shift + array.nbytes, dtype=torch.uint8, device=DEVICE)[shift:]
+                copies.append(copy.copy_(torch.from_numpy(array.reshape(-1).view(np.uint8))))
+
+            def there(value: Any) -> Any:
+                if type(value) in (list, tuple):
+                    return type(value)(map(there, value))
+                for array, copy in zip(arrays, copies, strict=True):
+                    if type(value) is int and 0 <= (place := value - array.ctypes.data) < array.nbytes:
+                        return copy.data_ptr() + place
+                return value
+
+            named = {name: there(value) for name, value in named.items()}
+            device, stream = where()
+            getattr(_cuda, kernel)(*there(arguments[: _PARAMETERS[kernel]]), **named, device=device, stream=stream)
+            for array, copy in zip(arrays, copies, strict=True):
+                array.reshape(-1).view(np.uint8)[:] = copy.cpu().numpy()
+
+        return call
 
 
 def where() -> tuple[int, int]:
