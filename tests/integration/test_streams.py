@@ -114,7 +114,10 @@ def test_resumes_at_every_point(kind, name):
         states.append(pickle.loads(pickle.dumps(stream.state_dict())))
     assert documents(items) == everything()
     assert states[-1]["window"] >= 3
+    windows = [state["window"] for state in states]
     for at, state in enumerate(states):
+        if at % 3 and at + 1 < len(states) and windows[at] == windows[at - 1]:
+            continue  # a third of the states, all that follow the first item of a window, and the last
         again = stream_of(kind, DATASETS[name](rows_of(LENGTHS)), **columns)
         again.load_state_dict(state)
         assert again.state_dict() == state
@@ -124,7 +127,7 @@ def test_resumes_at_every_point(kind, name):
             assert {**again.state_dict(), "source": 0} == {**states[at + len(rest)], "source": 0}
         assert rest == items[at:]
         assert again.epoch == 2
-        if at % 4 == 0:  # and from a state of a resumed iteration
+        if at % 12 == 0:  # and from a state of a resumed iteration
             again.load_state_dict(state)
             for _ in zip(range(5), again, strict=False):
                 pass
