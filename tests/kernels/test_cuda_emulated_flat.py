@@ -1,7 +1,6 @@
 """flatten_columns, copy_rows and separate_rows for CUDA, compiled as C++, against the oracles and hostile input."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -125,14 +124,6 @@ def test_flatten_columns_beyond_32_bits() -> None:
     assert separated.tolist() == [9, 2, 3, 9, 5, 9]
 
 
-@pytest.mark.parametrize("lengths", [[3, 0], [0, 2, 0, 0]])
-def test_padding_continues_the_last_row_with_tokens(guarded, lengths):
-    out, offsets = guarded("int64", (6,)), offsets_of(lengths, 0)
-    column = (POSITIONS, 0, 0, 1, 8, 0, 0, out.address)
-    emulated.flatten_columns([column], address(offsets), len(lengths), 6)
-    assert out.array.tolist() == list(range(6))
-
-
 @given(KINDS, LENGTHS, st.integers(0, 5), st.integers(0, 40), st.randoms(), BLOCKS)
 def test_copy_rows(guarded, kind, lengths, before, space, random, blocks):  # noqa: PLR0917
     """Rows in any order, with gaps between them, which stay as they are."""
@@ -220,93 +211,3 @@ def test_no_tokens(item: int) -> None:
     emulated.flatten_columns(columns, address(offsets), 3, 0)
     emulated.copy_rows(0, 0, address(offsets), 3, address(offsets), item, 0, 0)
     emulated.separate_rows(address(offsets), 3, item, 0, 0, 0)
-
-
-BATCH = {"offsets": 64, "rows": 2, "out_size": 4}
-TAKES = [
-    *((source, 64, 4, 1, 4, 0, 0, 64) for source in (COPIED, SEPARATED)),
-    (POSITIONS, 0, 0, 1, 8, 0, 0, 64),
-    (SEQUENCES, 0, 0, 1, 4, 0, 0, 64),
-    (BOUNDS, 0, 0, 1, 8, 0, 0, 64),
-]
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ((5, 64, 4, 1, 8, 0, 0, 64), "no such source"),
-        ((-1, 64, 4, 1, 8, 0, 0, 64), "no such source"),
-        ((COPIED, 64, 4, 1, 4, 0, 0), "eight numbers"),
-        ((COPIED, 64, 4, 1, 3, 0, 0, 64), "item must be"),
-        ((COPIED, 64, -1, 1, 4, 0, 0, 64), "a size is negative"),
-        ((COPIED, 64, 4, -1, 4, 0, 0, 64), "inner must not be negative"),
-        ((COPIED, 64, 2**40, 2**40, 4, 0, 0, 64), "too large"),
-        ((POSITIONS, 0, 0, 1, 4, 0, 0, 64), "8 bytes"),
-        ((SEQUENCES, 0, 0, 1, 8, 0, 0, 64), "4 bytes"),
-        ((BOUNDS, 0, 0, 1, 2, 0, 0, 64), "4 or 8 bytes"),
-        ((POSITIONS, 0, 0, 2, 8, 0, 0, 64), "inner must be 1"),
-        ((COPIED, 0, 4, 1, 4, 0, 0, 64), "null"),
-        ((COPIED, 66, 4, 1, 4, 0, 0, 64), "not a multiple"),
-        *(((*column[:-1], 0), "null") for column in TAKES),
-        *(((*column[:-1], 65), "not a multiple") for column in TAKES),
-    ],
-)
-def test_columns_no_kernel_can_take(column, message):
-    """Nothing is read or written: the addresses are not real."""
-    with pytest.raises(ValueError, match=message):
-        emulated.flatten_columns([column], **BATCH)
-
-
-@pytest.mark.parametrize("column", TAKES)
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rows": -1}, "must not be negative"),
-        ({"out_size": -1}, "must not be negative"),
-        ({"rows": 0}, "without rows"),
-        ({"offsets": 68}, "not a multiple"),
-        ({"offsets": 0}, "null"),
-    ],
-)
-def test_batches_no_kernel_can_take(column, change, message):
-    with pytest.raises(ValueError, match=message):
-        emulated.flatten_columns([column], **BATCH | change)
-
-
-def test_a_launch_takes_so_many_columns():
-    with pytest.raises(ValueError, match="16 columns"):
-        emulated.flatten_columns([TAKES[0]] * 17, **BATCH)
-
-
-COPY = {"values": 64, "values_size": 4, "offsets": 64, "rows": 2, "start": 64, "item": 4, "out": 64, "out_size": 6}
-SEPARATE = {"start": 64, "rows": 2, "item": 4, "value": 1, "out": 64, "out_size": 4}
-BAD = [
-    ({"rows": -1}, "must not be negative"),
-    ({"values_size": -1}, "negative"),
-    ({"out_size": -1}, "negative"),
-    ({"item": 3}, "item must be"),
-    ({"item": 0}, "item must be"),
-    ({"values": 66}, "not a multiple"),
-    ({"offsets": 68}, "not a multiple"),
-    ({"start": 4}, "not a multiple"),
-    ({"out": 65}, "not a multiple"),
-    ({"values": 0}, "null"),
-    ({"offsets": 0}, "null"),
-    ({"start": 0}, "null"),
-    ({"out": 0}, "null"),
-]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "good", "change", "message"),
-    [
-        (kernel, good, *bad)
-        for (kernel, good), bad in itertools.product([("copy_rows", COPY), ("separate_rows", SEPARATE)], BAD)
-        if bad[0].keys() <= good.keys()
-    ],
-)
-def test_arguments_no_kernel_can_take(kernel: str, good: dict[str, int], change: dict[str, int], message: str) -> None:
-    """Nothing is read or written: the addresses are not real."""
-    arguments: dict[str, Any] = good | change
-    with pytest.raises(ValueError, match=message):
-        getattr(emulated, kernel)(**arguments)

@@ -2,18 +2,15 @@
 
 import dataclasses
 import itertools
-import re
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from quadrat import _core
 from quadrat.ops._philox import PhiloxOptions
-from support.compiled import emulated, host
+from support.compiled import emulated
 from support.emulated import BLOCKS, address
 from support.hostile import FAR, HOSTILE, SIDES, bit_set, cut_lengths, cut_rows, pad_rows
 from support.philox import Case, cases
@@ -198,6 +195,9 @@ def test_row_keys_with_hostile_offsets(guarded: Any, offsets: list[int], blocks:
     assert out.holds(expected)
 
 
+HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
+
+
 def test_nothing_to_do() -> None:
     """No rows or tokens, and null addresses for what has no elements."""
     emulated.causal_labels(0, 0, 3, 0)
@@ -205,92 +205,3 @@ def test_nothing_to_do() -> None:
         emulated.row_keys(0, 0, 0, 0, 5, False, flat, 0)
         emulated.philox_mask(HOW, 0, 0, 0, 5, False, flat, 0, 0, 0, 0, 0, 0)
     emulated.pad_masked(HOW, 0, 0, 0, 0, 0, 5, False, 0, 0, 7, 0, 0, 0)
-
-
-LABELS = {"ids": 64, "count": 3, "pad_id": 0, "labels": 64}
-KEYS = {"values": 64, "values_size": 3, "offsets": 64, "rows": 2, "width": 0, "left": False, "flat": True, "out": 64}
-HOW = PhiloxOptions(seed=0, epoch=0, mlm_probability=0.15, mask=0.8, random=0.1, mask_id=3, vocab_size=9)
-MASK = {
-    **{"options": HOW},
-    **{"row_keys": 64, "offsets": 64, "rows": 2, "width": 3, "left": False, "flat": False},
-    **{"words": 64, "set": 64, "set_size": 2, "ids": 64, "labels": 64, "out_size": 6},
-}
-PAD = {
-    **{"options": HOW},
-    **{"row_keys": 64, "values": 64, "values_size": 4, "offsets": 64, "rows": 2, "width": 3, "left": False},
-    **{"set": 64, "set_size": 2, "fill": 0, "ids": 64, "labels": 64, "attention_mask": 64},
-}
-
-
-@pytest.mark.parametrize(
-    ("kernel", "good", "change", "message"),
-    [
-        *(("causal_labels", LABELS, {name: 4}, "not a multiple") for name in ("ids", "labels")),
-        *(("causal_labels", LABELS, {name: 0}, "null") for name in ("ids", "labels")),
-        ("causal_labels", LABELS, {"count": -1}, "must not be negative"),
-        ("causal_labels", LABELS, {"count": 2**61}, "too large"),
-        *(("row_keys", KEYS, {name: 4}, "not a multiple") for name in ("values", "offsets", "out")),
-        *(("row_keys", KEYS, {name: 0}, "null") for name in ("values", "offsets", "out")),
-        *(("row_keys", KEYS, {name: -1}, "must not be negative") for name in ("values_size", "rows")),
-        *(("row_keys", KEYS, {name: 2**61}, "too large") for name in ("values_size", "rows")),
-        ("row_keys", KEYS, {"flat": False}, "must be values_size"),
-        *(("philox_mask", MASK, {n: 4}, "not a multiple") for n in ("row_keys", "offsets", "set", "ids", "labels")),
-        *(("philox_mask", MASK, {n: 0}, "null") for n in ("row_keys", "offsets", "set", "ids", "labels")),
-        *(("philox_mask", MASK, {n: -1}, "must not be negative") for n in ("rows", "width", "set_size", "out_size")),
-        *(("philox_mask", MASK, {n: 2**61}, "too large") for n in ("set_size", "out_size")),
-        ("philox_mask", MASK, {"out_size": 7}, "must be out_size"),
-        ("philox_mask", MASK, {"flat": True, "rows": 0}, "must be empty"),
-        *(
-            ("pad_masked", PAD, {name: 4}, "not a multiple")
-            for name in ("row_keys", "values", "offsets", "set", "ids", "labels", "attention_mask")
-        ),
-        *(("pad_masked", PAD, {n: 0}, "null") for n in ("row_keys", "values", "offsets", "set", "ids", "labels")),
-        *(("pad_masked", PAD, {n: -1}, "must not be negative") for n in ("values_size", "rows", "width", "set_size")),
-        *(("pad_masked", PAD, {n: 2**61}, "too large") for n in ("values_size", "rows", "width", "set_size")),
-    ],
-)
-def test_arguments_no_kernel_can_take(kernel: str, good: dict[str, Any], change: dict[str, Any], message: str) -> None:
-    """Nothing is read or written: the addresses are not real."""
-    with pytest.raises(ValueError, match=message):
-        getattr(emulated, kernel)(**good | change)
-
-
-HOST = {"row_keys": 0, "start": 0, "lengths": 0, "rows": 0, "words": 0, "ids": 0, "labels": 0, "count": 0}
-TAKE_OPTIONS = {
-    "the host's kernel": lambda options: host.philox_mask(options, **HOST),
-    "the collators": lambda options: _core.PhiloxLabels(options, []),
-    "philox_mask": lambda options: emulated.philox_mask(**MASK | {"options": options, "rows": 0, "out_size": 0}),
-    "pad_masked": lambda options: emulated.pad_masked(**PAD | {"options": options, "rows": 0}),
-}
-
-
-@pytest.mark.parametrize("take", TAKE_OPTIONS.values(), ids=TAKE_OPTIONS)
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({}, None),
-        ({"mlm_probability": 1.5}, "mlm_probability must be between 0 and 1, not 1.5"),
-        ({"mask": float("nan")}, "mask_replace_prob must be between 0 and 1, not nan"),
-        ({"random": -0.1}, "random_replace_prob must be between 0 and 1, not -0.1"),
-        ({"random": 0.3}, "mask_replace_prob and random_replace_prob must not exceed 1 together: 0.8 + 0.3"),
-        ({"mask": 0.9, "random": 0.1}, None),
-        ({"vocab_size": 0}, "vocab_size must be between 1 and 268435455, not 0"),
-        ({"vocab_size": 2**28}, "vocab_size must be between 1 and 268435455, not 268435456"),
-        ({"vocab_size": 2**28 - 1}, None),
-        ({"seed": 2**64 - 1, "epoch": 2**32 - 1}, None),
-    ],
-)
-def test_host_and_device_take_the_same_options(take: Any, change: dict[str, Any], message: str | None) -> None:
-    if message is None:
-        take(HOW._replace(**change))
-        return
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        take(HOW._replace(**change))
-
-
-@pytest.mark.parametrize("take", TAKE_OPTIONS.values(), ids=TAKE_OPTIONS)
-@pytest.mark.parametrize("change", [{"seed": 2**64}, {"seed": -1}, {"epoch": 2**32}, {"mask_id": None}, {"mask": "1"}])
-def test_host_and_device_take_no_other_numbers(take: Any, change: dict[str, Any]) -> None:
-    for options in (HOW._replace(**change), HOW[:-1]):
-        with pytest.raises(TypeError, match="incompatible"):
-            take(options)

@@ -93,17 +93,6 @@ def test_pad_columns(guarded: Any, data: Any, rows: int, blocks: int) -> None:
         assert out.intact()
 
 
-@given(KINDS, LENGTHS, st.integers(0, 300), SIDES, BLOCKS)
-def test_pad_columns_makes_attention_masks(guarded, kind, lengths, extra, side, blocks):  # noqa: PLR0917
-    offsets, width = np.cumsum([7, *lengths], dtype=np.int64), max(lengths, default=0) + extra
-    out, expected = guarded(kind, (len(lengths), width)), np.empty((len(lengths), width), kind)
-    oracles.attention_mask(lengths, side, expected)
-    one = int(np.array([1], kind).view(f"u{expected.itemsize}")[0])
-    column = (0, 0, address(offsets), width, side == "left", expected.itemsize, 1, one, 0, out.address)
-    emulated.pad_columns([column], len(lengths), blocks)
-    assert out.holds(expected)
-
-
 @given(
     st.lists(HOSTILE, min_size=1, max_size=8), st.integers(0, 40), st.integers(0, 40), st.sampled_from([1, 2, 4, 8]),
     SIDES, BLOCKS, BITS, st.booleans(),
@@ -123,19 +112,6 @@ def test_pad_columns_with_hostile_offsets(guarded, offsets, size, width, item, s
         expected = pad_rows(cut_rows(values.array, offsets, width), width, side, fill, unsigned)
     assert out.holds(expected)
     assert values.intact()
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_a_row_longer_than_the_width_is_cut_at_its_end(guarded, side):
-    values, offsets = np.arange(1, 10, dtype=np.int64), np.array([0, 2, 7, 9], np.int64)
-    out, mask = guarded("int64", (3, 3)), guarded("int64", (3, 3))
-    layout = (address(offsets), 3, side == "left", 8, 1, 1, 0)
-    emulated.pad_columns([(address(values), 9, *layout, out.address), (0, 0, *layout, mask.address)], 3)
-    expected = {"right": [[1, 2, 0], [3, 4, 5], [8, 9, 0]], "left": [[0, 1, 2], [3, 4, 5], [0, 8, 9]]}
-    assert out.array.tolist() == expected[side]
-    assert np.array_equal(mask.array, out.array != 0)
-    assert out.intact()
-    assert mask.intact()
 
 
 @given(KINDS, LENGTHS, st.integers(0, 5), st.integers(0, 9), st.integers(0, 300), INNER, SIDES, BLOCKS, st.data())
@@ -222,70 +198,6 @@ def test_nothing_to_do(item: int) -> None:
     emulated.pad_columns([(0, 0, address(offsets), 5, True, item, 0, 1, 0, 0)], 3)
     emulated.unpad(0, address(offsets), 0, 5, False, item, 1, 0, 0)
     emulated.unpad(0, address(offsets), 3, 0, False, item, 1, 0, 0)
-
-
-GOOD = (64, 4, 64, 3, False, 4, 1, 0, 0, 64)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({5: 3}, "item must be"),
-        ({5: 0}, "item must be"),
-        ({3: -1}, "must not be negative"),
-        ({1: -1}, "a size is negative"),
-        ({6: -1}, "inner must not be negative"),
-        ({3: 2**62}, "too large"),
-        ({1: 2**40, 6: 2**40}, "too large"),
-        ({0: 66}, "not a multiple"),
-        ({9: 65}, "not a multiple"),
-        ({2: 68}, "not a multiple"),
-        ({0: 0}, "null"),
-        ({2: 0}, "null"),
-        ({9: 0}, "null"),
-    ],
-)
-def test_columns_no_kernel_can_take(change: dict[int, int], message: str) -> None:
-    """Nothing is read or written: the addresses are not real."""
-    column = tuple(change.get(i, number) for i, number in enumerate(GOOD))
-    with pytest.raises(ValueError, match=message):
-        emulated.pad_columns([column], 2)
-
-
-def test_a_launch_takes_so_many_columns_of_so_many_numbers() -> None:
-    with pytest.raises(ValueError, match="16 columns"):
-        emulated.pad_columns([GOOD] * 17, 2)
-    with pytest.raises(ValueError, match="ten numbers"):
-        emulated.pad_columns([GOOD[:9]], 2)
-    with pytest.raises(ValueError, match="must not be negative"):
-        emulated.pad_columns([], -1)
-
-
-def test_a_launch_has_no_more_blocks_than_a_gpu_takes() -> None:
-    """Nothing is read or written: the addresses are not real."""
-    with pytest.raises(ValueError, match="more blocks"):
-        emulated.pad_columns([GOOD], 2**40)
-
-
-BATCH = {"padded": 64, "offsets": 64, "rows": 2, "width": 3, "left": False}
-BATCH |= {"item": 4, "inner": 1, "out": 64, "out_size": 6}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"item": 3}, "item must be"),
-        *(({name: -1}, "must not be negative") for name in ("rows", "width", "inner", "out_size")),
-        *(({name: 2**62}, "too large") for name in ("rows", "width", "inner", "out_size")),
-        ({"rows": 0}, "must be empty"),
-        *(({name: 66}, "not a multiple") for name in ("padded", "offsets", "out")),
-        *(({name: 0}, "null") for name in ("padded", "offsets", "out")),
-    ],
-)
-def test_batches_unpad_cannot_take(change: dict[str, int], message: str) -> None:
-    """Nothing is read or written: the addresses are not real."""
-    with pytest.raises(ValueError, match=message):
-        emulated.unpad(**BATCH | change)
 
 
 def test_columns_of_a_sequence_that_makes_them_when_they_are_read(guarded):

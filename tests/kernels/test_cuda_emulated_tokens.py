@@ -60,23 +60,6 @@ def test_take_tokens(guarded: Any, case: Any, token: int, others: list[int], by:
     assert out.intact()
 
 
-def test_arguments_that_no_batch_has() -> None:
-    out = np.zeros(64, np.int64)
-    place = address(out)
-    for rows, width in ((0, 3), (3, 0), (-1, 1), (1, -1)):
-        with pytest.raises(ValueError, match="must"):
-            emulated.mask_layout(place, 1, rows, width, place, place, place, place)
-    with pytest.raises(ValueError, match="item must be"):
-        emulated.mask_layout(place, 3, 1, 1, place, place, place, place)
-    with pytest.raises(ValueError, match="multiple of the size"):
-        emulated.mask_layout(place, 1, 1, 1, place + 4, place, place, place)
-    for size, token, count in ((-1, 1, 1), (1, -1, 1), (1, 1, -1), (2**61, 8, 1)):
-        with pytest.raises(ValueError, match=r"must not be negative|too large"):
-            emulated.take_tokens(place, size, token, place, count, place)
-    with pytest.raises(ValueError, match="null"):
-        emulated.take_tokens(0, 1, 1, place, 1, place)
-
-
 anywhere = st.integers(INT64.min, INT64.max)
 size_of_anything = st.integers(0, INT64.max)
 
