@@ -1,8 +1,6 @@
 """deferred=True: the batch that the collator gives without it, wherever and however it becomes one."""
 
 import copy
-import logging
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from transformers import BatchEncoding
 
 import quadrat
 from quadrat.deferred import layout
-from quadrat.support import gpu
 from support import samples
 from support.columns import FORMS, columns
 from support.compare import assert_same_batch, seed_everything
@@ -291,8 +288,13 @@ def test_each_batch_is_made_anew():
 
 
 @pytest.mark.parametrize("name", samples.CLASSES)
-def test_torch_tensors_only(name):
-    collator = samples.make(quadrat, name, deferred=True, return_tensors="np")
+@pytest.mark.parametrize("known", [False, True])
+def test_torch_tensors_only(name, known):
+    """Also where the option is set after batches of arrays have become known."""
+    collator = samples.make(quadrat, name, deferred=not known, return_tensors="np")
+    for _ in range(2 * known * ((name, "np") in samples.BATCHES)):
+        collator(samples.batch(name))
+    collator.deferred = True
     with pytest.raises(ValueError, match="deferred=True makes torch tensors: return_tensors must be 'pt', not 'np'"):
         collator(samples.batch(name))
 
@@ -322,26 +324,13 @@ def test_of_tensors():
     assert type(send_to_device(batch, "cpu")) is dict
 
 
-def test_other_devices_get_the_tensors(monkeypatch, caplog):
+def test_other_devices_get_the_tensors():
     batch = deferred()
     moved = batch.to("meta")
     assert type(moved) is BatchEncoding
     assert {name: (value.shape, value.dtype) for name, value in moved.items()} == {
         name: (value.shape, value.dtype) for name, value in batch.to("cpu").items()
     }
-    monkeypatch.setitem(sys.modules, "quadrat._cuda", None)
-    for cached in (gpu._kernels, gpu.available):
-        cached.cache_clear()
-    with caplog.at_level(logging.WARNING, "quadrat"):
-        assert not gpu.available()
-        assert not gpu.available()
-    assert [record.message for record in caplog.records] == [
-        "quadrat was built without CUDA kernels: deferred batches are padded on the CPU and then copied"
-    ]
-    with pytest.raises(RuntimeError, match="built without CUDA kernels: move the tensors to the CPU"):
-        gpu.launch("unpad", torch.device("cuda"))
-    for cached in (gpu._kernels, gpu.available):
-        cached.cache_clear()
 
 
 def test_many_columns():
@@ -363,14 +352,3 @@ def test_seeds_are_not_shared():
     state = torch.get_rng_state()
     assert torch.equal(batch.to("cpu")["labels"], batch.to("cpu")["labels"])
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("name", [name for name, framework in samples.BATCHES if framework == "np"])
-def test_of_arrays_there_are_none_even_of_a_known_kind(name):
-    """The option is set after batches of arrays have become known."""
-    collator = samples.make(quadrat, name, return_tensors="np")
-    for _ in range(2):
-        collator(samples.batch(name))
-    collator.deferred = True
-    with pytest.raises(ValueError, match="return_tensors must be 'pt', not 'np'"):
-        collator(samples.batch(name))

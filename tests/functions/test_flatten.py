@@ -109,15 +109,6 @@ def test_a_slice_begins_where_it_begins():
     assert out.cu_seqlens.tolist() == [0, 3, 7]
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any), st.integers(1, 17))
-def test_padding_is_no_row(lengths, multiple_of):
-    out = quadrat.flatten([[1] * length for length in lengths], pad_to_multiple_of=multiple_of)
-    assert np.flatnonzero(out.position_ids == 0).tolist() == [
-        int(first) for first, length in zip(out.cu_seqlens[:-1], lengths, strict=True) if length
-    ]
-    assert (out.seq_idx == -1).sum() == len(out.values) - sum(lengths)
-
-
 @pytest.mark.parametrize(
     ("error", "rows", "options", "message"),
     [

@@ -86,17 +86,10 @@ def call(collator: Any, arguments: dict[str, Any]) -> Any:
 ROWS = batches() if TAKES_ARRAYS else batches(forms=("list", "tuple"))
 
 
-@given(ROWS | batches(forms=("list", "tuple")), OPTIONS, CALLS)
-def test_flattens_as_the_reference(batch, options, arguments):
+@given(ROWS | batches(forms=("list", "tuple")), OPTIONS, CALLS, st.sampled_from([list, list, tuple]))
+def test_flattens_as_the_reference(batch, options, arguments, container):
     reference, collator = both(NAME, **options)
-    assert_identical(call(reference, arguments), call(collator, arguments), batch)
-
-
-@given(st.lists(batches(forms=("list",)), min_size=2, max_size=4), OPTIONS)
-def test_one_batch_after_another(several, options):
-    reference, collator = both(NAME, **options)
-    for batch in several:
-        assert_identical(reference, collator, batch)
+    assert_identical(call(reference, arguments), call(collator, arguments), container(batch))
 
 
 CHANGES: dict[str, Any] = {
@@ -106,14 +99,17 @@ CHANGES: dict[str, Any] = {
     "sequences": lambda collator: setattr(collator, "return_seq_idx", True),
     "bounds": lambda collator: setattr(collator, "return_flash_attn_kwargs", True),
     "numpy": lambda collator: setattr(collator, "return_tensors", "np"),
-    "keys in place": lambda collator: collator._int_64_keys.discard("labels"),
+    "keys in place": lambda collator: (
+        collator._int_64_keys.discard("labels"),
+        collator._batch_dim_keys.discard("seq_idx"),
+    ),
     "other keys": lambda collator: setattr(collator, "_batch_dim_keys", {"input_ids"}),
 }
 
 
-@given(st.lists(st.tuples(batches(forms=("list",)), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=6))
-def test_changes_between_batches(steps):
-    reference, collator = both(NAME)
+@given(st.lists(st.tuples(batches(forms=("list",)), st.sampled_from(sorted(CHANGES))), min_size=2, max_size=6), OPTIONS)
+def test_changes_between_batches(steps, options):
+    reference, collator = both(NAME, **options)
     for batch, change in steps:
         assert_identical(reference, collator, batch)
         CHANGES[change](reference), CHANGES[change](collator)
@@ -179,13 +175,6 @@ def test_no_features(features):
     assert_same_outcome(outcome(reference, features), outcome(collator, features))
 
 
-@given(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=9), min_size=1, max_size=6), st.booleans())
-def test_a_tuple_of_features(rows, np_batch):
-    features = tuple({"input_ids": row} for row in rows)
-    reference, collator = both(NAME, return_tensors="np" if np_batch else "pt")
-    assert_identical(reference, collator, features)
-
-
 ARRAYS = {
     "list": list,
     "array": np.array,
@@ -222,15 +211,6 @@ def test_default_device():
     assert_identical(reference, collator, features)
     with torch.device("cpu"):
         assert_identical(reference, collator, features)
-
-
-def test_the_references_private_settings():
-    reference, collator = both(NAME, return_seq_idx=True)
-    features = [{"input_ids": [5, 6]}, {"input_ids": [5]}]
-    for one in (reference, collator):
-        one._int_64_keys.discard("input_ids")
-        one._batch_dim_keys.discard("seq_idx")
-    assert_identical(reference, collator, features)
 
 
 def test_is_a_dataclass_like_the_reference():

@@ -33,16 +33,6 @@ def test_masks_as_the_oracle(interops, guarded, kind, *, lengths, extra, side):
     assert out.holds(expected)
 
 
-@given(kind=st.sampled_from(KINDS), lengths=LENGTHS, left=st.booleans())
-def test_counts_the_tokens_that_pad_writes(interops, guarded, *, kind, lengths, left):
-    width = max(lengths, default=0) + 3
-    columns = columns_of([np.ones(length, kind) for length in lengths], interops["exchange"])
-    mask, padded = (guarded(kind, (len(lengths), width)) for _ in range(2))
-    assert columns.attention_mask(0, mask.address, KINDS.index(kind), width, left) is None
-    assert columns.pad(0, padded.address, KINDS.index(kind), width, left, FILLS.get(kind, 0)) is None
-    assert mask.bytes.tobytes() == padded.bytes.tobytes()
-
-
 @given(kind=st.sampled_from(KINDS), lengths=LENGTHS.filter(any), left=st.booleans(), data=st.data())
 def test_attention_mask_refuses_a_width_below_a_row(interops, guarded, *, kind, lengths, left, data):
     width = data.draw(st.integers(0, max(lengths) - 1))
@@ -71,7 +61,6 @@ def test_knows_its_columns(interops, guarded):
 
 
 INT32 = KINDS.index("int32")
-DATA = st.data()
 SIDES = ["right", "left"]
 
 

@@ -156,37 +156,6 @@ def test_whole_words(source: str, layout: str, rows: list[list[int]], seed: int)
     assert set(batch["input_ids"].reshape(-1).tolist()) <= {*range(400)}
 
 
-def labels_by_row(collator: Any, features: list[Any]) -> list[Any]:
-    return unpadded(collator(features), [len(feature["input_ids"]) for feature in features])
-
-
-def test_order_and_batches_do_not_matter() -> None:
-    collator = make(row_key="idx")
-    features = [{"input_ids": row, "idx": number} for number, row in enumerate(ROWS)]
-    expected = labels_by_row(collator, features)
-    assert labels_by_row(collator, features[::-1]) == expected[::-1]
-    assert [labels_by_row(collator, [feature])[0] for feature in features] == expected
-    assert labels_by_row(collator, features[:3]) + labels_by_row(collator, features[3:]) == expected
-
-
-def test_what_does_matter() -> None:
-    features = [{"input_ids": [50] * 200, "idx": number} for number in range(2)]
-
-    def labels(epoch: int = 0, **options: Any) -> list[Any]:
-        collator = make(**{"row_key": "idx", **options})
-        collator.set_epoch(epoch)
-        return [row for _, row in labels_by_row(collator, features)]
-
-    one, two = labels()
-    assert one != two, "keys differ"
-    assert labels() == [one, two]
-    assert labels(epoch=1)[0] not in (one, two)
-    assert labels(seed=1)[0] not in (one, two)
-    equal = make()(features)["labels"].tolist()
-    assert equal[0] == equal[1], "by their tokens they are the same row"
-    assert one[:100] != one[100:], "positions differ"
-
-
 def test_all_forms_of_a_batch() -> None:
     rows = [row for row in ROWS if row]
     collator, lengths = make(), [len(row) for row in rows]
