@@ -16,13 +16,13 @@ from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
-from transformers import BertForTokenClassification, TrainerCallback, set_seed
+from transformers import BertForTokenClassification, set_seed
 
 import quadrat
 from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
 from support.strategies import make_tokenizer
-from support.trainer import Losses, arguments, tiny
+from support.trainer import Losses, Stop, arguments, tiny
 
 BUDGET = 64
 
@@ -227,16 +227,6 @@ def test_data_loader_with_the_sampler():
     loader = DataLoader(quadrat.ArrowDataset(as_dataset(ROWS)), batch_sampler=budget(), collate_fn=CLASSIFICATION)
     for got, batch in zip(loader, budget().batches().to_lists(), strict=True):
         assert_same_batch(got, CLASSIFICATION([ROWS[row] for row in batch]))
-
-
-class Stop(TrainerCallback):
-    """Stops after so many steps, as if the machine had."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_training_stop = state.global_step >= self.steps
 
 
 class Recording(Losses):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import BertForTokenClassification, Trainer, trainer_pt_utils
 
 import quadrat
@@ -150,23 +152,40 @@ def test_what_has_no_padding_stays():
     assert made[1].label_ids[1].to_lists() == [[1, 2], [3]]
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_ragged_containers(accumulate):
-    batches = [torch.arange(2 * width * 2).reshape(2, width, 2).float() for width in (3, 5, 0, 5)]
-    container = quadrat.EvalLoopContainer(ragged=True)
-    for batch in batches:
-        container.add({"logits": batch, "classes": torch.ones(2)})
-        if accumulate:
+STEPS = st.tuples(st.integers(1, 3), st.integers(0, 5), st.booleans(), st.booleans())
+# -100, which pads in the reference, is no uint8.
+DTYPES = st.sampled_from([["uint8"], ["float32"], ["float32", "float64"], ["float64", "float32"]])
+
+
+@given(
+    st.lists(STEPS, min_size=1, max_size=6),
+    DTYPES,
+    st.sampled_from([(), (2,)]),
+    st.sampled_from([dict, transformers.BatchEncoding]),
+)
+def test_ragged_containers(batches, dtypes, inner, mapping):
+    """Nothing is padded; rows are as long as they were, of the dtype that the reference's have."""
+    container, reference = quadrat.EvalLoopContainer(ragged=True), trainer_pt_utils.EvalLoopContainer()
+    assert container.get_arrays() is None
+    added = []
+    for number, (rows, width, moves, looks) in enumerate(batches):
+        dtype = getattr(torch, dtypes[number % len(dtypes)])
+        added.append(torch.arange(rows * width * 2 ** len(inner)).reshape(rows, width, *inner).to(dtype))
+        container.add(mapping({"logits": added[-1], "classes": torch.ones(rows)}))
+        if moves:
             container.to_cpu_and_numpy()
-            assert len(container.get_arrays()["logits"]) == len(container.arrays["classes"])
+        if looks:
+            assert container.get_arrays()["logits"].to_lists() == [row.tolist() for one in added for row in one]
+        if dtypes != ["uint8"]:
+            reference.add(added[-1])
     arrays = container.get_arrays()
-    assert arrays["classes"].tolist() == [1] * 8
-    assert arrays["logits"].values.dtype == np.float32
-    assert arrays["logits"].to_lists() == [row.tolist() for batch in batches for row in batch]
-    reference = trainer_pt_utils.EvalLoopContainer()
-    for batch in batches:
-        reference.add(batch)
-    assert np.array_equal(quadrat.pad(arrays["logits"], padding_value=-100), reference.get_arrays())
+    assert type(arrays) is mapping
+    assert arrays["classes"].tolist() == [1] * sum(rows for rows, *_ in batches)
+    assert arrays["logits"].to_lists() == [row.tolist() for one in added for row in one]
+    if dtypes != ["uint8"]:
+        padded = reference.get_arrays()
+        assert arrays["logits"].values.dtype == padded.dtype
+        assert np.array_equal(quadrat.pad(arrays["logits"], padding_value=-100), padded)
 
 
 def test_a_ragged_container_goes_on():
@@ -185,36 +204,6 @@ def test_a_ragged_container_goes_on():
     for each in (container, reference):
         each.add(torch.ones(2, 5, dtype=torch.float64))
     assert container.get_arrays().to_lists() == reference.get_arrays().tolist()
-
-
-def test_one_batch_of_a_ragged_container():
-    container = quadrat.EvalLoopContainer(ragged=True)
-    assert container.get_arrays() is None
-    container.add(torch.ones(2, 3))
-    assert container.get_arrays().to_lists() == [[1, 1, 1], [1, 1, 1]]
-
-
-@pytest.mark.parametrize("looked_at", [False, True])
-def test_ragged_containers_of_changing_dtypes(looked_at):
-    batches = [torch.ones(2, 3), torch.ones(1, 2), torch.full((1, 3), 0.1, dtype=torch.float64), torch.ones(1, 1)]
-    container = quadrat.EvalLoopContainer(ragged=True)
-    for batch in batches:
-        container.add(batch)
-        if looked_at:
-            assert container.get_arrays().to_lists()[-1] == batch[-1].tolist()
-    arrays = container.get_arrays()
-    assert arrays.values.dtype == np.float64
-    assert arrays.to_lists() == [row for batch in batches for row in batch.tolist()]
-
-
-def test_ragged_containers_never_pad():
-    container = quadrat.EvalLoopContainer(ragged=True)
-    for width in (3, 5, 2):
-        codes = torch.ones(1, width, dtype=torch.uint8)  # -100 is none of them
-        container.add(transformers.BatchEncoding({"logits": torch.ones(1, width), "codes": codes}))
-    arrays = container.get_arrays()
-    assert type(arrays) is transformers.BatchEncoding
-    assert arrays["logits"].lengths.tolist() == arrays["codes"].lengths.tolist() == [3, 5, 2]
 
 
 @pytest.mark.parametrize("looked_at", [False, True])

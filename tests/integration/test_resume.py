@@ -6,24 +6,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import BertForMaskedLM, TrainerCallback
+from transformers import BertForMaskedLM
 
 import quadrat
 from support.masking import make_masking_tokenizer
-from support.trainer import Losses, arguments, tiny
+from support.trainer import Losses, Stop, arguments, tiny
 
 STEPS = 6  # an epoch
 BATCH = 4
-
-
-class Stop(TrainerCallback):
-    """Stops after so many steps, as if the machine had."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_training_stop = state.global_step >= self.steps
 
 
 class Recording(Losses):

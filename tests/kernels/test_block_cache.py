@@ -1,11 +1,9 @@
 """Memory: tensors on cached blocks, how long they live, and what becomes of their memory."""
 
-import faulthandler
 import functools
 import gc
 import os
 import re
-import signal
 import threading
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quadrat import _core
+from support.isolated import told
 from support.threads import together
 
 KINDS = _core.kinds
@@ -197,21 +196,6 @@ def test_tensors_may_die_in_another_thread(interop):
     assert _core.cached_bytes() == 50 * SMALLEST
 
 
-def status_of_child(function):
-    """Forks; the exit status of the child, 0 when `function` returned."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # a child that waits for a lock of its parent's dies of this
-        faulthandler.disable()
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @forks
 def test_survives_a_fork(interop):
     kept, address = tensor(interop, 1 << 16)
@@ -231,7 +215,7 @@ def test_survives_a_fork(interop):
     thread = threading.Thread(target=busy)
     thread.start()
     try:
-        assert [status_of_child(in_child) for _ in range(5)] == [0] * 5
+        assert [told(in_child) for _ in range(5)] == ["gave None"] * 5
     finally:
         stop.set()
         thread.join()
@@ -256,7 +240,7 @@ def test_absurd_shapes_are_refused(interop, torch_wanted, shape):
         assert tuple(made.shape) == shape
         assert 0 in shape
 
-    assert status_of_child(in_child) == 0
+    assert told(in_child) == "gave None"
 
 
 @pytest.mark.parametrize("shape", [("a",), (1.5,), (None,), 3, (2**63,)])

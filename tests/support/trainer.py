@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transformers import BertConfig, BertLMHeadModel, Trainer, TrainingArguments, set_seed
+from transformers import BertConfig, BertLMHeadModel, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 import quadrat
 
@@ -16,6 +16,16 @@ class Losses(Trainer):
         loss = result[0] if isinstance(result, tuple) else result
         self.__dict__.setdefault("losses", []).append(loss.item())
         return result
+
+
+class Stop(TrainerCallback):
+    """Stops after so many steps, as if the machine had."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        control.should_training_stop = state.global_step >= self.steps
 
 
 def tiny(cls: Any, **options: Any) -> Any:
