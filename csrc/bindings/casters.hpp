@@ -30,6 +30,13 @@ struct Address {
 
 enum class Framework : std::uint8_t { numpy, torch };
 
+// Whether threads run Python side by side, so that another one may change an object between any two reads of it.
+#ifdef Py_GIL_DISABLED
+inline constexpr bool free_threaded = true;
+#else
+inline constexpr bool free_threaded = false;
+#endif
+
 }  // namespace quadrat
 
 namespace pybind11::detail {

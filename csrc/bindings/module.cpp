@@ -27,7 +27,7 @@ void keep_memory_error(std::exception_ptr error) {
 
 }  // namespace
 
-PYBIND11_MODULE(_core, m) {
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     m.doc() = "quadrat's compiled kernels. Raw addresses in, nothing owned: quadrat.support.memory keeps them valid.";
     using namespace quadrat;
     translate_own_exceptions();

@@ -66,7 +66,7 @@ int device_count() {
 }  // namespace
 }  // namespace quadrat::cuda
 
-PYBIND11_MODULE(_cuda, m) {
+PYBIND11_MODULE(_cuda, m, pybind11::mod_gil_not_used()) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "quadrat's CUDA kernels. Raw device addresses in, nothing owned, nothing waited for.";

@@ -22,6 +22,16 @@ inline void prefetch_to_write(const void* address) {
 #endif
 }
 
+// What another thread, or another process, may write meanwhile.
+template <typename T>
+T peek(const T* place) {
+#if defined(__GNUC__)
+    return __atomic_load_n(place, __ATOMIC_RELAXED);
+#else
+    return *static_cast<const volatile T*>(place);
+#endif
+}
+
 // Every line of `bytes` bytes.
 inline void prefetch_lines(const void* first, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) {

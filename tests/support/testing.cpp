@@ -129,7 +129,7 @@ void register_host_kernels(py::module_& m) {
 }  // namespace
 }  // namespace quadrat
 
-PYBIND11_MODULE(_testing, m) {
+PYBIND11_MODULE(_testing, m, pybind11::mod_gil_not_used()) {
     namespace py = pybind11;
     using namespace quadrat::cuda;
     m.doc() = "Kernels that only tests call, and the CUDA kernels compiled as C++.";

@@ -16,6 +16,7 @@
 #include "../../kernels/plan_batches.hpp"
 #include "../../kernels/plan_shapes.hpp"
 #include "../errors.hpp"
+#include "../input/view.hpp"
 #include "../input/walk.hpp"
 #include "../register.hpp"
 #include "ints.hpp"
@@ -98,7 +99,7 @@ std::int64_t length_of(PyObject* value, const py::handle& kind) {
         return -1;
     }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-        return Py_SIZE(value);
+        return PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
     }
     const std::int64_t length = py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
     if (length < 0) {
@@ -115,7 +116,11 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     PlainDicts dicts(interop);
     Py_ssize_t row = first;
     for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
-        auto value = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        py::object value = free_threaded ? item_of(rows.ptr(), row)
+                                         : py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        if (!value) {
+            return row;
+        }
         if (!name.is_none() && !PyList_CheckExact(value.ptr())) {
             const py::object dict = dicts.dict_of(value);
             if (!dict && !bare) {
@@ -142,10 +147,9 @@ py::object plain_lengths(const py::list& given, const py::handle& name) {
     py::array_t<std::int64_t> found(PyList_GET_SIZE(rows.ptr()));
     std::int64_t* const lengths = found.mutable_data();
     for (Py_ssize_t row = 0; row < PyList_GET_SIZE(rows.ptr()); ++row) {
-        PyObject* const dict = PyList_GET_ITEM(rows.ptr(), row);
-        PyObject* const value = PyDict_CheckExact(dict) ? PyDict_GetItemWithError(dict, name.ptr()) : nullptr;
-        clear_error();  // of the comparison with a key
-        lengths[row] = length_of(value, {});
+        const auto dict = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        const py::object value = PyDict_CheckExact(dict.ptr()) ? Walk::lookup(dict, name.ptr()) : py::object();
+        lengths[row] = length_of(value.ptr(), {});
         if (lengths[row] < 0) {
             return py::none();
         }

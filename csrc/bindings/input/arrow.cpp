@@ -1,4 +1,5 @@
 // Columns from whoever speaks the Arrow PyCapsule interface (pyarrow, polars, DuckDB, ...), by pointer.
+#include <pybind11/critical_section.h>
 #include <pybind11/pybind11.h>
 
 #include <cstring>
@@ -112,6 +113,7 @@ std::shared_ptr<Imported> import(const py::object& source) {
     auto imported = std::make_shared<Imported>();
     if (py::hasattr(source, "__arrow_c_stream__")) {
         const py::object capsule = source.attr("__arrow_c_stream__")();
+        const py::scoped_critical_section lock{capsule};
         read_stream(unpack<arrow::ArrayStream>(capsule, "arrow_array_stream"), imported.get());
         return imported;
     }
@@ -119,6 +121,7 @@ std::shared_ptr<Imported> import(const py::object& source) {
     if (capsules.size() != 2) {
         throw py::value_error("__arrow_c_array__ gives two capsules, not " + std::to_string(capsules.size()));
     }
+    const py::scoped_critical_section lock{capsules[0], capsules[1]};
     take(unpack<arrow::Schema>(capsules[0], "arrow_schema"), &imported->schema);
     imported->arrays.push_back(std::make_unique<arrow::Array>());
     take(unpack<arrow::Array>(capsules[1], "arrow_array"), imported->arrays.back().get());

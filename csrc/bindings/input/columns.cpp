@@ -34,7 +34,7 @@ Status decode_row(PyObject* owner, const Row& row, Kind kind, void* out, bool st
 // The items of a list; null for what is none.
 const void* items_of(PyObject* owner) {
     const bool list = owner != nullptr && PyList_CheckExact(owner);
-    return list ? reinterpret_cast<const PyListObject*>(owner)->ob_item : nullptr;
+    return list ? peek(&reinterpret_cast<const PyListObject*>(owner)->ob_item) : nullptr;
 }
 
 // One pass over a column whose rows may be Python objects; rows in memory go to copy_rows one by one.

@@ -37,7 +37,8 @@ private:
 
 // A stretch of work in which nothing of the user's runs, so that a pointer into what the user owns stays good: the GIL
 // is held, no Python code is called, and no garbage is collected. Up to CPython 3.11 whatever makes a container may
-// collect, and so call finalizers; later versions collect between bytecodes only.
+// collect, and so call finalizers; later versions collect between bytecodes only. Without the GIL other threads run all
+// the same: lists are read under their locks, and arrays and tensors must not be resized, as their libraries say.
 #if PY_VERSION_HEX < 0x030C0000
 using NoUserCode = WithoutCollection;
 #else

@@ -1,6 +1,7 @@
 // Generators of torch, NumPy and Python: the state comes out, a kernel advances it, and it goes back if draws are kept.
 #pragma once
 
+#include <pybind11/critical_section.h>
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
@@ -57,9 +58,11 @@ private:
 };
 
 // Runs draw(Draws&), which returns a Status or anything that says true when its draws are kept. every_word: see Draws.
+// Threads that share a generator draw one after the other; a function that draws from two locks both before.
 template <typename Draw>
 auto with_draws(Source source, const py::object& generator, bool every_word, Draw draw) {
     if (source == Source::torch || source == Source::torch_double) {
+        const py::scoped_critical_section lock{generator};
         Engine engine = Engine::of_torch(generator);
         rng::TorchDraws draws(engine.words(), source == Source::torch_double);
         auto result = draw(static_cast<rng::Draws&>(draws));

@@ -256,7 +256,7 @@ std::int64_t collect_choices(const py::object& features, const py::object& plain
         first = Walk::lookup(dict, main.ptr());
     }
     const bool rows = first && (PyList_CheckExact(first.ptr()) || PyTuple_CheckExact(first.ptr()));
-    const Py_ssize_t choices = rows ? Py_SIZE(first.ptr()) : 0;
+    const Py_ssize_t choices = rows ? PySequence_Size(first.ptr()) : 0;
     return collect_nested(features, *keys, plain, choices, interop, columns) ? choices : 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "../classes.hpp"
 #include "../register.hpp"
+#include "walk.hpp"
 
 namespace quadrat {
 
@@ -50,15 +51,16 @@ bool Interop::in_dual_level() const {
     if (forward_ad_.is_none()) {
         return false;
     }
-    PyObject* const level = PyDict_GetItemWithError(forward_ad_.ptr(), level_.ptr());
-    return level == nullptr || !PyLong_CheckExact(level) || PyLong_AsLong(level) >= 0;  // -1: in none
+    const py::object level = Walk::lookup(forward_ad_, level_.ptr());
+    return !level || !PyLong_CheckExact(level.ptr()) || PyLong_AsLong(level.ptr()) >= 0;  // -1: in none
 }
 
 void Interop::learn_tensor(const py::object& tensor, std::uintptr_t implementation, std::uintptr_t storage) {
-    knows_tensors_ = is_tensor(tensor.ptr()) && Py_TYPE(tensor.ptr())->tp_basicsize >= 24 &&
-                     reinterpret_cast<std::uintptr_t>(next_part(tensor.ptr())) == implementation &&
-                     implementation != 0 &&
-                     reinterpret_cast<std::uintptr_t>(next_part(next_part(tensor.ptr()))) == storage && storage != 0;
+    constexpr std::size_t header = sizeof(PyObject);
+    const bool has_room = static_cast<std::size_t>(Py_TYPE(tensor.ptr())->tp_basicsize) >= header + sizeof(void*);
+    const char* const part = is_tensor(tensor.ptr()) && has_room ? next_part(tensor.ptr(), header) : nullptr;
+    knows_tensors_ = part != nullptr && reinterpret_cast<std::uintptr_t>(part) == implementation &&
+                     reinterpret_cast<std::uintptr_t>(next_part(part)) == storage && storage != 0;
 }
 
 void register_interop(py::module_& m) {

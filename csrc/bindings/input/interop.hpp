@@ -14,11 +14,12 @@
 namespace quadrat {
 
 // The next of the parts of a torch.Tensor: object, implementation, storage, data. Each has the pointer to the next
-// after a header of two words; whether it does in the installed torch is tried, see Interop::learn_tensor. It serves to
-// ask for the parts of many tensors at once, never to read one: that is for the exchange API.
-inline const char* next_part(const void* part) {
+// after a header, of two words but for the object; whether it does in the installed torch is tried, see
+// Interop::learn_tensor. It serves to ask for the parts of many tensors at once, never to read one: that is for the
+// exchange API.
+inline const char* next_part(const void* part, std::size_t header = 16) {
     const char* next = nullptr;
-    std::memcpy(&next, static_cast<const char*>(part) + 16, sizeof next);
+    std::memcpy(&next, static_cast<const char*>(part) + header, sizeof next);
     return next;
 }
 

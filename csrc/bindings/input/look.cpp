@@ -76,14 +76,14 @@ public:
 private:
     bool look_at(PyObject* value) {
         if (PyList_CheckExact(value)) {
-            prefetch(reinterpret_cast<const PyListObject*>(value)->ob_item);
+            prefetch(peek(&reinterpret_cast<const PyListObject*>(value)->ob_item));
         } else if (interop_.is_ndarray(value)) {
             const auto* const array = py::detail::array_proxy(value);
             prefetch(array->dimensions);
             prefetch_lines(array->data, bytes_ahead);
         } else if (interop_.is_tensor(value)) {
             if (interop_.knows_tensors()) {
-                parts_.push_back(next_part(value));
+                parts_.push_back(next_part(value, sizeof(PyObject)));
             }
             return true;
         }

@@ -10,6 +10,7 @@
 
 #include "../classes.hpp"
 #include "../register.hpp"
+#include "view.hpp"
 
 namespace quadrat {
 namespace {
@@ -198,7 +199,8 @@ TableRows::TableRows(py::object table, const py::object& keys, const FlatColumn*
 }
 
 void TableRows::read_keys(const py::object& keys, std::int64_t size, const FlatColumn* mapping) {
-    const py::object fast = py::reinterpret_steal<py::object>(PySequence_Fast(keys.ptr(), "rows are given by numbers"));
+    py::object fast = py::reinterpret_steal<py::object>(PySequence_Fast(keys.ptr(), "rows are given by numbers"));
+    fast = fast ? as_it_is_now(std::move(fast)) : fast;
     if (!fast) {
         throw py::error_already_set();
     }

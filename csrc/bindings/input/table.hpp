@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -80,8 +81,8 @@ public:
     TableRows slice(std::int64_t first, std::int64_t step, std::int64_t count) const;
     // Whether Python was given rows of this batch as dicts, which may have been changed: then the columns no longer say
     // what the rows are. A batch and its slices are handed out together, because they share their dicts.
-    bool handed_out() const { return *handed_out_; }
-    void hand_out() { *handed_out_ = true; }
+    bool handed_out() const { return handed_out_->load(std::memory_order_relaxed); }
+    void hand_out() { handed_out_->store(true, std::memory_order_relaxed); }
     // Row i as a dict, and the value it has under a name; IndexError, KeyError.
     py::dict row(std::int64_t i) const { return table_->row(at(i)); }
     py::object value(const py::handle& name, std::int64_t i) const;
@@ -105,7 +106,7 @@ private:
     py::object table_owner_;
     const Table* table_;
     std::vector<std::int64_t> rows_;
-    std::shared_ptr<bool> handed_out_ = std::make_shared<bool>(false);
+    std::shared_ptr<std::atomic<bool>> handed_out_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 // The rows that an object is, or null; null too where they are handed out, because their dicts are to be read then.

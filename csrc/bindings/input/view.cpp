@@ -133,6 +133,13 @@ py::object item_of(PyObject* sequence, Py_ssize_t i) {
     return item;
 }
 
+py::object as_it_is_now(py::object sequence) {
+    if (free_threaded && PyList_CheckExact(sequence.ptr())) {
+        sequence = py::reinterpret_steal<py::object>(PyList_AsTuple(sequence.ptr()));
+    }
+    return sequence;
+}
+
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row) {
     *row = Row{};
     if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {

@@ -61,7 +61,7 @@ bool Walk::fetch(Py_ssize_t first, Py_ssize_t count) {
             return false;
         }
         const char* const keys =
-            reinterpret_cast<const char*>(reinterpret_cast<const PyDictObject*>(row.ptr())->ma_keys);
+            reinterpret_cast<const char*>(peek(&reinterpret_cast<const PyDictObject*>(row.ptr())->ma_keys));
         prefetch(keys);
         prefetch(keys + 64);
     }

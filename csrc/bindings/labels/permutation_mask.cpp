@@ -53,6 +53,7 @@ Status draw(const py::object& generator, const py::object& shuffler, const std::
             return status;
         });
     }
+    const py::scoped_critical_section lock{generator, shuffler};
     Engine engine = Engine::of_python(generator);
     rng::PythonDraws spans(engine.words());
     return with_draws(Source::numpy_legacy, shuffler, true, [&](rng::Draws& draws) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../../kernels/philox_mask.hpp"
+#include "../../kernels/prefetch.hpp"
 #include "../classes.hpp"
 #include "../register.hpp"
 
@@ -26,7 +27,7 @@ PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::
 
 std::uint32_t PhiloxLabels::epoch() const {
     // Another process may have written it.
-    return epoch_ ? *static_cast<const volatile std::uint32_t*>(epoch_->data()) : masking_.epoch;
+    return epoch_ ? peek(epoch_->data()) : masking_.epoch;
 }
 
 PhiloxOptions PhiloxLabels::options() const {

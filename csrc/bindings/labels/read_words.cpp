@@ -1,10 +1,12 @@
 // Offsets and word ids as tokenizers give them: lists of pairs, or of ints and None.
+#include <pybind11/critical_section.h>
 #include <pybind11/numpy.h>
 
 #include "../../kernels/prefetch.hpp"
 #include "../errors.hpp"
 #include "../input/decode.hpp"
 #include "../input/python_number.hpp"
+#include "../input/view.hpp"
 #include "labels.hpp"
 
 namespace quadrat {
@@ -55,6 +57,7 @@ Status read_number(PyObject* item, std::int64_t* out) {
 
 // A pair of ints, one token's offsets.
 Status read_pair(PyObject* item, std::int64_t* out) {
+    const py::scoped_critical_section lock{PyList_CheckExact(item) ? py::handle(item) : py::handle()};
     Items pair{};
     if (!items_of(item, &pair) || pair.size != 2) {
         return {Code::wrong_type};
@@ -70,7 +73,8 @@ void ask_ahead(const Items& items, std::int64_t at) {
         prefetch(items.data[at + pairs]);
     }
     Items pair{};
-    if (at + ints < items.size && items_of(items.data[at + ints], &pair) && pair.size == 2) {
+    const bool readable = at + ints < items.size && !(free_threaded && PyList_CheckExact(items.data[at + ints]));
+    if (readable && items_of(items.data[at + ints], &pair) && pair.size == 2) {
         prefetch(pair.data[0]);
         prefetch(pair.data[1]);
     }
@@ -79,8 +83,12 @@ void ask_ahead(const Items& items, std::int64_t at) {
 }  // namespace
 
 Status read_words(PyObject* row, WordSource source, std::int64_t length, std::int64_t* out) {
+    const py::object owner = as_it_is_now(py::reinterpret_borrow<py::object>(row));
+    if (!owner) {
+        throw py::error_already_set();
+    }
     Items items{};
-    if (!items_of(row, &items)) {
+    if (!items_of(owner.ptr(), &items)) {
         return read_array(row, source == WordSource::offsets ? 2 : 1, length, out);
     }
     if (items.size != length) {

@@ -86,6 +86,7 @@ public:
                 return status ? replace(draws) : status;
             });
         }
+        const py::scoped_critical_section lock{shuffle_, generator_};
         Engine engine = Engine::of_python(shuffle_);
         rng::PythonDraws shuffler(engine.words());
         Status status = choose(shuffler);

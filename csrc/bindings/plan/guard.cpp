@@ -1,5 +1,7 @@
 #include "guard.hpp"
 
+#include <pybind11/critical_section.h>
+
 #include "../classes.hpp"
 #include "../errors.hpp"
 #include "../register.hpp"
@@ -9,6 +11,7 @@ namespace quadrat {
 namespace {
 
 constexpr std::uint64_t unknown = 0;  // no dict has this version
+constexpr bool has_versions = PY_VERSION_HEX < 0x030C0000;
 
 std::uint64_t version_of(const py::handle& dict) {
 #if PY_VERSION_HEX < 0x030C0000
@@ -64,10 +67,12 @@ bool Guard::holds(const py::handle& subject) const {
     if (!std::all_of(entries_.begin(), entries_.end(), good) || !std::all_of(own_.begin(), own_.end(), good_own)) {
         return false;
     }
-    for (const Seen& seen : dicts_) {
-        seen.version = version_of(seen.dict);
+    if (has_versions) {  // else nothing is written that another thread reads
+        for (const Seen& seen : dicts_) {
+            seen.version = version_of(seen.dict);
+        }
+        subject_version_ = own_.empty() ? unknown : version_of(subject);
     }
-    subject_version_ = own_.empty() ? unknown : version_of(subject);
     return true;
 }
 
@@ -101,6 +106,7 @@ bool Guard::check(const Check& fact, PyObject* object) {
             same = py::reinterpret_steal<py::object>(PyObject_GetAttr(object, key)).ptr() == expected;
             break;
         case Fact::items: {
+            const py::scoped_critical_section lock{py::handle(object)};
             const Py_ssize_t size = PyTuple_GET_SIZE(expected);
             same = PyList_CheckExact(object) && PyList_GET_SIZE(object) == size;
             for (Py_ssize_t i = 0; same && i < size; ++i) {

@@ -184,9 +184,9 @@ py::object Recipe::run(const py::handle& subject, const py::object& features) co
     if (result_.always) {
         return rows ? to_the_reference() : py::none();
     }
-    if (rows && fallen_ >= few) {
-        ++fallen_;
-        if (fallen_ < 2 * few) {
+    if (const int fallen = fallen_ + 1; rows && fallen > few) {
+        fallen_ = fallen;
+        if (fallen < 2 * few) {
             return to_the_reference();
         }
     }

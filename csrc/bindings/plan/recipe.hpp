@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,19 @@
 
 namespace quadrat {
 
+// A number that threads may write at the same time; of two, one counts.
+class Count {
+public:
+    Count() = default;
+    Count(const Count& other) : value_(other) {}
+    Count& operator=(const Count&) = delete;
+    void operator=(int value) { value_.store(value, std::memory_order_relaxed); }
+    operator int() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<int> value_{0};
+};
+
 // How often a decision that failed is tried again. Batches of one kind may fail by what their rows hold: a float among
 // ints. After a failure the next batch of this kind goes to the reference at once, after the second failure the next
 // three, and so on; a batch that succeeds forgives all.
@@ -23,18 +37,20 @@ class Retries {
 public:
     // Whether this batch is left to the reference.
     bool skips() {
-        if (left_ == 0) {
-            return false;
-        }
-        --left_;
-        return true;
+        const int left = left_;
+        left_ = std::max(left - 1, 0);
+        return left > 0;
     }
-    void failed() { left_ = next_ = static_cast<std::uint8_t>(std::min(2 * next_ + 1, most)); }
+    void failed() {
+        const int next = std::min(2 * next_ + 1, most);
+        next_ = next;
+        left_ = next;
+    }
     void succeeded() { next_ = 0; }
 
 private:
     static constexpr int most = 63;
-    std::uint8_t next_ = 0, left_ = 0;  // written with the GIL held
+    Count next_, left_;
 };
 
 class Recipe {
@@ -109,9 +125,9 @@ private:
     BatchLayout layout_;
     Result result_;
     std::vector<Decision> decisions_;
-    // Batches in a row that fell back. After `few` of them as many fall back without a look; written with the GIL held.
+    // Batches in a row that fell back. After `few` of them as many fall back without a look.
     static constexpr int few = 16;
-    mutable int fallen_ = 0;
+    mutable Count fallen_;
 };
 
 }  // namespace quadrat
