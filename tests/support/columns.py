@@ -169,7 +169,7 @@ def _dict_of_arrow(draw: Any, columns: dict[str, list[Any]]) -> dict[str, Any]:
 def _lazy_rows(draw: Any, columns: dict[str, list[Any]]) -> list[LazyRow]:
     table = _table(draw, columns)
     half = len(table) // 2
-    return [row for part in (table[:half], table[half:]) for row in Source.of(part).rows(range(len(part)))]
+    return [row for part in (table[:half], table[half:]) for row in Source(part).rows(range(len(part)))]
 
 
 FORMS: dict[str, Callable[[Any, dict[str, list[Any]]], Any]] = {

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from quadrat.input.lazy_row import Source
+
 _INSIDE = ("ex_iterable", "ex_iterables")  # where a `datasets.IterableDataset` holds what it is made of
 _BUFFER = "BufferShuffledExamplesIterable"
 
@@ -53,32 +55,42 @@ class Share:
         self._begin: dict[str, Any] | None = {"rows": self.read, "source": state}
         first, step = self.read, 1
         self._source: Any = None
+        self._wanted = [1]  # how many rows the next part may be
         if _is_stream_of_datasets(dataset):
             from datasets.distributed import split_dataset_by_node
 
             # An object of its own, with epoch and state; in a worker, it takes that worker's shards.
-            dataset = split_dataset_by_node(dataset, place.rank, place.ranks)
+            given, dataset = dataset, split_dataset_by_node(dataset, place.rank, place.ranks)
+            if place.ranks == 1:
+                dataset._distributed = given._distributed  # to split by one would share `take` and `skip` among shards
             dataset.set_epoch(epoch)
             if state is not None:
                 dataset.load_state_dict(copy.deepcopy(state))
                 first = 0
             if not _has_buffer(dataset._ex_iterable):
                 self._source = dataset
-            _read_lazily(dataset)
+            _stay_in_arrow(dataset, self._wanted)
         else:
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(epoch)
             if not shards_itself:
                 first, step = place.share + self.read * place.shares, place.shares
-        rows = dataset() if _makes_rows(dataset) else dataset
-        self._rows: Iterator[Any] = itertools.islice(iter(rows), first, None, step)
+        rows = iter(dataset() if _makes_rows(dataset) else dataset)
+        next(itertools.islice(rows, first, first), None)
+        self._rows: Iterator[Any] = itertools.islice(rows, 0, None, step)
 
     def take(self, count: int) -> list[Any]:
-        """So many rows, or all that are left."""
-        rows = list(itertools.islice(self._rows, count))
-        self._begin = None
-        self.read += len(rows)
-        return rows
+        """So many rows, or all that are left. Where a stream of `datasets` has them in Arrow, a `Source` is several."""
+        parts, left = [], count
+        self._begin, self._wanted[0] = None, count
+        for part in self._rows:
+            parts.append(part)
+            left -= len(part) if type(part) is Source else 1
+            if not left:
+                break
+            self._wanted[0] = left
+        self.read += count - left
+        return parts
 
     def position(self) -> dict[str, Any]:
         """Where the next row is: how many rows are read, and the state of a `datasets.IterableDataset`."""
@@ -113,12 +125,14 @@ def _is_stream_of_datasets(dataset: Any) -> bool:
     return datasets is not None and isinstance(dataset, datasets.IterableDataset)
 
 
-def _read_lazily(dataset: Any) -> None:
+def _stay_in_arrow(dataset: Any, wanted: list[int]) -> None:
     """Leave the rows of a stream of `datasets` in Arrow, where it has them there."""
     from quadrat.data.iterable import in_arrow
 
     if (prepare := getattr(dataset, "_prepare_ex_iterable_for_iteration", None)) is not None:
-        dataset._prepare_ex_iterable_for_iteration = lambda *args, **options: in_arrow(prepare(*args, **options))
+        dataset._prepare_ex_iterable_for_iteration = lambda *args, **options: in_arrow(
+            prepare(*args, **options), wanted
+        )
 
 
 def _has_buffer(source: Any) -> bool:

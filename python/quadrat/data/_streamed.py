@@ -15,7 +15,8 @@ from quadrat.batching.packing import pieces_of
 from quadrat.data._grouped import columns_of, with_columns
 from quadrat.data._share import Place, Share, here, require_rows
 from quadrat.input.items import Pieces
-from quadrat.input.lazy_row import together
+from quadrat.input.lazy_row import Source, together
+from quadrat.input.rows import Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
 
@@ -36,26 +37,41 @@ class Units(NamedTuple):
     """What is put into groups: rows, or pieces of rows.
 
     Attributes:
-        rows: the row of each unit.
+        source: where the rows are: in Arrow, or a list of them.
+        places: the place of each unit's row there.
         pieces: the part of that row.
     """
 
-    rows: list[Any]
+    source: Source | list[Any]
+    places: IntArray
     pieces: Pieces
 
-    def chosen(self, numbers: Sequence[int]) -> Units:
+    def chosen(self, numbers: Any) -> Units:
         """Some of them."""
-        return Units([self.rows[number] for number in numbers], self.pieces.at(np.array(numbers, np.int64)))
+        return Units(self.source, self.places[numbers], self.pieces.at(numbers))
+
+    def rows(self, numbers: Any) -> Any:
+        """The rows of some of them: `Rows` if they are in Arrow, otherwise a list."""
+        places = self.places[numbers].tolist()
+        if isinstance(self.source, Source):
+            return Rows(self.source.table, places)
+        return [self.source[place] for place in places]
 
     def and_then(self, others: Units) -> Units:
         """These and others after them."""
-        if not self.rows:
-            return others
-        both = zip(self.pieces, others.pieces, strict=True)
-        return Units(self.rows + others.rows, Pieces(*(np.concatenate(parts) for parts in both)))
+        if not len(self.places) or not len(others.places):
+            return self if len(self.places) else others
+        pieces = Pieces(*map(np.concatenate, zip(self.pieces, others.pieces, strict=True)))
+        if isinstance(self.source, Source) and isinstance(others.source, Source):
+            source = Source.joined([self.source, others.source])
+            if source is not None:
+                return Units(source, np.append(self.places, others.places + len(self.source)), pieces)
+        rows = [*self.rows(slice(None)), *others.rows(slice(None))]
+        return Units(rows, np.arange(len(rows)), pieces)
 
 
-_NONE = Units([], Pieces(*(np.empty(0, np.int64) for _ in Pieces._fields)))
+_EMPTY = np.empty(0, np.int64)
+_NONE = Units([], _EMPTY, Pieces(_EMPTY, _EMPTY, _EMPTY, _EMPTY))
 
 
 class StreamedDataset(Resumable, _Base):
@@ -159,14 +175,14 @@ class StreamedDataset(Resumable, _Base):
         waiting = _NONE
         if at["kept"]:
             waiting = self._read(share, place)[0]
-            if max(at["kept"]) >= len(waiting.rows):
-                raise ValueError(f"the state keeps row {max(at['kept'])} of a window of {len(waiting.rows)}")
+            if max(at["kept"]) >= len(waiting.places):
+                raise ValueError(f"the state keeps row {max(at['kept'])} of a window of {len(waiting.places)}")
             waiting = waiting.chosen(at["kept"])
         while True:
             position = share.position()
             fresh, ends = self._read(share, place)
-            units, waited = waiting.and_then(fresh), len(waiting.rows)
-            if not units.rows and at["lengths"] is None:
+            units, waited = waiting.and_then(fresh), len(waiting.places)
+            if not len(units.places) and at["lengths"] is None:
                 return
             checksum = zlib.crc32(units.pieces.lengths.data)
             if at["lengths"] not in (None, checksum):
@@ -181,47 +197,45 @@ class StreamedDataset(Resumable, _Base):
                 yield item
             if ends:
                 return
-            waiting = units.chosen(kept)
+            kept = [number - waited for number in kept]
+            waiting = fresh.chosen(kept)
             # Rows that are held back are read again from the beginning of this window.
-            start = {**(position if kept else share.position()), "kept": [number - waited for number in kept]}
+            start = {**(position if kept else share.position()), "kept": kept}
             at = {**at, **start, "window": at["window"] + 1, "given": 0, "lengths": None}
 
     def _read(self, share: Share, place: Place) -> tuple[Units, bool]:
         """The units of the next rows, and whether they are the last ones."""
-        first, rows = share.read, share.take(self._window)
-        ends = len(rows) < self._window
-        rows, measured = self._in_arrow(rows)
+        first = share.read
         try:
-            known = measure(rows, len(rows), self._column) if measured is None else measured
+            source, places, known = self._measured(share.take(self._window))
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} (counted from {place.row(first)})") from None
-        if self._overlong == "error" and rows and (longest := int(known.max())) > self._limit:
+        if self._overlong == "error" and len(known) and (longest := int(known.max())) > self._limit:
             others = "'truncate' cuts such rows, 'split' packs them in pieces"
             raise ValueError(
                 f"{place.row(first + int(known.argmax()))} has {longest} tokens, more than {self._limit}; overlong="
                 + (others if "split" in self._OVERLONG else "'alone' makes such a row a batch of its own")
             )
-        return self._units(rows if measured is not None else with_columns(rows, self.columns), known, first), ends
-
-    def _in_arrow(self, rows: list[Any]) -> tuple[list[Any], IntArray | None]:
-        """Rows of one table with the columns to keep, and their lengths; None where they are not all in Arrow."""
-        found = together(rows, self.columns)
-        if found is None:
-            return rows, None
-        source, places = found
-        try:
-            return list(source.rows(places)), lengths(source.arrow, self._column)[places]
-        except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
-            return rows, None
-
-    def _units(self, rows: list[Any], known: IntArray, first: int) -> Units:
-        """Rows of these lengths, or pieces of rows that are too long; `first` is the number of the first row."""
+        if isinstance(source, list):
+            source = with_columns(source, self.columns)
         numbers, starts, sizes = pieces_of(known, self._limit, self._overlong)
         if numbers is None or starts is None:
-            return Units(rows, Pieces(np.arange(first, first + len(rows)), known, np.zeros_like(known), sizes))
-        return Units(
-            [rows[number] for number in numbers.tolist()], Pieces(numbers + first, known[numbers], starts, sizes)
-        )
+            numbers, starts = np.arange(len(known)), np.zeros_like(known)
+        units = Units(source, places[numbers], Pieces(numbers + first, known[numbers], starts, sizes))
+        return units, len(known) < self._window
+
+    def _measured(self, parts: list[Any]) -> tuple[Source | list[Any], IntArray, IntArray]:
+        """Where the rows that were read are, the place of each there, and its length."""
+        found = together(parts)
+        if found is not None and set(self.columns or ()) <= set(found[0].arrow.column_names):
+            arrow, places = found[0].arrow, np.array(found[1])
+            source = found[0] if self.columns is None else Source(arrow.select(self.columns))
+            try:
+                return source, places, lengths(arrow, self._column)[places]
+            except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
+                pass
+        rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is Source else [part])]
+        return rows, np.arange(len(rows)), measure(rows, len(rows), self._column)
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""

@@ -23,6 +23,8 @@ _Examples = Iterator[tuple[Any, Any]]
 # What passes on the rows it is given, one by one.
 _PASSING = ("RebatchedArrow", "Skip", "Take", "Step", "Repeat", "BufferShuffled", "InterleavedShards",
             "CyclingMultiSources", "RandomlyCyclingMultiSources", "VerticallyConcatenatedMultiSources")  # fmt: skip
+# Of these, those that do not count them, so that a `Source` of several passes too.
+_NOT_COUNTING = ("RebatchedArrow", "Repeat", "VerticallyConcatenatedMultiSources")
 # Where these hold what gives it.
 _INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}
 _Arrow: Any = streams.ArrowExamplesIterable
@@ -39,15 +41,38 @@ class _OneTable:
         self._iter_arrow = self.iter_arrow = lambda: iter([(key, table)])
 
 
-def _rows(key: Any, table: pa.Table, first: int, read: Any) -> Iterator[Any]:
-    """The rows of a table from `first` on: in Arrow, or as `read` gives them."""
-    names = table.column_names
-    if len(table) >= _SMALLEST and all(map(is_plain_type, table.schema.types)) and len(set(names)) == len(names):
-        return Source.of(table).rows(range(first, len(table)))
-    return (row for _, row in read(key, table.slice(first)))
+class _InArrow:
+    """Gives rows of tables that stay in Arrow.
+
+    Attributes:
+        wanted: how many rows come next as one `Source`, at most; None: rows come one by one.
+    """
+
+    wanted: list[int] | None = None
+
+    def _parts_of(self, key: Any, table: pa.Table, first: int) -> Iterator[tuple[int, Any]]:
+        """The rows of a table from `first` on, several at once or one by one, and how many rows each part is."""
+        names, wanted = table.column_names, self.wanted
+        plain = all(map(is_plain_type, table.schema.types)) and len(set(names)) == len(names)
+        if plain and wanted is not None:
+            while first < len(table):
+                part = table.slice(first, wanted[0])
+                first += len(part)
+                yield len(part), Source(part)
+        elif plain and len(table) >= _SMALLEST:
+            yield from ((1, row) for row in Source(table).rows(range(first, len(table))))
+        else:
+            yield from ((1, row) for _, row in self._read(key, table.slice(first)))
+
+    def _read(self, key: Any, table: pa.Table) -> _Examples:
+        """The rows of one table, as `datasets` reads them."""
+        raise NotImplementedError
+
+    def shard_data_sources(self, *args: Any, **kwargs: Any) -> Any:
+        return _as(type(self), super().shard_data_sources(*args, **kwargs), self.wanted)  # type: ignore[misc]
 
 
-class _ArrowRows(_Arrow):  # type: ignore[misc]
+class _ArrowRows(_InArrow, _Arrow):  # type: ignore[misc]
     """The rows of tables, without features."""
 
     def __iter__(self) -> _Examples:
@@ -58,23 +83,19 @@ class _ArrowRows(_Arrow):  # type: ignore[misc]
             for key, table in self.generate_tables_fn(**shard):
                 first, seen = max(start - seen, 0), seen + len(table)
                 if first < len(table):
-                    for row in _rows(key, table, first, self._read):
+                    for count, part in self._parts_of(key, table, first):
                         if state:
-                            state["shard_example_idx"] += 1
-                        yield key, row
+                            state["shard_example_idx"] += count
+                        yield key, part
             if state:
                 state["shard_idx"] += 1
                 state["shard_example_idx"] = 0
 
     def _read(self, key: Any, table: pa.Table) -> _Examples:
-        """The rows of one table, as `datasets` reads them."""
         return iter(_Arrow(lambda: iter([(key, table)]), {}))
 
-    def shard_data_sources(self, *args: Any, **kwargs: Any) -> Any:
-        return _as(_ArrowRows, super().shard_data_sources(*args, **kwargs))
 
-
-class _FormattedRows(_Formatted):  # type: ignore[misc]
+class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
     """The rows of tables, cast to features, which `datasets` takes one by one from a `RebatchedArrowExamplesIterable`.
 
     The state of that names a place before a table, and how many rows were given since.
@@ -91,13 +112,16 @@ class _FormattedRows(_Formatted):  # type: ignore[misc]
         start, counted = given, 0
         for key, table in tables.iter_arrow():
             first = min(start, len(table))
-            start, counted = start - first, counted + first
-            for number, row in enumerate(self._rows_of(key, table, first), first + 1):
-                counted += 1
+            start, counted, number = start - first, counted + first, first
+            for count, part in self._cast_parts_of(key, table, first):
+                number += count
+                counted = counted + 1 if count == 1 else number
                 if state:
-                    state["batch_idx"] += 1
+                    state["batch_idx"] += count
                     state["num_chunks_since_previous_state"] = counted
-                yield str(key), row
+                    if count > 1:
+                        state["previous_state"] = before
+                yield str(key), part
                 counted = number
                 if state:
                     state["previous_state"] = before
@@ -105,17 +129,16 @@ class _FormattedRows(_Formatted):  # type: ignore[misc]
             if state:
                 before = tables.state_dict()
 
-    def _rows_of(self, key: Any, table: pa.Table, first: int) -> Iterator[Any]:
+    def _cast_parts_of(self, key: Any, table: pa.Table, first: int) -> Iterator[tuple[int, Any]]:
         if first == len(table):
             return iter(())
         try:
             cast = next(_Formatted._iter_arrow(self._of(key, table)))[1]
         except Exception:  # of one of its rows: `datasets` raises it when that row is read
-            return (row for at in range(first, len(table)) for _, row in self._read(key, table.slice(at, 1)))
-        return _rows(key, cast, first, self._read)
+            return ((1, row) for at in range(first, len(table)) for _, row in self._read(key, table.slice(at, 1)))
+        return self._parts_of(key, cast, first)
 
     def _read(self, key: Any, table: pa.Table) -> _Examples:
-        """The rows of one table, as `datasets` reads them."""
         return _Formatted.__iter__(self._of(key, table))  # type: ignore[no-any-return]
 
     def _of(self, key: Any, table: pa.Table) -> Any:
@@ -123,23 +146,25 @@ class _FormattedRows(_Formatted):  # type: ignore[misc]
         one.ex_iterable = _OneTable(key, table)
         return one
 
-    def shard_data_sources(self, *args: Any, **kwargs: Any) -> Any:
-        return _as(_FormattedRows, super().shard_data_sources(*args, **kwargs))
-
 
 # States name the class that they are of.
 _ArrowRows.__name__, _FormattedRows.__name__ = _Arrow.__name__, _Formatted.__name__
 
 
-def _as(cls: type, examples: Any) -> Any:
+def _as(cls: type, examples: Any, wanted: list[int] | None = None) -> Any:
     """A copy that shares its state, of another class."""
     made = copy.copy(examples)
     made.__class__ = cls
+    made.wanted = wanted
     return made
 
 
-def in_arrow(examples: Any) -> Any:
-    """Examples as `IterableDataset` iterates over them, with rows that stay in Arrow where they can."""
+def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
+    """Examples as `IterableDataset` iterates over them, with rows that stay in Arrow where they can.
+
+    With `wanted`, a list that holds one number, an example may be a `Source` that is at most so many rows.
+    """
+    wanted = wanted if wanted is not None and _passes_sources() else None
     if type(examples) is _Formatted:
         inner = examples.ex_iterable
         plain = (
@@ -150,63 +175,77 @@ def in_arrow(examples: Any) -> Any:
         )
         crops = plain and inner._state_dict and inner._state_dict["cropped_chunk_length"]
         typed = plain and inner.is_typed and inner.features != examples.features
-        return _as(_FormattedRows, examples) if plain and not crops and not typed and _are_equal() else examples
-    found = _passing(examples)
+        return _as(_FormattedRows, examples, wanted) if plain and not crops and not typed and _are_equal() else examples
+    found = None if wanted is None else _passing(examples, _NOT_COUNTING, wanted)
+    found = _passing(examples, _PASSING) if found is None else found
     return found if found is not None and _are_equal() else examples
 
 
-def _passing(examples: Any) -> Any:
-    """The same examples, with rows in Arrow; None where something reads them."""
+def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None = None) -> Any:
+    """The same examples, with rows in Arrow; None where something else than `through` is given them."""
     if type(examples) is _Arrow:
-        return _as(_ArrowRows, examples)
-    if type(examples).__name__.removesuffix("ExamplesIterable") not in _PASSING:
+        return _as(_ArrowRows, examples, wanted)
+    if type(examples).__name__.removesuffix("ExamplesIterable") not in through:
         return None
     examples = copy.copy(examples)
     for name in _INSIDE & vars(examples).keys():
         inside = getattr(examples, name)
-        found = list(map(_passing, inside if isinstance(inside, list) else [inside]))
+        found = [_passing(one, through, wanted) for one in (inside if isinstance(inside, list) else [inside])]
         if None in found:
             return None
         setattr(examples, name, found if isinstance(inside, list) else found[0])
     return examples
 
 
+_TABLES = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in (9, 0, 8)] for at in range(2)]
+_FEATURES = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
+
+
+def _of_tables() -> Any:
+    def make(shards: list[int]) -> Iterator[Any]:
+        for shard in shards:
+            yield from enumerate(_TABLES[shard])
+
+    return _Arrow(make, {"shards": [0, 1]})
+
+
 @functools.cache
 def _are_equal() -> bool:
     """Whether rows, keys and states are those of the installed `datasets`, tried on a few tables."""
-    tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in (9, 0, 8)] for at in range(2)]
 
-    def make(shards: list[int]) -> Iterator[Any]:
-        for shard in shards:
-            yield from enumerate(tables[shard])
-
-    features = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
-
-    def outer(cls: type | None) -> Any:
-        inner = _Arrow(make, {"shards": [0, 1]})
-        if cls is _ArrowRows:
-            return _as(_ArrowRows, inner)
-        if cls is None:
-            return inner
-        examples = _Formatted(_Rebatched(inner, batch_size=1), None, features, {})
-        return _as(cls, examples)
-
-    def run(cls: type | None, state: Any) -> list[Any]:
-        examples = outer(cls)
+    def run(cls: type, state: Any, wanted: list[int] | None = None) -> list[Any]:
+        arrow = issubclass(cls, _Arrow)
+        examples = _of_tables() if arrow else _Formatted(_Rebatched(_of_tables(), batch_size=1), None, _FEATURES, {})
+        examples = _as(cls, examples, wanted)
         examples._init_state_dict()
         if state is not None:
             examples.load_state_dict(state)
-        found = [(key, dict(row), examples.state_dict()) for key, row in examples]
-        return [*found, examples.state_dict()]
+        found: list[Any] = []
+        for key, part in examples:
+            rows = part.arrow.to_pylist() if type(part) is Source else [dict(part)]
+            found += [(key, row, None) for row in rows[:-1]] + [(key, rows[-1], examples.state_dict())]
+        return [*found, (None, None, examples.state_dict())]
 
     try:
-        for ours, theirs in ((_ArrowRows, None), (_FormattedRows, _Formatted)):
-            expected = run(theirs, None)
-            if run(ours, None) != expected:
-                return False
-            for *_, state in expected[:-1:5]:
-                if run(ours, state) != run(theirs, state):
+        for ours, theirs in ((_ArrowRows, _Arrow), (_FormattedRows, _Formatted)):
+            for *_, state in [(None, None, None), *run(theirs, None)[:-1:5]]:
+                rows = run(theirs, state)
+                parts = [(*one[:2], one[2] or row[2]) for one, row in zip(run(ours, state, [4]), rows, strict=True)]
+                if rows != parts or rows != run(ours, state):
                     return False
     except Exception:  # an interface of another shape: `datasets` reads the rows
         return False
     return True
+
+
+@functools.cache
+def _passes_sources() -> bool:
+    """Whether an `IterableDataset` gives its examples as they are."""
+    dataset = datasets.IterableDataset(_of_tables(), info=datasets.DatasetInfo(features=_FEATURES))
+    examples = _as(_ArrowRows, _of_tables(), [4])
+    examples._init_state_dict()
+    dataset._prepare_ex_iterable_for_iteration = lambda *_, **__: examples
+    try:
+        return all(type(part) is Source for part in dataset)
+    except Exception:
+        return False

@@ -12,8 +12,10 @@ from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.packing import Strategy, check_choices, plan_pieces
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.batching.token_budget import ROWS, STEPS
+from quadrat.data._grouped import as_batch
 from quadrat.data._streamed import IntArray, StreamedDataset, Units
-from quadrat.input.items import Batch, Pack, Packs, join
+from quadrat.input.items import Pack, Packs, join
+from quadrat.input.lazy_row import Source
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import number_below
 from quadrat.ragged import Ragged
@@ -30,7 +32,7 @@ class BatchedStream(StreamedDataset):
     of an epoch.
 
     Items are lists of rows, and quadrat's collators make the batch of one item. Rows that a `datasets.IterableDataset`
-    reads from Arrow are dicts whose values are made when one of them is read:
+    has in Arrow stay there until one of the item is read:
 
         DataLoader(stream, batch_size=None, collate_fn=collator)
         Trainer(train_dataset=stream, data_collator=collator, args=...)  # per_device_train_batch_size=1, max_steps=...
@@ -144,8 +146,8 @@ class BatchedStream(StreamedDataset):
             return groups, np.flatnonzero(np.diff(groups.offsets) < most).tolist()
         return groups, [int(self._shares_of_budget(sizes[groups.values], groups).argmin())]
 
-    def _items(self, units: Units, groups: Ragged) -> Iterator[Batch]:
-        return (Batch([units.rows[number] for number in numbers]) for numbers in groups.to_lists())
+    def _items(self, units: Units, groups: Ragged) -> Iterator[Any]:
+        return (as_batch(units.rows(numbers)) for numbers in groups)
 
     def _shares_of_budget(self, sizes: IntArray, groups: Ragged) -> Any:
         """How much of the budget each batch uses up, 1 for all of it."""
@@ -252,8 +254,7 @@ class PackedStream(StreamedDataset):
     def _items(self, units: Units, groups: Ragged) -> list[Pack]:
         if not len(groups):
             return []
-        chosen = units.chosen(groups.values.tolist())
-        names = list(chosen.rows[0])
-        values, _ = join(chosen.rows, names, chosen.pieces)
-        block = Packs(values, chosen.pieces.sizes, groups.offsets)
+        rows, pieces = units.rows(groups.values), units.pieces.at(groups.values)
+        values, _ = join(rows, rows.names if isinstance(units.source, Source) else list(rows[0]), pieces)
+        block = Packs(values, pieces.sizes, groups.offsets)
         return [Pack(block, at) for at in range(len(block))]

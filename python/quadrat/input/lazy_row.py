@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from quadrat import _core
 from quadrat.input.rows import Rows, table_of_arrow
@@ -17,18 +17,32 @@ _lock = threading.Lock()
 _ROWS_OF_A_CHUNK = 16  # on average; it costs less to copy fewer than to read where each chunk is
 
 
-class Source(NamedTuple):
-    """A table whose rows are read one by one: as Arrow has it, and as collators read it."""
+class Source:
+    """A table whose rows are read one by one: as Arrow has it, and as collators read it. In a stream, all its rows."""
 
-    arrow: pyarrow.Table
-    table: _core.Table
+    def __init__(self, arrow: pyarrow.Table) -> None:
+        self.arrow = arrow
+
+    def __len__(self) -> int:
+        return len(self.arrow)
 
     @classmethod
-    def of(cls, arrow: pyarrow.Table) -> Source:
-        """The source of a table of pyarrow."""
-        if any(len(arrow) < _ROWS_OF_A_CHUNK * column.num_chunks for column in arrow.columns):
-            arrow = arrow.combine_chunks()
-        return cls(arrow, table_of_arrow(arrow))
+    def joined(cls, sources: Sequence[Source]) -> Source | None:
+        """One source of the rows of several; None where they differ in their columns."""
+        if len(sources) == 1:
+            return sources[0]
+        if any(source.arrow.schema != sources[0].arrow.schema for source in sources):
+            return None
+        import pyarrow as pa
+
+        return cls(pa.concat_tables([source.arrow for source in sources]))
+
+    @functools.cached_property
+    def table(self) -> _core.Table:
+        """The table as collators read it."""
+        if any(len(self.arrow) < _ROWS_OF_A_CHUNK * column.num_chunks for column in self.arrow.columns):
+            self.arrow = self.arrow.combine_chunks()
+        return table_of_arrow(self.arrow)
 
     def rows(self, places: Iterable[int]) -> Iterator[LazyRow]:
         """The rows at these places."""
@@ -107,11 +121,14 @@ for _name in (
 LazyRow.__hash__ = None
 
 
-def together(rows: Sequence[Any], columns: Sequence[str] | None = None) -> tuple[Source, list[int]] | None:
-    """One source of rows that nobody has read, with these columns (None: all), and the place of each row in it.
+def together(rows: Sequence[Any]) -> tuple[Source, Sequence[int]] | None:
+    """One source of rows that nobody has read, or of all rows of sources; and the place of each row in it.
 
     None where a row is another object or was read, or the rows differ in their columns.
     """
+    if rows and all(type(row) is Source for row in rows):
+        whole = Source.joined(rows)
+        return None if whole is None else (whole, range(len(whole)))
     found = [row.where if type(row) is LazyRow else None for row in rows]
     if not found or None in found:
         return None
@@ -121,19 +138,10 @@ def together(rows: Sequence[Any], columns: Sequence[str] | None = None) -> tuple
     for source, _ in found:  # type: ignore[misc]
         if id(source) not in firsts:
             firsts[id(source)] = total
-            total += len(source.arrow)
+            total += len(source)
             sources.append(source)
-    places = [firsts[id(source)] + place for source, place in found]  # type: ignore[misc]
-    if len(sources) == 1 and columns is None:
-        return sources[0], places
-    import pyarrow as pa
-
-    if any(source.arrow.schema != sources[0].arrow.schema for source in sources):
-        return None
-    if columns is not None and not set(columns) <= set(sources[0].arrow.column_names):
-        return None
-    joined = pa.concat_tables([source.arrow for source in sources])
-    return Source.of(joined if columns is None else joined.select(columns)), places
+    joined = Source.joined(sources)
+    return None if joined is None else (joined, [firsts[id(source)] + place for source, place in found])  # type: ignore[misc]
 
 
 def as_columns(features: Any) -> Any:
