@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, models
+from transformers import SequenceFeatureExtractor
 from transformers.utils import TensorType
 
 from quadrat.installed import originals
@@ -90,6 +91,18 @@ def pad_warns_of_fast_tokenizers() -> bool:
         deprecation_warnings = Warnings()
 
     return _sees(originals.PAD, ProbeFast(), [])
+
+
+@functools.cache
+def feature_pad_keeps_arrays() -> bool:
+    """Whether `pad` of feature extractors leaves columns that are arrays in the dict it is given; from 5.12 on."""
+    column = {"input_values": np.zeros((1, 1), np.float32)}
+
+    class Probe(SequenceFeatureExtractor):
+        model_input_names = ("input_values",)
+
+    originals.FEATURE_PAD(Probe(1, 1, 0.0), column)
+    return isinstance(column["input_values"], np.ndarray)
 
 
 @functools.cache
