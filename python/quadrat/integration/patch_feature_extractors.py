@@ -27,4 +27,5 @@ def _pad(  # noqa: PLR0917 - as in transformers
     return feature_pad(self, processed_features, FeaturePadOptions(*sizes, return_attention_mask, return_tensors))
 
 
+_pad._quadrat_replaces = originals.FEATURE_PAD  # type: ignore[attr-defined]
 FEATURE_EXTRACTORS = Switch(lambda: [Swap(originals.FEATURE_PAD, _pad)], others=lambda: [SequenceFeatureExtractor])

@@ -16,7 +16,7 @@ from transformers.utils.generic import to_numpy
 from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.lazy_row import as_columns
-from quadrat.input.rows import Rows, plain
+from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.planning.conversion import framework_of
@@ -50,24 +50,43 @@ class FeaturePad:
 _noted = FeaturePad()
 
 
-def feature_pad(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int = INT32) -> Any:
+def feature_pad(
+    extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int = INT32, name: str | None = None
+) -> Any:
     """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
 
-    mask_kind: of the attention mask, where the inputs have none; the reference's is int32.
+    Args:
+        extractor: it gives the padding value and side, and the column to pad by.
+        inputs: what the reference takes; also `Rows`.
+        options: how to pad.
+        mask_kind: the kind of the attention mask where the inputs have none; the reference's is int32.
+        name: the only column of rows to take; by default all.
     """
     try:
-        batch = _padded(extractor, inputs, options, mask_kind)
+        batch = _padded(extractor, inputs, options, mask_kind, name)
     except FallBack as reason:
         log_once(_noted, str(reason), counts=False)
-        return originals.FEATURE_PAD(extractor, plain(inputs), **options._asdict())
+        rows = plain(inputs) if name is None else only(inputs, name)
+        return originals.FEATURE_PAD(extractor, rows, **options._asdict())
     count_planned()
     return batch
 
 
-def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int) -> Any:
+def is_feature_pad(method: Any) -> bool:
+    """Whether a method is `SequenceFeatureExtractor.pad`, or what `patch_transformers` puts in its place."""
+    return method is originals.FEATURE_PAD or getattr(method, "_quadrat_replaces", None) is originals.FEATURE_PAD
+
+
+def only(rows: Any, name: str) -> list[dict[str, Any]]:
+    """The rows as dicts of one column."""
+    return [{name: row[name]} for row in each_of(rows)]
+
+
+def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int, name: str | None) -> Any:
     main = _main_of(extractor)
     strategy, limit = _strategy(extractor, options)
-    batch = _of_columns(inputs, main) if isinstance(inputs, (dict, BatchFeature)) else _of_rows(inputs, main)
+    of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
+    batch = _of_columns(inputs, main) if of_columns else _of_rows(inputs, main, name)
     index = batch.names.index(main)
     framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
     if framework is None:
@@ -91,8 +110,8 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     made = run_steps(batch.columns, plan.steps, values, framework, layout)
     if type(made) is tuple:
         raise FallBack(f"column '{plan.steps[made[0]][0]}': {col.explain((made[1], -1, -1))}")
-    for name in plan.held:
-        _require_rounded(made[name])
+    for rounded in plan.held:
+        _require_rounded(made[rounded])
     if batch.converted is not None:
         inputs.update(batch.converted)
     return BatchFeature(made)
@@ -161,7 +180,7 @@ def _columns_of(values: dict[str, list[Any]]) -> _core.Columns:
     return columns
 
 
-def _of_rows(inputs: Any, main: str) -> _Batch:
+def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
     inputs = as_columns(inputs)
     if type(inputs) is Rows and inputs.handed_out:
         inputs = inputs.as_list()
@@ -169,7 +188,7 @@ def _of_rows(inputs: Any, main: str) -> _Batch:
         if not all(isinstance(one, (dict, BatchFeature)) for one in inputs):
             raise FallBack("the input is not a list of dicts")
         inputs = [one.data if type(one) is BatchFeature else one for one in inputs]
-    found = col.collect(inputs) if type(inputs) is Rows or inputs else None
+    found = _core.collect(inputs, None if name is None else (name,), interop())
     if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
         raise FallBack("the input is not a list of plain dicts with the same keys, or lacks the column to pad by")
     framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] == col.TENSOR else "np"
