@@ -21,6 +21,8 @@ from quadrat.collators.permutation import (
     DataCollatorForPermutationLanguageModeling as DataCollatorForPermutationLanguageModeling,
 )
 from quadrat.collators.seq2seq import DataCollatorForSeq2Seq as DataCollatorForSeq2Seq
+from quadrat.collators.speech import DataCollatorCTCWithPadding as DataCollatorCTCWithPadding
+from quadrat.collators.speech import DataCollatorSpeechSeq2SeqWithPadding as DataCollatorSpeechSeq2SeqWithPadding
 from quadrat.collators.token_classification import (
     DataCollatorForTokenClassification as DataCollatorForTokenClassification,
 )

@@ -8,13 +8,12 @@ import pytest
 
 import quadrat
 from quadrat.installed.originals import ORIGINALS
-from support.samples import tokenizer
+from support.samples import CLASSES, tokenizer
 
-COLLATORS = sorted(name for name in quadrat.__all__ if "Collator" in name)
 KEYWORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-@pytest.mark.parametrize("name", COLLATORS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_every_option_is_in_the_signature(name):
     options = inspect.signature(getattr(quadrat, name)).parameters
     assert not any(one.kind in KEYWORDS for one in options.values())
@@ -30,7 +29,7 @@ def test_every_option_is_in_the_signature(name):
     assert {one.name for one in named} <= options.keys()
 
 
-@pytest.mark.parametrize("name", COLLATORS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_an_option_that_there_is_not(name):
     given = {} if name in ("DataCollatorWithFlattening", "DefaultDataCollator") else {"tokenizer": tokenizer()}
     with pytest.raises(TypeError, match="unexpected keyword argument 'pading'"):

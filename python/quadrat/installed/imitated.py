@@ -21,11 +21,16 @@ from typing import Any
 
 import numpy as np
 import transformers
-from transformers import tokenization_utils_base, trainer_pt_utils
+from transformers import (
+    feature_extraction_sequence_utils,
+    feature_extraction_utils,
+    tokenization_utils_base,
+    trainer_pt_utils,
+)
 from transformers.data import data_collator
 
 from quadrat import _core
-from quadrat.installed.originals import PATCHED
+from quadrat.installed.originals import PARTS_OF_FEATURE_PAD, PATCHED
 from quadrat.installed.tested import FINGERPRINTS, RANGES
 from quadrat.ops.pad import pad
 from quadrat.support.extras import is_within, version
@@ -57,6 +62,11 @@ IMITATED: dict[str, tuple[str, ...]] = {
     "default_data_collator": ("DefaultDataCollator", *_DEFAULT),
     "tokenizer_pad": _PAD[1:],
     "convert_to_tensors": _PAD[-1:],
+    "feature_pad": (
+        "SequenceFeatureExtractor.pad",
+        *(f"SequenceFeatureExtractor.{name}" for name in PARTS_OF_FEATURE_PAD),
+        *("BatchFeature.convert_to_tensors", "BatchFeature._get_is_as_tensor_fns"),
+    ),
     "EvalLoopContainer": (
         *("EvalLoopContainer", "nested_concat", "torch_pad_and_concatenate", "numpy_pad_and_concatenate"),
         *("atleast_1d", "nested_numpify"),
@@ -67,8 +77,17 @@ IMITATED: dict[str, tuple[str, ...]] = {
 }
 
 
+_HOMES = (
+    data_collator,
+    tokenization_utils_base,
+    trainer_pt_utils,
+    feature_extraction_sequence_utils,
+    feature_extraction_utils,
+)
+
+
 def _found(name: str) -> Any:
-    for home in (data_collator, tokenization_utils_base, trainer_pt_utils):
+    for home in _HOMES:
         if hasattr(home, name.partition(".")[0]):
             return PATCHED.get(name) or operator.attrgetter(name)(home)
     return None

@@ -22,6 +22,7 @@ from transformers.data.data_collator import (
     DefaultDataCollator,
     default_data_collator,
 )
+from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 from transformers.tokenization_utils_base import BatchEncoding, PreTrainedTokenizerBase
 
 # Names that every supported version has.
@@ -62,4 +63,7 @@ PATCHED: dict[str, Any] = ORIGINALS | {
 # What `patch_tokenizers` replaces.
 PAD = PreTrainedTokenizerBase.pad
 CONVERT_TO_TENSORS = BatchEncoding.convert_to_tensors
+# And `patch_feature_extractors`, with the methods that it calls.
+FEATURE_PAD = SequenceFeatureExtractor.pad
+PARTS_OF_FEATURE_PAD = ("_pad", "_truncate", "_get_padding_strategies")
 globals().update(PATCHED)

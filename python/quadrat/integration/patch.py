@@ -13,11 +13,14 @@ from quadrat._names import load
 from quadrat.installed import originals
 from quadrat.installed.originals import PATCHED
 from quadrat.integration.patch_attention import ATTENTION
+from quadrat.integration.patch_feature_extractors import FEATURE_EXTRACTORS
 from quadrat.integration.patch_tokenizers import TOKENIZERS
 from quadrat.integration.switch import Patch, Swap, Switch
 
 
-def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attention: bool = True) -> Patch:
+def patch_transformers(
+    *, datasets: bool = True, tokenizers: bool = True, attention: bool = True, feature_extractors: bool = True
+) -> Patch:
     """Replace the collators, samplers and `EvalLoopContainer` of transformers with quadrat's, in this process.
 
     `transformers.DataCollatorWithPadding` is then `quadrat.DataCollatorWithPadding`, and so for each collator that
@@ -31,6 +34,9 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attent
         tokenizers: whether to patch the padding and conversion of tokenizers too, see `patch_tokenizers`.
         attention: whether models with flash attention remove padding with the functions of `quadrat.bert_padding`,
             which read a mask once instead of in each layer.
+        feature_extractors: whether to patch the padding of feature extractors too: `feature_extractor.pad(...)`, which
+            they also call themselves. Results, errors and changes to the input are as before, and classes that override
+            `pad`, `_pad` or `_truncate` do not change.
 
     Returns:
         A context manager, which undoes the patch at the end of its block; `.undo()` undoes it at any time.
@@ -44,7 +50,8 @@ def patch_transformers(*, datasets: bool = True, tokenizers: bool = True, attent
         >>> transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
         False
     """
-    switches = [TRANSFORMERS, *((TOKENIZERS,) if tokenizers else ()), *((ATTENTION,) if attention else ())]
+    asked = {TOKENIZERS: tokenizers, ATTENTION: attention, FEATURE_EXTRACTORS: feature_extractors}
+    switches = [TRANSFORMERS, *(switch for switch, wanted in asked.items() if wanted)]
     if datasets and importlib.util.find_spec("datasets") is not None:
         from quadrat.integration.patch_datasets import DATASETS
 

@@ -1,0 +1,167 @@
+"""The collators that speech recognition scripts copy from transformers' examples."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import BatchFeature
+
+from quadrat import _core
+from quadrat.input import columns as col
+from quadrat.input.items import normalise
+from quadrat.input.rows import Rows, each_of
+from quadrat.installed.behaviour import only_hands_on
+from quadrat.planning.fallback import FallBack
+from quadrat.planning.feature_pad import MASK, FeaturePadOptions, feature_pad, is_feature_pad, only
+from quadrat.planning.plan_cache import check_device, run_steps
+from quadrat.planning.tokenizer_pad import tokenizer_pad
+from quadrat.support.memory import INT32, INT64, interop
+
+
+@dataclass
+class DataCollatorCTCWithPadding:
+    """Pad clips, and their labels with -100, for CTC models such as Wav2Vec2.
+
+    The class of this name in transformers' example `run_speech_recognition_ctc.py`: same fields, same result.
+
+    Args:
+        processor: a processor of transformers with a feature extractor and a tokenizer.
+        padding: True or "longest" pads clips and labels to their longest row; other values as in `processor.pad`.
+        pad_to_multiple_of: rounds the width of the clips up to a multiple of this, in samples or frames.
+        pad_to_multiple_of_labels: rounds the width of the labels up to a multiple of this, in tokens.
+        feature_extractor_input_name: the column of clips, "input_values" or "input_features".
+
+    Called with features that have this column and `labels`, it returns a `BatchFeature`: the column, float32,
+    `[rows, samples]` or `[rows, frames, ...]`; `attention_mask`, int64, if the feature extractor makes one; `labels`,
+    int64, `[rows, tokens]`. Clips may be lists, arrays or tensors; rows of a `Dataset` are read in Arrow.
+
+    Raises:
+        KeyError: when a feature lacks a column. ValueError, TypeError, ...: as in `processor.pad`.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast, Wav2Vec2FeatureExtractor, Wav2Vec2Processor
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> collator = quadrat.DataCollatorCTCWithPadding(Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer))
+        >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
+        >>> {name: values.tolist() for name, values in collator(clips).items()}
+        {'input_values': [[0.5, 1.0], [2.0, 0.0]], 'labels': [[1, -100], [1, 2]]}
+    """
+
+    processor: Any
+    padding: bool | str = "longest"
+    pad_to_multiple_of: int | None = None
+    pad_to_multiple_of_labels: int | None = None
+    feature_extractor_input_name: str = "input_values"
+
+    def __call__(self, features: Any) -> BatchFeature:
+        """Collate `features` into a `BatchFeature` of torch tensors."""
+        name, processor = self.feature_extractor_input_name, self.processor
+        rows, labels = _split(features, name)
+        options: dict[str, Any] = {"padding": self.padding, "return_tensors": "pt"}
+        of_labels = options | {"pad_to_multiple_of": self.pad_to_multiple_of_labels}
+        options["pad_to_multiple_of"] = self.pad_to_multiple_of
+        if _hands_on(processor):
+            batch = _pad(processor.feature_extractor, rows, name, INT64, **options)
+            labels = tokenizer_pad(processor.tokenizer, labels, **of_labels)
+        else:
+            batch = processor.pad(only(rows, name), **options)
+            labels = processor.pad(labels=labels, **of_labels)
+        batch["labels"] = _masked(labels)
+        if MASK in batch:
+            batch[MASK] = batch[MASK].to(torch.long)
+        return batch
+
+
+@dataclass
+class DataCollatorSpeechSeq2SeqWithPadding:
+    """Pad clips, and their labels with -100, for encoder-decoder models such as Whisper.
+
+    The class of this name in transformers' example `run_speech_recognition_seq2seq.py`: same fields, same result.
+
+    Args:
+        processor: a processor of transformers with a feature extractor and a tokenizer.
+        decoder_start_token_id: the model's; if all rows of labels begin with it, it is cut off.
+        forward_attention_mask: whether the column `attention_mask` of the features is passed on.
+
+    Called with features that have the processor's first input and `labels`, it returns a `BatchFeature`: that column,
+    float32, `[rows, samples]` or `[rows, frames, ...]`; `attention_mask`, int64, if asked for, or as the feature
+    extractor makes it; `labels`, int64, `[rows, tokens]`. Rows of a `Dataset` are read in Arrow.
+
+    Raises:
+        KeyError: when a feature lacks a column. ValueError, TypeError, ...: as in the `pad` of both parts.
+
+    Examples:
+        >>> from tokenizers import Tokenizer, models
+        >>> from transformers import PreTrainedTokenizerFast, Wav2Vec2FeatureExtractor, Wav2Vec2Processor
+        >>> words = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1, "a": 2}))
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+        >>> import quadrat
+        >>> processor = Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), tokenizer)
+        >>> collator = quadrat.DataCollatorSpeechSeq2SeqWithPadding(processor, 1, False)
+        >>> clips = [{"input_values": [0.5, 1.0], "labels": [1]}, {"input_values": [2.0], "labels": [1, 2]}]
+        >>> {name: values.tolist() for name, values in collator(clips).items()}
+        {'input_values': [[0.5, 1.0], [2.0, 0.0]], 'labels': [[-100], [2]]}
+    """
+
+    processor: Any
+    decoder_start_token_id: int
+    forward_attention_mask: bool
+
+    def __call__(self, features: Any) -> BatchFeature:
+        """Collate `features` into a `BatchFeature` of torch tensors."""
+        name = self.processor.model_input_names[0]
+        rows, label_rows = _split(features, name)
+        batch = _pad(self.processor.feature_extractor, rows, name, INT32, return_tensors="pt")
+        if self.forward_attention_mask:
+            batch[MASK] = _stacked_masks(rows)
+        labels = _masked(tokenizer_pad(self.processor.tokenizer, label_rows, return_tensors="pt"))
+        if (labels[:, 0] == self.decoder_start_token_id).all().item():
+            labels = labels[:, 1:]
+        batch["labels"] = labels
+        return batch
+
+
+def _split(features: Any, name: str) -> tuple[Any, list[dict[str, Any]]]:
+    """Features in one form, and their labels as a tokenizer pads them."""
+    rows = normalise(features, bare=False, documents=False)
+    if type(rows) is not Rows:
+        [row[name] for row in rows]
+    elif not rows.has(name):
+        raise KeyError(name)
+    return rows, [{"input_ids": row["labels"]} for row in each_of(rows)]
+
+
+def _hands_on(processor: Any) -> bool:
+    """Whether the processor's `pad` is that of its two parts."""
+    own = vars(processor)
+    return "pad" not in own and not own.get("_in_target_context_manager") and only_hands_on(type(processor).pad)
+
+
+def _pad(extractor: Any, rows: Any, name: str, mask_kind: int, **options: Any) -> Any:
+    """What the extractor's `pad` makes of this column; a mask of another kind, perhaps, where quadrat makes it."""
+    if is_feature_pad(type(extractor).pad) and "pad" not in vars(extractor):
+        return feature_pad(extractor, rows, FeaturePadOptions(**options), mask_kind, name)
+    return extractor.pad(only(rows, name), **options)
+
+
+def _masked(labels: Any) -> torch.Tensor:
+    padding: torch.Tensor = labels.attention_mask.ne(1)
+    return labels["input_ids"].masked_fill(padding, -100)  # type: ignore[no-any-return]
+
+
+def _stacked_masks(rows: Any) -> Any:
+    found = _core.collect(rows, (MASK,), interop())
+    forms, _, kinds, equal, *_ = (0, 0, 0, False) if found is None else col.column_shapes(found[1].signature(0, 1))[0]
+    if found is not None and equal and forms == col.LIST and kinds == col.PYTHON_INTS:
+        with contextlib.suppress(FallBack):
+            check_device("pt")
+            made = run_steps(found[1], ((MASK, 0, col.STACK, INT64),), {}, "pt", col.BatchLayout())
+            if type(made) is dict:
+                return made[MASK]
+    return torch.LongTensor([row[MASK] for row in each_of(rows)])

@@ -1,0 +1,281 @@
+"""`feature_pad`: the result of `SequenceFeatureExtractor.pad`, without its loop over rows.
+
+Written against transformers 4.57 and 5.x: `pad`, `_pad`, `_truncate`, `_get_padding_strategies` of
+`SequenceFeatureExtractor`, and `BatchFeature.convert_to_tensors`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from transformers import BatchFeature, SequenceFeatureExtractor
+from transformers.utils import PaddingStrategy
+from transformers.utils.generic import to_numpy
+
+from quadrat import _core
+from quadrat.input import columns as col
+from quadrat.input.lazy_row import as_columns
+from quadrat.input.rows import Rows, each_of, plain
+from quadrat.installed import originals
+from quadrat.installed.behaviour import feature_pad_keeps_arrays
+from quadrat.planning.conversion import framework_of
+from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.support.counts import count_planned
+from quadrat.support.memory import BOOL, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
+
+MASK = "attention_mask"
+# Kept from import time: quadrat does not imitate extractors, or patches of the base class, that differ.
+_PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PARTS_OF_FEATURE_PAD}
+_LARGEST = float(np.finfo(np.float32).max)
+_NONE = type(None)
+
+
+class FeaturePadOptions(NamedTuple):
+    """The arguments of `SequenceFeatureExtractor.pad` after its input."""
+
+    padding: Any = True
+    max_length: Any = None
+    truncation: Any = False
+    pad_to_multiple_of: Any = None
+    return_attention_mask: Any = None
+    return_tensors: Any = None
+
+
+class FeaturePad:
+    """What batches that fall back are logged for."""
+
+
+_noted = FeaturePad()
+
+
+def feature_pad(
+    extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int = INT32, name: str | None = None
+) -> Any:
+    """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
+
+    Args:
+        extractor: it gives the padding value and side, and the column to pad by.
+        inputs: what the reference takes; also `Rows`.
+        options: how to pad.
+        mask_kind: the kind of the attention mask where the inputs have none; the reference's is int32.
+        name: the only column of rows to take; by default all.
+    """
+    try:
+        batch = _padded(extractor, inputs, options, mask_kind, name)
+    except FallBack as reason:
+        log_once(_noted, str(reason), counts=False)
+        rows = plain(inputs) if name is None else only(inputs, name)
+        return originals.FEATURE_PAD(extractor, rows, **options._asdict())
+    count_planned()
+    return batch
+
+
+def is_feature_pad(method: Any) -> bool:
+    """Whether a method is `SequenceFeatureExtractor.pad`, or what `patch_transformers` puts in its place."""
+    return method is originals.FEATURE_PAD or getattr(method, "_quadrat_replaces", None) is originals.FEATURE_PAD
+
+
+def only(rows: Any, name: str) -> list[dict[str, Any]]:
+    """The rows as dicts of one column."""
+    return [{name: row[name]} for row in each_of(rows)]
+
+
+def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int, name: str | None) -> Any:
+    main = _main_of(extractor)
+    strategy, limit = _strategy(extractor, options)
+    of_columns = name is None and isinstance(inputs, (dict, BatchFeature))
+    batch = _of_columns(inputs, main) if of_columns else _of_rows(inputs, main, name)
+    index = batch.names.index(main)
+    framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
+    if framework is None:
+        raise FallBack(f"return_tensors={options.return_tensors!r}")
+    require_known("feature_pad", framework)
+    check_device(framework)
+    if options.truncation and batch.columns.longest(index) > limit:
+        batch = _cut(batch, main, limit)
+    pads, longest = strategy != PaddingStrategy.DO_NOT_PAD, batch.columns.longest(index)
+    width = limit if strategy == PaddingStrategy.MAX_LENGTH else longest
+    width = rounded_up(width, options.pad_to_multiple_of) if pads else width
+    if width < longest:
+        raise FallBack("max_length is below the longest row")
+    masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
+    asked = _Asked(main, pads, bool(masked), mask_kind, pads and extractor.feature_size > 1)
+    plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
+    if plan.refusal is not None:
+        raise FallBack(plan.refusal)
+    values = {main: _fill(extractor.padding_value, plan.steps[index][3]) if pads else 0, MASK: 0}
+    layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
+    made = run_steps(batch.columns, plan.steps, values, framework, layout)
+    if type(made) is tuple:
+        raise FallBack(f"column '{plan.steps[made[0]][0]}': {col.explain((made[1], -1, -1))}")
+    for rounded in plan.held:
+        _require_rounded(made[rounded])
+    if batch.converted is not None:
+        inputs.update(batch.converted)
+    return BatchFeature(made)
+
+
+def _main_of(extractor: Any) -> str:
+    """The column to pad by. Raises FallBack for an extractor that pads in its own way."""
+    cls, own = type(extractor), vars(extractor)
+    if any(getattr(cls, name, None) is not part or name in own for name, part in _PARTS.items()):
+        raise FallBack(f"{cls.__name__} pads in its own way")
+    with or_fall_back("the extractor lacks what the base class has"):
+        return str(extractor.model_input_names[0])
+
+
+def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
+    """How to pad, and `max_length` as the reference rounds it up; 0 where it is None."""
+    limit = options.max_length
+    if type(limit) not in (int, _NONE) or (limit or 0) < 0 or type(options.truncation) is not bool:
+        raise FallBack("max_length is no length, or truncation no bool")
+    if limit is None and options.truncation:
+        raise FallBack("truncation needs max_length")
+    if type(options.return_attention_mask) not in (bool, _NONE):
+        raise FallBack("return_attention_mask is no bool")
+    with or_fall_back("the padding options are refused"):
+        strategy = extractor._get_padding_strategies(padding=options.padding, max_length=limit)
+    if strategy != PaddingStrategy.DO_NOT_PAD and extractor.padding_side not in ("left", "right"):
+        raise FallBack("unknown padding_side")
+    return strategy, rounded_up(limit or 0, options.pad_to_multiple_of)
+
+
+class _Batch(NamedTuple):
+    names: tuple[str, ...]
+    columns: _core.Columns
+    framework: Framework | None  # that the rows of the column to pad by ask for
+    values: Any = None  # gives the rows of a column by its name; None where they lie in Arrow
+    converted: dict[str, Any] | None = None  # what the reference puts into its input, in place of its columns
+
+
+def _of_columns(inputs: Any, main: str) -> _Batch:
+    data = inputs.data if type(inputs) is BatchFeature else inputs
+    if type(data) is not dict or main not in data or any(type(name) is not str for name in data):
+        raise FallBack("the input is not a dict of columns, or lacks the one to pad by")
+    with or_fall_back("a column does not convert to arrays"):
+        first = data[main][0]
+        if type(first) in (list, tuple):
+            first = next(row for row in data[main] if len(row))[0]
+        converted = {name: _as_arrays(value) for name, value in data.items()}
+        columns = _columns_of({name: list(value) for name, value in converted.items()})
+    known = type(first) in (int, float, bool, list, tuple) or isinstance(first, np.ndarray)
+    return _Batch(tuple(data), columns, "pt" if is_tensor(first) else "np" if known else None, converted.get, converted)
+
+
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value[0], (int, float)):
+        return to_numpy(value)
+    kept = isinstance(value, np.ndarray) and feature_pad_keeps_arrays()
+    return value if kept else [to_numpy(one) for one in value]
+
+
+def _columns_of(values: dict[str, list[Any]]) -> _core.Columns:
+    columns = _core.Columns()
+    for rows in values.values():
+        columns.add_values(rows, interop())
+    if len({len(rows) for rows in values.values()}) != 1:
+        raise FallBack("columns differ in their number of rows")
+    return columns
+
+
+def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
+    inputs = as_columns(inputs)
+    if type(inputs) is Rows and inputs.handed_out:
+        inputs = inputs.as_list()
+    if type(inputs) in (list, tuple):
+        if not all(isinstance(one, (dict, BatchFeature)) for one in inputs):
+            raise FallBack("the input is not a list of dicts")
+        inputs = [one.data if type(one) is BatchFeature else one for one in inputs]
+    found = _core.collect(inputs, None if name is None else (name,), interop())
+    if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
+        raise FallBack("the input is not a list of plain dicts with the same keys, or lacks the column to pad by")
+    framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] == col.TENSOR else "np"
+    return _Batch(*found, framework, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
+
+
+def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
+    """The batch whose rows are no longer than `limit`."""
+    names, columns = batch.names, batch.columns
+    cut = [names.index(name) for name in (main, MASK) if name in names]
+    if columns.first_difference(cut[0], cut[-1]) >= 0:
+        raise FallBack("the attention mask differs in length from the rows")
+    if batch.values is not None:
+        if any(columns.describe(index)[0] & ~col.MEMORY_ROWS for index in cut):
+            raise FallBack("rows that are no arrays or tensors are cut")
+        values = {name: batch.values(name) for name in names}
+        return batch._replace(
+            columns=_columns_of(
+                {
+                    name: [one[:limit] for one in rows] if index in cut else list(rows)
+                    for index, (name, rows) in enumerate(values.items())
+                }
+            )
+        )
+    starts = np.zeros(columns.count(cut[0]), np.int64)
+    lengths = np.empty_like(starts)
+    columns.lengths(cut[0], address_of(lengths))
+    np.minimum(lengths, limit, out=lengths)
+    with or_fall_back("rows that do not lie in memory are cut"):
+        for index in cut:
+            columns.cut(index, address_of(starts), address_of(lengths))
+    return batch
+
+
+class _Asked(NamedTuple):
+    """The options in the key of a batch."""
+
+    main: str
+    pads: bool
+    mask: bool
+    mask_kind: int
+    vectors: bool  # whether rows have to have two dimensions
+
+
+@planned
+def _plan(key: PlanKey) -> Plan:
+    """What becomes of the columns; those that are held are to be looked at, because their float64 was rounded."""
+    asked, steps = key.options, []
+    shapes = dict(zip(key.names, col.column_shapes(key.signature), strict=True))
+    if asked.vectors:
+        raise FallBack("rows of one dimension where the extractor pads vectors")
+    for index, (name, shape) in enumerate(shapes.items()):
+        kind = shape.kinds.bit_length() - 1
+        if shape.kinds.bit_count() != 1:
+            raise FallBack(f"column '{name}' holds numbers of several kinds, or none")
+        rows = not shape.forms & ~col.ROWS
+        if key.framework == "pt" and not torch_has(kind, of_numbers=shape.forms == col.SCALAR):
+            raise FallBack(f"torch makes no tensors of column '{name}'")
+        if name == asked.main and (not rows or kind == BOOL):
+            raise FallBack(f"column '{name}' is not made of rows of numbers")
+        padded = name == asked.main or (name == MASK and asked.mask)
+        action = col.PAD if padded and asked.pads else col.STACK if rows else col.NUMBERS
+        single = col.SINGLE_NUMBERS if key.framework == "pt" else col.NUMBER | col.SCALAR
+        if (action == col.PAD and not (rows and shape.aligned)) or (action == col.STACK and not shape.equal):
+            raise FallBack(f"rows of column '{name}' differ in length")
+        if action == col.NUMBERS and (shape.forms & ~single or kind == BOOL):
+            raise FallBack(f"column '{name}' holds neither numbers nor rows of them")  # 5.x leaves bools in a list
+        steps.append((name, index, action, FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind))
+    if asked.mask and MASK not in shapes:
+        steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
+    rounded = {name: name for name, shape in shapes.items() if shape.kinds == col.PYTHON_FLOATS}
+    return Plan(tuple(steps), rounded)
+
+
+def _fill(value: Any, kind: int) -> Any:
+    """What fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
+    if type(value) not in (int, float) or not abs(value) <= _LARGEST:
+        raise FallBack("padding_value is no usual number")
+    if kind != FLOAT32 and value != int(value):
+        raise FallBack("padding_value does not fit the numbers of the rows")
+    return float(value) if kind == FLOAT32 else int(value)
+
+
+def _require_rounded(made: Any) -> None:
+    """Raises FallBack unless all numbers are finite: NumPy may warn of those that a float32 does not hold."""
+    flat = np.asarray(made).reshape(-1)
+    with np.errstate(all="ignore"):
+        square = np.dot(flat, flat)  # in one pass
+    if not np.isfinite(square) and not np.isfinite(flat).all():
+        raise FallBack("a number is beyond those of float32")

@@ -1,0 +1,217 @@
+"""The collators of speech == those that transformers' example scripts define, written plainly here."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    Wav2Vec2BertProcessor,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2Processor,
+    WhisperFeatureExtractor,
+)
+
+import quadrat
+from quadrat.installed.behaviour import only_hands_on
+from support.compare import assert_same_outcome, frozen, outcome
+from support.strategies import make_tokenizer
+
+
+@dataclass
+class CTC:
+    """As in the example script."""
+
+    processor: Any
+    padding: Any = "longest"
+    pad_to_multiple_of: Any = None
+    pad_to_multiple_of_labels: Any = None
+    feature_extractor_input_name: str = "input_values"
+
+    def __call__(self, features: Any) -> Any:
+        name = self.feature_extractor_input_name
+        clips = [{name: feature[name]} for feature in features]
+        labels = [{"input_ids": feature["labels"]} for feature in features]
+        sizes = self.pad_to_multiple_of, self.pad_to_multiple_of_labels
+        pad = functools.partial(self.processor.pad, padding=self.padding, return_tensors="pt")
+        batch = pad(clips, pad_to_multiple_of=sizes[0])
+        padded = pad(labels=labels, pad_to_multiple_of=sizes[1])
+        batch["labels"] = padded["input_ids"].masked_fill(padded.attention_mask.ne(1), -100)
+        if "attention_mask" in batch:
+            batch["attention_mask"] = batch["attention_mask"].to(torch.long)
+        return batch
+
+
+@dataclass
+class Seq2Seq:
+    """As in the example script."""
+
+    processor: Any
+    decoder_start_token_id: int
+    forward_attention_mask: bool
+
+    def __call__(self, features: Any) -> Any:
+        name = self.processor.model_input_names[0]
+        clips = [{name: feature[name]} for feature in features]
+        labels = [{"input_ids": feature["labels"]} for feature in features]
+        batch = self.processor.feature_extractor.pad(clips, return_tensors="pt")
+        if self.forward_attention_mask:
+            batch["attention_mask"] = torch.LongTensor([feature["attention_mask"] for feature in features])
+        padded = self.processor.tokenizer.pad(labels, return_tensors="pt")
+        labels = padded["input_ids"].masked_fill(padded.attention_mask.ne(1), -100)
+        if (labels[:, 0] == self.decoder_start_token_id).all().cpu().item():
+            labels = labels[:, 1:]
+        batch["labels"] = labels
+        return batch
+
+
+class OwnWay(Wav2Vec2FeatureExtractor):
+    def _pad(self, *args: Any, **options: Any) -> Any:
+        return super()._pad(*args, **options) | {"more": np.zeros(1)}
+
+
+class OwnPad(Wav2Vec2Processor):
+    def pad(self, *args: Any, **options: Any) -> Any:
+        batch = super().pad(*args, **options)
+        batch["own"] = len(args)
+        return batch
+
+
+class Whisper:
+    """What the collator uses of a `WhisperProcessor`, whose tokenizer has to have files."""
+
+    def __init__(self, **options: Any) -> None:
+        self.feature_extractor, self.tokenizer = WhisperFeatureExtractor(2, **options), make_tokenizer()
+        self.model_input_names = ["input_features", "input_ids", "attention_mask"]
+
+
+def processor(cls: Any = Wav2Vec2Processor, **options: Any) -> Any:
+    return cls(Wav2Vec2FeatureExtractor(**options), make_tokenizer())
+
+
+def read_as_dataset(rows: Any, **types: Any) -> Any:
+    """The rows as `datasets` gives them, and as a patched one does."""
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset.from_list(rows)
+    for name, kind in types.items():
+        dataset = dataset.cast_column(name, kind)
+    places = list(range(len(rows)))
+    plain = dataset.__getitems__(places)
+    with quadrat.patch_datasets():
+        return plain, dataset.__getitems__(places)
+
+
+CLIPS = {
+    "list": lambda numbers: [float(one) for one in numbers],
+    "array": lambda numbers: np.array(numbers, np.float32),
+    "double": lambda numbers: np.array(numbers, np.float64),
+    "tensor": torch.tensor,
+}
+LABELS = st.lists(st.sampled_from([1, 2, 5, 6]), min_size=1, max_size=5)
+
+
+@st.composite
+def batches(draw: Any) -> Any:
+    make = CLIPS[draw(st.sampled_from(sorted(CLIPS)))]
+    count = draw(st.integers(1, 4))
+    width = draw(st.sampled_from([None, 3]))
+    rows = []
+    for i in range(count):
+        size = draw(st.integers(1, 6)) if width is None else width
+        row = {"input_values": make([(i + k) / 8 for k in range(size)]), "labels": draw(LABELS)}
+        rows.append(row | {"attention_mask": [1] * (width or size), "text": "abc"})
+    if draw(st.booleans()):
+        rows = [row | {"labels": [5, *row["labels"]]} for row in rows]
+    if draw(st.integers(0, 5)) == 0:
+        rows[-1].pop(draw(st.sampled_from(["input_values", "labels", "attention_mask"])))
+    return rows
+
+
+def assert_same(reference: Any, collator: Any, rows: Any, given: Any = None) -> None:
+    before = frozen(rows)
+    expected = outcome(reference, rows)
+    for _ in range(2):
+        got = outcome(collator, rows if given is None else given)
+        assert_same_outcome(expected, got)
+        if expected[0] == "raised":
+            assert str(got[1]).startswith(str(expected[1]))
+    assert frozen(rows) == before
+
+
+@given(
+    batches(),
+    st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "padding": st.sampled_from([True, "longest", False, "do_not_pad", "wrong"]),
+            "pad_to_multiple_of": st.sampled_from([None, 4]),
+            "pad_to_multiple_of_labels": st.sampled_from([None, 4]),
+        },
+    ),
+)
+def test_ctc(rows, masks, options):
+    made = processor(return_attention_mask=masks)
+    assert_same(CTC(made, **options), quadrat.DataCollatorCTCWithPadding(made, **options), rows)
+
+
+@given(batches(), st.booleans(), st.booleans())
+def test_seq2seq(rows, masks, forward):
+    made = processor(return_attention_mask=masks)
+    assert_same(Seq2Seq(made, 5, forward), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows)
+
+
+ROWS = [
+    {"input_values": [0.5, 0.25, 1.0], "labels": [5, 6], "attention_mask": [1, 1, 0], "more": 1},
+    {"input_values": [0.125], "labels": [5, 1, 2], "attention_mask": [1, 0, 0], "more": 2},
+]
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_rows_of_a_dataset_are_read_in_place(masks):
+    datasets = pytest.importorskip("datasets")
+    made = processor(return_attention_mask=masks)
+    pairs = [
+        (CTC(made), quadrat.DataCollatorCTCWithPadding(made)),
+        (Seq2Seq(made, 5, True), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, True)),
+    ]
+    for reference, collator in pairs:
+        plain, rows = read_as_dataset(ROWS, input_values=datasets.Sequence(datasets.Value("float32")))
+        assert_same(reference, collator, plain, rows)
+        assert not rows.handed_out
+        table = datasets.Dataset.from_list(ROWS).with_format("arrow")[:]
+        assert_same(reference, collator, ROWS, table)
+        assert_same(reference, collator, ROWS, {name: [row[name] for row in ROWS] for name in ROWS[0]})
+
+
+def test_processors_and_extractors_that_pad_in_their_own_way_do_it():
+    for made in (processor(OwnPad), Wav2Vec2Processor(OwnWay(), make_tokenizer())):
+        assert_same(CTC(made), quadrat.DataCollatorCTCWithPadding(made), ROWS)
+        reference, collator = Seq2Seq(made, 5, False), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, False)
+        assert_same(reference, collator, ROWS)
+    assert "own" in quadrat.DataCollatorCTCWithPadding(processor(OwnPad))(ROWS)
+    one = processor()
+    one.pad = lambda *_, **options: {"input_ids": torch.zeros(1), **options}
+    assert_same(CTC(one), quadrat.DataCollatorCTCWithPadding(one), ROWS)
+
+
+def test_a_missing_column_is_named():
+    collator = quadrat.DataCollatorCTCWithPadding(processor())
+    for name in ("input_values", "labels"):
+        rows = [{key: value for key, value in row.items() if key != name} for row in ROWS]
+        for form in (rows, {key: [row[key] for row in rows] for key in rows[0]}):
+            with pytest.raises(KeyError, match=name):
+                collator(form)
+
+
+@pytest.mark.parametrize("cls", [Wav2Vec2Processor, Wav2Vec2BertProcessor])
+def test_clips_are_padded_in_compiled_code(cls):
+    assert only_hands_on(cls.pad)
+    quadrat.stats(reset=True)
+    quadrat.DataCollatorCTCWithPadding(processor())(ROWS)
+    quadrat.DataCollatorSpeechSeq2SeqWithPadding(processor(), 5, False)(ROWS)
+    assert quadrat.stats()[:3] == (4, 0, 0)  # clips and labels of each
