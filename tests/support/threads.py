@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+THREADS = 16
+
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
     """The results of calls that begin at once, each in a thread of its own. Raises the first error."""
@@ -17,3 +19,8 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     with ThreadPoolExecutor(len(calls)) as pool:
         begun = [pool.submit(begin, call) for call in calls]
         return [one.result() for one in begun]
+
+
+def everywhere(call: Callable[[int], Any]) -> list[Any]:
+    """The results of a call in each of `THREADS` threads; it is given the number of the thread."""
+    return together(*[lambda number=number: call(number) for number in range(THREADS)])

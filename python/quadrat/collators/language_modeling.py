@@ -18,6 +18,7 @@ from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.frameworks import collate_tf_or_jax
 from quadrat.planning.language_modeling import MASK_TOKENS, mask_array, model_language
+from quadrat.planning.plan_cache import create_generator
 from quadrat.support.memory import Framework
 
 
@@ -185,7 +186,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     def _make_generator(self) -> None:
         by_counter = self.mlm and self.rng == "philox"
         if not by_counter and self.seed is not None and self.generator is None and (self.seed or zero_is_a_seed()):
-            self.create_rng()
+            create_generator(self)
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]

@@ -10,6 +10,7 @@ from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
+from quadrat.planning.plan_cache import create_generator
 from quadrat.planning.word_masking import Reference, mask_words
 from quadrat.support.memory import Framework
 
@@ -107,7 +108,7 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
 
     def _make_generator(self) -> None:
         if self.seed and self.generator is None:
-            self.create_rng()
+            create_generator(self)
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         return mask_words(self, features, framework)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+# Whether one thread at a time runs Python: then nothing comes between two lines that call nothing.
+HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
 
 class Atomic:
     """Base class: `_held` is replaced as a whole or not at all, by one thread at a time.
 
-    What replaces it without a call since it looked at it needs neither `_change` nor a lock.
+    What replaces it without a call since it looked at it needs neither `_change` nor a lock, if there is a GIL.
     """
 
     _held: Any

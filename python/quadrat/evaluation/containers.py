@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from quadrat.evaluation.atomic import Atomic
+from quadrat.evaluation.atomic import HAS_GIL, Atomic
 from quadrat.ops._gathered import Grown, GrownRagged, concatenated
 from quadrat.ops._nested import is_array, joins, leaves_of, likeness, tree_map
 from quadrat.ops.concat import concat_two
@@ -169,7 +169,7 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
             MemoryError, RuntimeError: when there is no memory for it.
         """
         before, arrays = self._held
-        if before is None and self.do_nested_concat and not self.ragged:
+        if before is None and self.do_nested_concat and not self.ragged and HAS_GIL:
             self._held = (tensors, arrays)  # no handler and no other thread comes in between, as nothing is called
             return
         self._change(self._added, nested_numpify(tensors) if self.ragged and self.do_nested_concat else tensors)
@@ -189,7 +189,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
     def get_arrays(self) -> Any:
         """All batches, on the CPU, as NumPy arrays, or as `Ragged` with `ragged`."""
         before = self._held
-        if before[1] is None and before[0] is not None and type(before[0]) is not Grown:  # few batches, or small ones
+        few = before[1] is None and before[0] is not None and type(before[0]) is not Grown  # or they are small
+        if few and HAS_GIL:
             array = _numpify(_whole(before[0]))
             if self._held is before:
                 self._held = (None, array)

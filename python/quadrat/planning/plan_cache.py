@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -154,6 +155,16 @@ def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
         if field.name not in state and field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
     return found
+
+
+_lock = threading.Lock()
+
+
+def create_generator(collator: Any) -> None:
+    """Have a collator make its generator, once: threads with a generator each would draw the same numbers."""
+    with _lock:
+        if collator.generator is None:
+            collator.create_rng()
 
 
 class PadOptions(NamedTuple):

@@ -188,7 +188,7 @@ def _remembered(tokenizer: Any, options: PadOptions, framework: Framework) -> To
 def _forget(identity: int, tokenizer: weakref.ref[Any]) -> None:
     known = _known.get(identity)
     if known is not None and known[0] is tokenizer:
-        del _known[identity]
+        _known.pop(identity, None)
 
 
 _NONE = type(None)

@@ -1,0 +1,128 @@
+"""Functions in sixteen threads at once, on lists, tables and generators that they share. Runs without transformers."""
+
+import itertools
+import random
+import sys
+import sysconfig
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import quadrat
+from quadrat.input.rows import Rows, table_of_arrow
+from support.isolated import python
+from support.threads import THREADS, everywhere
+
+ROWS = [[number] * (3 + number % 7) for number in range(48)]
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL")
+def test_the_gil_stays_off():
+    said = python("-c", "import quadrat, quadrat._testing, sys; print(sys._is_gil_enabled())").strip()
+    assert said == str(sys._is_gil_enabled())
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+def test_shared_rows(library):
+    expected = quadrat.pad(ROWS, return_tensors=library).tolist()
+    for made in everywhere(lambda _: [quadrat.pad(ROWS, return_tensors=library).tolist() for _ in range(20)]):
+        assert made == [expected] * 20
+
+
+def test_a_shared_table():
+    source = table_of_arrow(pa.table({"input_ids": ROWS, "labels": list(range(len(ROWS)))}))
+
+    def read(number: int) -> Any:
+        chosen = random.Random(number).sample(range(len(ROWS)), 20)
+        rows = Rows(source, chosen)
+        return [(row["input_ids"], row["labels"]) for row in rows] == [(ROWS[at], at) for at in chosen]
+
+    assert everywhere(lambda number: all(read(number + at) for at in range(20))) == [True] * THREADS
+
+
+def test_a_shared_sampler():
+    sampler = quadrat.TokenBudgetBatchSampler([len(row) for row in ROWS], 64, seed=3)
+    expected = list(sampler)
+    assert everywhere(lambda _: [list(sampler) for _ in range(5)]) == [[expected] * 5] * THREADS
+
+
+def edited(row: list[Any], states: list[list[Any]], stop: threading.Event) -> None:
+    """Gives a list one content after the other, each at once, until there is enough."""
+    at = 0
+    while not stop.is_set():
+        row[:] = states[at % len(states)]
+        at += 1
+
+
+@pytest.mark.parametrize("lengths", [(300, 300), (3, 3000)])
+def test_rows_that_others_edit_are_read_in_one_state(lengths):
+    """A row is read as it was at one time, or refused because its length has changed."""
+    states = [[value] * length for value, length in zip((1000, 2000), lengths, strict=True)]
+    rows = [list(states[0]) for _ in range(4)]
+    stop = threading.Event()
+
+    def read(number: int) -> int:
+        if number < len(rows):
+            edited(rows[number], states, stop)
+            return 0
+        made = 0
+        try:
+            for _ in range(15):
+                try:
+                    batch = quadrat.pad(rows, return_tensors="np")
+                except ValueError as error:
+                    assert "changed" in str(error)  # noqa: PT017 - most calls raise none
+                    continue
+                made += 1
+                assert all(len(set(row[row != 0].tolist())) <= 1 for row in batch), batch
+        finally:
+            stop.set()
+        return made
+
+    made = sum(everywhere(read))
+    assert made or lengths[0] != lengths[1]
+
+
+def test_rows_that_others_measure():
+    rows: list[Any] = [{"input_ids": list(row)} for row in ROWS]
+    stop = threading.Event()
+
+    def work(number: int) -> None:
+        if number % 2:
+            while not stop.is_set():
+                rows.append(rows.pop(0))
+                rows[0]["input_ids"] = [number] * 4
+            return
+        try:
+            for _ in range(25):
+                try:
+                    assert len(quadrat.lengths(rows)) >= 1
+                except (ValueError, IndexError, TypeError):
+                    assert len(rows) >= len(ROWS) - THREADS
+        finally:
+            stop.set()
+
+    everywhere(work)
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+def test_no_two_threads_draw_the_same(library):
+    """All draw from one generator, one after the other: together what one thread draws alone."""
+    ids = np.arange(1000, 1400).reshape(4, 100)
+
+    def draw(generator: Any) -> Any:
+        given = ids.copy() if library == "np" else torch.from_numpy(ids.copy())
+        options = {"mask_token_id": 5, "vocab_size": 2000, "special_ids": (), "generator": generator}
+        return quadrat.mask_tokens(given, **options)[0].tolist()
+
+    def new() -> Any:
+        return np.random.default_rng(7) if library == "np" else torch.Generator().manual_seed(7)
+
+    alone, shared = new(), new()
+    expected = [draw(alone) for _ in range(4 * THREADS)]
+    found = everywhere(lambda _: [draw(shared) for _ in range(4)])
+    assert sorted(itertools.chain(*found)) == sorted(expected)

@@ -1,0 +1,127 @@
+"""Collators and containers that sixteen threads share, and rows that other threads edit meanwhile."""
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import quadrat
+from support import samples, works
+from support.strategies import make_tokenizer
+from support.threads import THREADS, everywhere
+
+pytestmark = pytest.mark.same_everywhere
+NAMES = [name for name in samples.CLASSES if "Mask" not in name and "LanguageModeling" not in name]  # others draw
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_collator(name):
+    """All threads begin with a kind of batch that the collator does not know yet."""
+    collator = samples.make(quadrat, name)
+    expected = works.picture(samples.make(quadrat, name)(samples.batch(name)))
+
+    def collate(_: int) -> bool:
+        return all(works.picture(collator(samples.batch(name))) == expected for _ in range(20))
+
+    assert everywhere(collate) == [True] * THREADS
+
+
+@pytest.mark.parametrize("library", ["np", "pt"])
+def test_threads_draw_one_after_the_other(library):
+    """Together they make the batches that one thread makes alone, in another order; the seed makes one generator."""
+    rows = [{"input_ids": list(range(10, 110))}] * 4
+
+    def new() -> Any:
+        tokenizer = make_tokenizer(mask_token="w9")
+        return quadrat.DataCollatorForLanguageModeling(tokenizer, seed=5, return_tensors=library)
+
+    def drawn(collator: Any) -> list[Any]:
+        return [collator(rows)["input_ids"].tolist() for _ in range(4)]
+
+    alone, shared = new(), new()
+    expected = [batch for _ in range(THREADS) for batch in drawn(alone)]
+    found = everywhere(lambda _: drawn(shared))
+    assert sorted(itertools.chain(*found)) == sorted(expected)
+
+
+def edited(row: dict[str, Any], stop: threading.Event) -> None:
+    """Gives the lists of a row one content after the other, each at once, and takes the row apart."""
+    values = 0
+    while not stop.is_set():
+        values = 3 - values if values else 1
+        for name, number in (("input_ids", 1000 * values), ("attention_mask", values)):
+            row[name][:] = [number] * 40
+        row["attention_mask"] = row.pop("attention_mask")
+
+
+def test_rows_that_others_edit_are_read_in_one_state():
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    rows = [{"input_ids": [1000] * 40, "attention_mask": [1] * 40} for _ in range(8)]
+    collator(rows)
+    stop = threading.Event()
+
+    def read(number: int) -> int:
+        if number < 4:
+            edited(rows[number], stop)
+            return 0
+        made = 0
+        try:
+            for _ in range(10):
+                try:
+                    batch = collator(rows)
+                except (KeyError, ValueError, RuntimeError):  # a row without its mask
+                    continue
+                made += 1
+                assert all(len(set(row.tolist())) == 1 for column in batch.values() for row in column), batch
+        finally:
+            stop.set()
+        return made
+
+    everywhere(read)
+    assert collator(rows[4:])["input_ids"].tolist() == [[1000] * 40] * 4
+
+
+def test_words_that_others_edit():
+    """Pairs of offsets are lists here, which other threads empty while they are read."""
+    tokenizer = make_tokenizer(mask_token="w9")
+    collator = quadrat.DataCollatorForLanguageModeling(
+        tokenizer, whole_word_mask=True, mask_replace_prob=1, random_replace_prob=0
+    )
+    rows = [{"input_ids": list(range(10, 60)), "offset_mapping": [[at, at + 1] for at in range(50)]} for _ in range(4)]
+    stop = threading.Event()
+
+    def work(number: int) -> None:
+        if number % 2:
+            pairs = rows[number % 4]["offset_mapping"]
+            while not stop.is_set():
+                pairs[number].clear()
+                pairs[number][:] = [number, number + 1]
+                pairs.append(pairs.pop())
+            return
+        try:
+            for _ in range(15):
+                try:
+                    assert collator(rows)["input_ids"].shape == (4, 50)
+                except (ValueError, TypeError, IndexError, RuntimeError):
+                    continue
+        finally:
+            stop.set()
+
+    everywhere(work)
+
+
+def test_one_container():
+    """Each batch is there once and whole, also the first one, which threads add at once."""
+    for _ in range(5):
+        container = quadrat.EvalLoopContainer()
+
+        def add(number: int, container: Any = container) -> None:
+            for _ in range(4):
+                container.add(torch.full((3, 2 + number % 3), number))
+
+        everywhere(add)
+        blocks = container.get_arrays().reshape(-1, 3, 4)
+        assert sorted(np.max(blocks, axis=(1, 2)).tolist()) == sorted(4 * [*range(THREADS)])

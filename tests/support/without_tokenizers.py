@@ -1,0 +1,114 @@
+"""What transformers needs of tokenizers and safetensors, for an interpreter that they have no wheels for.
+
+`pytest -p support.without_tokenizers`, or an import before that of transformers. A tokenizer knows words and no texts:
+what the collators ask of one, and the tests of them.
+"""
+
+import importlib.machinery
+import importlib.metadata
+import sys
+import types
+from typing import Any
+
+VERSIONS = {"tokenizers": "0.22.1", "safetensors": "0.6.2"}
+
+
+class AddedToken:
+    def __init__(self, content: str = "", **options: bool) -> None:
+        self.content, self.options = content, options
+        for name in ("single_word", "lstrip", "rstrip", "special"):
+            setattr(self, name, options.get(name, False))
+        self.normalized = options.get("normalized", not self.special)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "options"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)
+
+    def __str__(self) -> str:
+        return self.content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AddedToken) and self.content == other.content
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+
+class WordLevel:
+    def __init__(self, vocab: dict[str, int], unk_token: str | None = None) -> None:
+        self.vocab, self.unk_token = vocab, unk_token
+
+
+class Tokenizer:
+    truncation = padding = pre_tokenizer = normalizer = decoder = post_processor = None
+    encode_special_tokens = False
+
+    def __init__(self, model: WordLevel) -> None:
+        self.model, self.added = model, {}
+
+    def add_tokens(self, tokens: list[Any]) -> int:
+        before = len(self.added)
+        for token in tokens:
+            made = token if isinstance(token, AddedToken) else AddedToken(str(token))
+            number = self.token_to_id(str(made))
+            self.added[self.get_vocab_size() if number is None else number] = made
+        return len(self.added) - before
+
+    add_special_tokens = add_tokens
+
+    def token_to_id(self, token: str) -> int | None:
+        return self.get_vocab().get(token)
+
+    def id_to_token(self, number: int) -> str | None:
+        return next((token for token, one in self.get_vocab().items() if one == number), None)
+
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        added = {str(token): number for number, token in self.added.items()} if with_added_tokens else {}
+        return {**self.model.vocab, **added}
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        return len(self.get_vocab(with_added_tokens))
+
+    def get_added_tokens_decoder(self) -> dict[int, AddedToken]:
+        return dict(sorted(self.added.items()))
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        return 0
+
+    def no_truncation(self) -> None: ...
+
+    def no_padding(self) -> None: ...
+
+
+class _Standin(types.ModuleType):
+    """A module that has every class one asks for: transformers only names the others."""
+
+    def __init__(self, name: str, **known: Any) -> None:
+        super().__init__(name)
+        vars(self).update(known, __spec__=importlib.machinery.ModuleSpec(name, None), __path__=[])
+        for one in known.values():
+            one.__module__ = name
+        sys.modules[name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        vars(self)[name] = type(name, (), {"__module__": self.__name__})
+        return vars(self)[name]
+
+
+def _install() -> None:
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: VERSIONS.get(name) or version(name)
+    package = _Standin("tokenizers", AddedToken=AddedToken, Tokenizer=Tokenizer)
+    for name in ("normalizers", "pre_tokenizers", "processors", "decoders", "trainers"):
+        setattr(package, name, _Standin(f"tokenizers.{name}"))
+    package.models = _Standin("tokenizers.models", WordLevel=WordLevel)
+    _Standin("safetensors")
+    _Standin("safetensors.torch")
+
+
+if "tokenizers" not in sys.modules:
+    _install()
