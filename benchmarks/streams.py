@@ -7,7 +7,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import datasets
@@ -20,6 +20,7 @@ import quadrat
 from cases import MIN_LENGTH, encode, token_ids, tokenizer
 from measure import check_same, machine, quiet, rounded, terminal
 from quadrat.support import shared
+from quadrat.support.memory import interop
 
 RESULTS = Path(__file__).parent / "results"  # not that of `report`, which patches datasets
 BATCH = 32
@@ -27,15 +28,17 @@ MAX_TOKENS = 8192
 SMALL = 4  # rows of a small batch from a worker
 
 
-def alternated(ways: dict[str, Callable[[], Iterable[Any]]], passes: int, per: int) -> dict[str, float]:
+def alternated(
+    ways: dict[str, Callable[[], Iterable[Any]]], passes: int, per: int, clock: Callable[[], float] = perf_counter
+) -> dict[str, float]:
     """Median microseconds of each way, for each of `per` rows or batches."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(passes):
         for name, make in ways.items():
-            start = perf_counter()
+            start = clock()
             for _ in make():
                 pass
-            times[name].append((perf_counter() - start) / per * 1e6)
+            times[name].append((clock() - start) / per * 1e6)
     return {name: float(np.median(found)) for name, found in times.items()}
 
 
@@ -69,9 +72,15 @@ def streams(passes: int) -> dict[str, dict[str, float]]:
         "of a stream": lambda: DataLoader(quadrat.BatchedStream(stream, MAX_TOKENS), batch_size=None, collate_fn=ours),
         "of a dataset": lambda: DataLoader(batches, batch_size=1, collate_fn=ours),
     }
+    flat, packed = quadrat.DataCollatorWithFlattening(), quadrat.PackedDataset(stored, MAX_TOKENS)
+    packs = {
+        "of a stream": lambda: DataLoader(quadrat.PackedStream(stream, MAX_TOKENS), batch_size=1, collate_fn=flat),
+        "of a dataset": lambda: DataLoader(packed, batch_size=1, collate_fn=flat),
+    }
     return {
         "DataLoader over an IterableDataset, a row": alternated(padded, passes, len(stored)),
         "batches by token budget, a row": alternated(budget, passes, len(stored)),
+        "packs, a row": alternated(packs, passes, len(stored)),
     }
 
 
@@ -89,14 +98,18 @@ class Repeated(torch.utils.data.Dataset[Any]):
 
 
 def workers(passes: int, batches: int = 200) -> dict[str, dict[str, float]]:
-    """A batch of three tensors from one worker: of transformers, and of quadrat by value and in shared memory."""
+    """A batch of three tensors from one worker: all of its time, and processor time of the main process."""
     rows = rows_of().select(range(SMALL)).to_list()
     usual = shared._BY_VALUE
 
-    def loader(module: Any, by_value: int) -> Any:
+    def as_torch_sends(_: int) -> None:
+        interop().may_be_worker = False  # what quadrat asks whether this is a worker
+
+    def loader(module: Any, by_value: int, start: Any = None) -> Any:
         shared._BY_VALUE = by_value  # workers are forked from here
         collator = module.DataCollatorWithPadding(tokenizer())
         options = {"num_workers": 1, "persistent_workers": True, "multiprocessing_context": "fork"}
+        options["worker_init_fn"] = start
         made = DataLoader(Repeated(rows, batches), batch_size=None, collate_fn=collator, **options)
         next(iter(made))
         shared._BY_VALUE = usual
@@ -104,13 +117,18 @@ def workers(passes: int, batches: int = 200) -> dict[str, dict[str, float]]:
 
     loaders = {
         "transformers": loader(transformers, usual),
-        "quadrat, shared memory": loader(quadrat, -1),
+        "quadrat, a descriptor for each tensor": loader(quadrat, usual, as_torch_sends),
+        "quadrat, one block of shared memory": loader(quadrat, -1),
         "quadrat": loader(quadrat, usual),
     }
     for one, *others in zip(*map(list, loaders.values()), strict=True):
         for other in others:
             check_same(one, other)
-    return {"a small batch from a worker": alternated({k: lambda v=v: v for k, v in loaders.items()}, passes, batches)}
+    ways: dict[str, Callable[[], Iterable[Any]]] = {name: lambda made=made: made for name, made in loaders.items()}
+    return {
+        "a small batch from a worker": alternated(ways, passes, batches),
+        "the same, processor time of the main process": alternated(ways, passes, batches, process_time),
+    }
 
 
 def main() -> None:

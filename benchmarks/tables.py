@@ -153,6 +153,16 @@ def dataloader() -> None:
     )
 
 
+def streams() -> None:
+    """Times of rows of streams and of batches from workers, by route."""
+    found = load("streams")["microseconds"]
+    put(
+        "what | route | time",
+        ((what, route, time(value * 1e3)) for what, routes in found.items() for route, value in routes.items()),
+        texts=2,
+    )
+
+
 def jobs() -> None:
     """Times of samplers and packing."""
     put(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import functools
 import gc
@@ -23,12 +24,17 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import quadrat
 from quadrat import _core
 from support import failures, owners, works
+from support.strategies import make_tokenizer
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 say = functools.partial(print, flush=True)
@@ -52,6 +58,8 @@ class Held(NamedTuple):
     allocated: int  # bytes of malloc
     blocks: int  # of Python's allocator
     objects: int  # that the garbage collector knows
+    descriptors: int
+    files: int  # of its shared memory
 
     def __sub__(self, other: tuple[Any, ...]) -> Held:
         """What came between two looks."""
@@ -68,12 +76,15 @@ def held() -> Held:
         resident = int(file.read().split()[1]) * _PAGE
     info = _mallinfo() if _mallinfo is not None else None
     allocated = info.uordblks + info.hblkhd if info is not None else 0
-    return Held(resident, allocated, sys.getallocatedblocks(), len(gc.get_objects()))
+    files = [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
+    objects, descriptors = len(gc.get_objects()), len(os.listdir("/proc/self/fd"))
+    return Held(resident, allocated, sys.getallocatedblocks(), objects, descriptors, len(files))
 
 
 def allowed(batches: int) -> Held:
     """What may come in so many batches: less than one small object in a hundred batches, and what varies by itself."""
-    return Held((1 << 20) + batches, (16 << 10) + batches // 4, 256 + batches // 100, 16 + batches // 100)
+    few = batches // 100
+    return Held((1 << 20) + batches, (16 << 10) + batches // 4, 256 + few, 16 + few, 8 + few, 4 + few)
 
 
 @dataclass(frozen=True)
@@ -101,14 +112,56 @@ class Result:
         total = Held(*(a + b for a, b in zip(self.first, self.second, strict=True)))
         cells = (
             f"{self.what:58}{self.batches:>9,}{total.resident:>12,}{total.allocated:>10,}{total.blocks:>8,}"
-            f"{total.objects:>8,}{total.allocated / self.batches:>9.2f}{self.seconds:>9.1f}"
+            f"{total.objects:>8,}{total.descriptors:>4}{total.files:>6}{total.allocated / self.batches:>9.2f}"
+            f"{self.seconds:>9.1f}"
         )
         return f"{cells}  {'GROWS: ' + ', '.join(self.grows) if self.grows else 'ok'}"
 
 
 HEADING = (
-    f"{'what':58}{'batches':>9}{'resident':>12}{'malloc':>10}{'blocks':>8}{'objects':>8}{'B/batch':>9}{'seconds':>9}"
+    f"{'what':58}{'batches':>9}{'resident':>12}{'malloc':>10}{'blocks':>8}{'objects':>8}{'fds':>4}{'files':>6}"
+    f"{'B/batch':>9}{'seconds':>9}"
 )
+
+
+class FromWorker(Dataset[Any]):
+    """Batches from a worker process, one in a hundred of which fails there."""
+
+    def __init__(self, rows: int, strategy: str) -> None:
+        self.rows, self.strategy = [{"input_ids": [5] * 512, "token_type_ids": [0] * 512}] * rows, strategy
+        self.asked = multiprocessing.Value("i", 0)
+        self.collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+
+    def __len__(self) -> int:
+        return 1 << 40
+
+    def __getitem__(self, index: int) -> Any:
+        """In the worker: a batch, or what the worker holds where it is asked."""
+        if self.asked.value:
+            self.asked.value = 0
+            return held()
+        return self.collator(
+            [*self.rows, {"input_ids": [[5]], "token_type_ids": [0]}] if index % 100 == 99 else self.rows
+        )
+
+    @functools.cached_property
+    def batches(self) -> Iterator[Any]:
+        """What the worker sends."""
+        torch.multiprocessing.set_sharing_strategy(self.strategy)
+        return iter(DataLoader(self, batch_size=None, num_workers=1, multiprocessing_context="fork"))
+
+    def __call__(self) -> Any:
+        """The next one."""
+        return next(self.batches)
+
+    def held(self) -> Held:
+        """What both processes hold."""
+        self.asked.value = 1
+        found = None
+        while type(found) is not Held:
+            with contextlib.suppress(ValueError):  # of a batch that fails
+                found = self()
+        return Held(*map(sum, zip(held(), found, strict=True)))
 
 
 def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Result:
@@ -117,11 +170,12 @@ def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Resu
     repeat(turn, max(batches // 10, 2 * len(calls), 50))
     began = time.monotonic()
     # Looking needs memory itself, which it has after the first look.
-    held()
-    looks = [held()]
+    look = getattr(calls[0], "held", held)
+    look()
+    looks = [look()]
     for _ in range(2):
         repeat(turn, batches // 2)
-        looks.append(held())
+        looks.append(look())
     return Result(what, batches, time.monotonic() - began, looks[1] - looks[0], looks[2] - looks[1])
 
 
@@ -143,6 +197,9 @@ def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[C
     found += [(work.name, [work.call], max(batches // 4, 1)) for work in works.functions()]
     found += [(f"owner: {name}", [call], max(batches // 100, 40)) for name, call in owners.owners().items()]
     found += [(f"fails: {name}", calls, failed) for name, calls in failures.everything()]
+    for rows, how in ((4, "by value"), (32, "shared memory")):
+        for strategy in ("file_descriptor", "file_system"):
+            found.append((f"worker: {how}, {strategy}", [FromWorker(rows, strategy)], batches))
     gc.collect()
     gc.freeze()
     return [job for job in found if re.search(pattern, job[0])]
