@@ -215,7 +215,6 @@ def unpad_input_for_concatenated_sequences(
     """
     lengths = attention_mask_in_length
     _require_same_place(hidden_states, lengths)
-    require_mask(lengths)
     kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
     at_once = on_gpu(lengths) and not recording() and is_ours(lengths) and lengths.numel() > 0
     if at_once and not lengths.is_floating_point():
@@ -251,9 +250,8 @@ def _shape(**sizes: Any) -> tuple[Any, ...]:
 
 
 def _require_same_place(hidden_states: Any, mask: Any) -> None:
-    if not isinstance(mask, torch.Tensor):
-        raise TypeError(f"the mask must be a torch tensor, not {type(mask).__name__}")
-    if mask.dim() != 2 or tuple(mask.shape) != tuple(hidden_states.shape[:2]):
+    require_mask(mask)
+    if tuple(mask.shape) != tuple(hidden_states.shape[:2]):
         raise ValueError(f"the mask must be {list(hidden_states.shape[:2])}, not {list(mask.shape)}")
     if mask.device != hidden_states.device:
         raise ValueError(f"the mask is on {mask.device}, the tokens on {hidden_states.device}")
