@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "bytes.hpp"
+#include "half.hpp"
 #include "simd.hpp"
 
 namespace quadrat {
@@ -11,7 +12,7 @@ namespace {
 
 template <typename T, typename S>
 constexpr bool always_fits() {
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>) {
         return true;
     } else {
         using TL = std::numeric_limits<T>;
@@ -29,21 +30,29 @@ constexpr bool is_negative(T value) {
     }
 }
 
+// A value fits when it survives the way back with its sign.
+template <typename S, typename T>
+constexpr bool fits_into(S source, T value) {
+    if constexpr (always_fits<T, S>()) {
+        return true;
+    } else {
+        return (static_cast<S>(value) == source) & (is_negative(value) == is_negative(source));
+    }
+}
+
 // Not a template: target_clones needs a function of its own for each pair. The check has no branch, so the loop
-// vectorises; a value fits when it survives the way back with its sign.
-#define QUADRAT_CONVERT(S, T)                                                                           \
-    QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) {    \
-        const S##_t* const in = static_cast<const S##_t*>(source);                                      \
-        T##_t* const out = static_cast<T##_t*>(target);                                                 \
-        bool fits = true;                                                                               \
-        for (std::int64_t i = 0; i < count; ++i) {                                                      \
-            const T##_t value = static_cast<T##_t>(in[i]);                                              \
-            if constexpr (!always_fits<T##_t, S##_t>()) {                                               \
-                fits &= static_cast<S##_t>(value) == in[i] && is_negative(value) == is_negative(in[i]); \
-            }                                                                                           \
-            out[i] = value;                                                                             \
-        }                                                                                               \
-        return fits;                                                                                    \
+// vectorises.
+#define QUADRAT_CONVERT(S, T)                                                                        \
+    QUADRAT_CLONES bool convert_##S##_to_##T(const void* source, void* target, std::int64_t count) { \
+        const S##_t* const in = static_cast<const S##_t*>(source);                                   \
+        T##_t* const out = static_cast<T##_t*>(target);                                              \
+        bool fits = true;                                                                            \
+        for (std::int64_t i = 0; i < count; ++i) {                                                   \
+            const T##_t value = static_cast<T##_t>(in[i]);                                           \
+            fits &= fits_into(in[i], value);                                                         \
+            out[i] = value;                                                                          \
+        }                                                                                            \
+        return fits;                                                                                 \
     }
 
 using bool_t = std::uint8_t;  // one byte, 0 or 1, as NumPy and torch store it
@@ -51,6 +60,7 @@ using std::int8_t, std::int16_t, std::int32_t, std::int64_t;
 using std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t;
 using float32_t = float;
 using float64_t = double;
+using float16_t = Half;
 
 #define QUADRAT_CONVERT_ALL_TO(T) \
     QUADRAT_CONVERT(int8, T)      \
@@ -72,6 +82,11 @@ QUADRAT_CONVERT_ALL_TO(int64)
 QUADRAT_CONVERT_ALL_TO(uint64)
 QUADRAT_CONVERT_ALL_TO(float32)
 QUADRAT_CONVERT_ALL_TO(float64)
+QUADRAT_CONVERT_ALL_TO(float16)
+QUADRAT_CONVERT(float64, float16)
+QUADRAT_CONVERT(float32, float16)
+QUADRAT_CONVERT(float16, float64)
+QUADRAT_CONVERT(float16, float32)
 QUADRAT_CONVERT(float64, float32)
 QUADRAT_CONVERT(float32, float64)
 
@@ -92,7 +107,8 @@ bool copy(const void* source, void* target, std::int64_t count) {
      convert_##S##_to_int64,   \
      convert_##S##_to_uint64,  \
      convert_##S##_to_float32, \
-     convert_##S##_to_float64}
+     convert_##S##_to_float64, \
+     convert_##S##_to_float16}
 
 constexpr Convert table[kind_count][kind_count] = {
     QUADRAT_INT_ROW(uint8),  // bool: the bytes 0 and 1 read as numbers
@@ -105,9 +121,11 @@ constexpr Convert table[kind_count][kind_count] = {
     QUADRAT_INT_ROW(int64),
     QUADRAT_INT_ROW(uint64),
     {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-     convert_float32_to_float64},
+     convert_float32_to_float64, convert_float32_to_float16},
     {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, convert_float64_to_float32,
-     nullptr},
+     nullptr, convert_float64_to_float16},
+    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, convert_float16_to_float32,
+     convert_float16_to_float64, nullptr},
 };
 
 }  // namespace

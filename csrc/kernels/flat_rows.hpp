@@ -35,8 +35,8 @@ Status separate_rows(Span<const std::int64_t> start, Kind kind, const void* valu
 
 // The padding between rows that have a place each. Row i has the place from start[i] to before start[i + 1]; `start`
 // has one entry more than there are rows, the last at most `out_size`. Writes `value`, one element of `kind`, behind
-// the first lengths[i] elements of each place, and touches nothing else.
-Status fill_ends(Span<const std::int64_t> start, const std::int64_t* lengths, Kind kind, const void* value, void* out,
-                 std::int64_t out_size);
+// the first lengths[i] tokens of each place, and touches nothing else. out: `out_size` tokens of `inner` elements.
+Status fill_ends(Span<const std::int64_t> start, const std::int64_t* lengths, std::int64_t inner, Kind kind,
+                 const void* value, void* out, std::int64_t out_size);
 
 }  // namespace quadrat

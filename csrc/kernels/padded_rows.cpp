@@ -35,8 +35,8 @@ Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side
     return {};
 }
 
-Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, const void* value,
-                 void* out) {
+Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int64_t inner, Side side, Kind kind,
+                 const void* value, void* out) {
     if (width < 0) {
         return {Code::bad_argument};
     }
@@ -48,8 +48,8 @@ Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side
             return {Code::row_too_long, i};
         }
         const std::int64_t first = i * width + (side == Side::right ? lengths[i] : 0);
-        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(first) * item;
-        fill(target, gap, value);
+        char* const target = static_cast<char*>(out) + static_cast<std::size_t>(first * inner) * item;
+        fill(target, gap * inner, value);
     }
     return {};
 }

@@ -14,10 +14,10 @@ namespace quadrat {
 // every element is written.
 Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out);
 
-// The padding. out: [lengths.size, width] elements of `kind`, contiguous. Writes `value` (one element of `kind`) to
-// every place that a row of lengths[i] elements, padded on `side`, leaves free; touches nothing else.
-Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, const void* value,
-                 void* out);
+// The padding. out: [lengths.size, width, inner] elements of `kind`, contiguous. Writes `value` (one element of `kind`)
+// to every place that a row of lengths[i] tokens, padded on `side`, leaves free; touches nothing else.
+Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int64_t inner, Side side, Kind kind,
+                 const void* value, void* out);
 
 // The way back from copy_rows and fill_gaps. Nothing is converted: tokens are bytes, whatever they are made of.
 // padded: [offsets.size - 1, width] tokens of `token` bytes. out: `out_size` tokens; row i goes to offsets[i] and ends

@@ -96,7 +96,7 @@ def masked(**options):
         (TypeError, lambda: quadrat.unpad(IDS, lengths=np.array([True, False])), "lengths must be integers"),
         (TypeError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [1.0, 2.0]), "lengths must be integers"),
         (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
-        (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype torch.float16"),
+        (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=10**400), "does not fit"),
         (OverflowError, lambda: quadrat.pad([[1.0], [2.0, 3.0]], padding_value=1e300, dtype="float32"), "float32"),
     ],

@@ -215,7 +215,7 @@ def test_empty_batches_and_rows(rows):
         (ValueError, [1], {"padding_side": "middle"}, "'middle'"),
         (ValueError, [1], {"pad_to_multiple_of": 0}, "multiple_of"),
         (ValueError, [1], {"return_tensors": "tf"}, "'tf'"),
-        (TypeError, [1], {"dtype": "float16"}, "float16"),
+        (TypeError, [1], {"dtype": "complex64"}, "complex64"),
         ((ValueError, MemoryError), [2**62], {}, None),
         ((ValueError, MemoryError), [2**62] * 3, {"return_tensors": "pt"}, None),
         ((ValueError, MemoryError), np.array([2**63 - 1, 2**63 - 1]), {}, None),

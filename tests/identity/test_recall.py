@@ -239,7 +239,7 @@ def test_errors_are_explained_as_before():
 
 
 DEFAULT = {
-    "matrices": [{"image": np.zeros((2, 2), np.float32), "label": 1} for _ in range(2)],
+    "matrices": [{"image": np.zeros((2, 2), np.float32).T, "label": 1} for _ in range(2)],
     "matrices of torch": [{"image": torch.zeros(2, 2), "label": 1} for _ in range(2)],
     "two labels": [{"row": [1, 2], "label": 1, "labels": 2} for _ in range(2)],
 }

@@ -11,7 +11,7 @@ from quadrat import _core
 from support.ingest import columns_of
 
 KINDS = _core.kinds
-FLOATS = ("float32", "float64")
+FLOATS = ("float16", "float32", "float64")
 STREAM_THRESHOLD = 8 << 20  # bytes, as in csrc/kernels/stream.hpp
 LENGTHS = st.integers(0, 20) | st.sampled_from([31, 32, 33, 63, 64, 65, 80, 81, 255, 256, 257, 511, 513, 600])
 CARRIERS = (
@@ -36,7 +36,9 @@ def numbers(rng, source, target, length):
     if source == "bool":
         return rng.integers(0, 2, length).astype(bool)
     if source in FLOATS:
-        values = (rng.standard_normal(length) * 10.0 ** rng.integers(-30, 30, length)).astype(source)
+        scale = 6 if "float16" in (source, target) else 30
+        with np.errstate(over="ignore"):
+            values = (rng.standard_normal(length) * 10.0 ** rng.integers(-scale, scale, length)).astype(source)
         extremes = [np.nan, np.inf, -np.inf, -0.0, np.finfo(source).max, np.finfo(source).smallest_subnormal]
     else:
         low, high = bounds(source, target)

@@ -111,8 +111,8 @@ def test_notices_a_list_that_changed_its_length(interops, guarded, lengths, row,
 
 FORMS = {ingest.LIST: list, ingest.TUPLE: tuple, ingest.ARRAY: np.array, ingest.TENSOR: torch.tensor}
 OTHERS = [
-    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.float16(1), np.longdouble(1), np.array(1),
-    np.zeros(2, np.float16),    np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1),
+    None, "text", {}, [[1]], ["a"], [None], np.zeros((1, 1)), np.zeros((2, 2)).T, np.longdouble(1),
+    np.array(1), np.zeros(2, ">i4"), np.zeros(2, complex), np.array(["a"]), torch.zeros(1, 1), torch.zeros(2, 2).T,
     torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, device="meta"), torch.ones(2).to_sparse(),
     torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(2)), torch.zeros(2, dtype=torch.complex64),
     torch.tensor([1 + 2j]).conj().imag, torch.tensor([], requires_grad=True), Number(1), range(3),

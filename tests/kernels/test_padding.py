@@ -80,7 +80,8 @@ def values_for(kind):
     if kind == "bool":
         return st.booleans()
     if kind.startswith("float"):
-        return st.floats(width=int(kind[5:])) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
+        most = 65504 if kind == "float16" else 2**63 - 1
+        return st.floats(width=int(kind[5:])) | st.integers(-most, most) | st.booleans()
     low, high = int(np.iinfo(kind).min), min(int(np.iinfo(kind).max), 2**63 - 1)
     return st.sampled_from([low, high, 0, 1]) | st.integers(low, high) | st.booleans()
 
@@ -102,7 +103,7 @@ def ragged(lengths, kind):
     offsets = np.cumsum([0, *lengths], dtype=np.int64)
     values = np.zeros(int(offsets[-1]), kind)
     columns = _core.Columns()
-    place = (values.ctypes.data, KINDS.index(kind), len(values), offsets.ctypes.data, len(lengths), 1)
+    place = (values.ctypes.data, KINDS.index(kind), len(values), offsets.ctypes.data, len(lengths))
     columns.add_ragged(*place)
     return columns, values
 

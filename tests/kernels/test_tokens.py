@@ -126,19 +126,20 @@ ROWS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20) | st.sampled_fr
 def write_fill_ends(start, lengths, kind, value, out):
     start, lengths, value = np.array(start, np.int64), np.array(lengths, np.int64), np.full(1, value, kind)
     where = start.ctypes.data, lengths.ctypes.data, len(lengths)
-    return host.fill_ends(*where, KINDS.index(kind), value.ctypes.data, out.address, out.array.size)
+    size, inner = len(out.array), out.array.size // max(len(out.array), 1)
+    return host.fill_ends(*where, inner, KINDS.index(kind), value.ctypes.data, out.address, size)
 
 
 @pytest.mark.parametrize("kind", ["bool", "int16", "int32", "int64", "float64"])
-@given(rows=ROWS, first=st.integers(0, 5), rest=st.integers(0, 9))
-def test_fill_ends_as_the_oracle(guarded, kind, *, rows, first, rest):
+@given(rows=ROWS, first=st.integers(0, 5), rest=st.integers(0, 9), inner=st.integers(1, 3))
+def test_fill_ends_as_the_oracle(guarded, kind, *, rows, first, rest, inner):
     lengths = [length for length, _ in rows]
     start = [first + sum(length + gap for length, gap in rows[:row]) for row in range(len(rows) + 1)]
-    out = guarded(kind, (start[-1] + rest,))
+    out = guarded(kind, (start[-1] + rest, inner))
     expected = out.array.copy()
     oracles.fill_ends(start, lengths, 1, expected)
     assert write_fill_ends(start, lengths, kind, True if kind == "bool" else 1, out) is None
-    assert np.array_equal(out.bytes, expected.view(np.uint8))
+    assert np.array_equal(out.bytes, expected.reshape(-1).view(np.uint8))
     assert out.intact()
 
 

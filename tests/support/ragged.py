@@ -11,7 +11,7 @@ from quadrat import _core
 
 KINDS = _core.kinds
 INTS = [kind for kind in KINDS if "int" in kind]
-MOVED = [*KINDS, "float16", "bfloat16", "complex64"]
+MOVED = [*KINDS, "bfloat16", "complex64"]
 ROWS = st.lists(st.lists(st.integers(0, 100), max_size=9), max_size=8)
 TRAILING = st.sampled_from([(), (1,), (3,), (2, 2), (0,)])
 LIBRARIES = {"np": np, "pt": torch}

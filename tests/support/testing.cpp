@@ -106,9 +106,9 @@ void register_host_kernels(py::module_& m) {
         "start"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
     m.def(
         "fill_ends",
-        [](Address start, Address lengths, std::int64_t rows, Kind kind, Address value, Address out,
-           std::int64_t out_size) { return fill_ends({start, rows + 1}, lengths, kind, value, out, out_size); },
-        "start"_a, "lengths"_a, "rows"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
+        [](Address start, Address lengths, std::int64_t rows, std::int64_t inner, Kind kind, Address value, Address out,
+           std::int64_t out_size) { return fill_ends({start, rows + 1}, lengths, inner, kind, value, out, out_size); },
+        "start"_a, "lengths"_a, "rows"_a, "inner"_a, "kind"_a, "value"_a, "out"_a, "out_size"_a);
     m.def(
         "seq_idx",
         [](Address start, Address lengths, std::int64_t rows, std::int32_t first, std::int32_t none, bool wide,

@@ -22,7 +22,7 @@ struct Place {
     std::int64_t offsets = nowhere, values = nowhere, total = 0;
     py::object fill = py::none();
     std::vector<std::int64_t> shape;
-    std::int64_t start = nowhere;
+    std::int64_t start = nowhere, extent = 0;
 
     py::tuple as_tuple() const {
         py::tuple extents(shape.size());
@@ -67,7 +67,7 @@ public:
         }
         const Column& column = columns_.at(index);
         const auto rows = static_cast<std::int64_t>(column.rows.size());
-        values_.push_back({index, reserve(numbers ? rows : column.total, kind), kind, step, numbers});
+        values_.push_back({index, reserve(numbers ? rows : column.total * column.inner, kind), kind, step, numbers});
         return values_.back().at;
     }
 
@@ -222,7 +222,9 @@ public:
             place.total = columns_.at(step.index).max_length;
             return {};
         }
-        place.shape = execution_.output(step).shape;
+        const Output output = execution_.output(step);
+        place.extent = output.extent();
+        place.shape = output.shape;
         switch (step.action) {
             case Action::mask:
             case Action::positions:
@@ -256,7 +258,7 @@ public:
             if (status && draws()) {
                 *failed = number_of(step);
                 const Place& place = places_[*failed];
-                status = execution_.write(*step, place.shape.back(), buffer_.at<void>(place.values));
+                status = execution_.write(*step, place.extent, buffer_.at<void>(place.values));
             }
         }
         return status;
@@ -300,7 +302,7 @@ private:
 
     Status place_rows(const Step& step, std::size_t i, Place* place) {
         const Column& column = columns_.at(step.index);
-        const std::int64_t extent = place->shape.back();
+        const std::int64_t extent = place->extent;
         const bool shifts = step.action == Action::shift, flat = shifts || step.action == Action::join;
         const auto longer = std::find_if(column.lengths.begin(), column.lengths.end(),
                                          [&](std::int64_t length) { return !flat && length > extent; });
@@ -324,7 +326,7 @@ private:
             reserve_int64(place);
             return {};
         }
-        place->total = column.total;
+        place->total = column.total * column.inner;
         place->values = buffer_.values(step.index, step.kind, i);
         place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
         place->start = shifts ? buffer_.offsets(step.index, 1) : nowhere;

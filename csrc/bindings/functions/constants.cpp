@@ -104,8 +104,8 @@ void add_config(py::module_& m) {
 
 void register_constants(py::module_& m) {
     add_config(m);
-    m.attr("FORMS") = values_of(form_list, form_tensor_number);
-    m.attr("LENGTHS") = values_of(lengths_equal, lengths_full);
+    m.attr("FORMS") = values_of(form_list, form_deep);
+    m.attr("LENGTHS") = values_of(lengths_equal, lengths_deep);
     m.attr("ACTIONS") = values_of(Action::pad, Action::chain_marks);
     m.attr("FACTS") = values_of(Guard::Fact::type, Guard::Fact::own_absent);
     m.attr("WAYS") = values_of(Way::opaque, Way::wrapper);

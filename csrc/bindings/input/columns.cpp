@@ -92,6 +92,8 @@ Status write_number(PyObject* owner, const Row& row, Kind kind, void* out) {
 
 bool only(const Column& column, std::uint32_t forms) { return (column.forms & ~forms) == 0; }
 
+constexpr std::uint32_t row_forms = form_list | form_tuple | form_array | form_tensor | form_deep;
+
 }  // namespace
 
 std::vector<std::int64_t> Column::offsets(std::int64_t least) const {
@@ -110,7 +112,7 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
         return copy_python_rows(column, start, kind, out, out_size);
     }
     const Span<const Row> rows{column.rows.data(), static_cast<std::int64_t>(column.rows.size())};
-    if (column.total < worth_releasing) {
+    if (column.total * column.inner < worth_releasing) {
         return copy_rows(rows, start, kind, out, out_size);
     }
     meanwhile.reset();
@@ -140,10 +142,11 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
                     const py::handle& value) const {
     const Column& column = at(index);
     const auto count = static_cast<std::int64_t>(column.rows.size());
-    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+    if (!only(column, row_forms)) {
         return {Code::wrong_type};
     }
-    if (width < 0 || (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count)) {
+    if (width < 0 || (count > 0 && width > std::numeric_limits<std::int64_t>::max() / 16 / count /
+                                               std::max<std::int64_t>(column.inner, 1))) {
         return {Code::bad_argument};
     }
     std::vector<std::int64_t> start(static_cast<std::size_t>(count));
@@ -152,16 +155,16 @@ Status Columns::pad(std::size_t index, void* out, Kind kind, std::int64_t width,
         if (length > width) {
             return {Code::row_too_long, i};
         }
-        start[static_cast<std::size_t>(i)] = padded_start(i, length, width, side);
+        start[static_cast<std::size_t>(i)] = padded_start(i, length, width, side) * column.inner;
     }
     std::uint64_t fill = 0;
     const bool gaps = column.min_length < width;
     if (gaps && !decode_number(value.ptr(), kind, &fill)) {
         return {Code::out_of_range};
     }
-    Status status = copy(column, {start.data(), count}, kind, out, count * width);
+    Status status = copy(column, {start.data(), count}, kind, out, count * width * column.inner);
     if (status && gaps) {
-        status = fill_gaps(column.all_lengths(), width, side, kind, &fill, out);
+        status = fill_gaps(column.all_lengths(), width, column.inner, side, kind, &fill, out);
     }
     return status;
 }
@@ -189,7 +192,7 @@ Status Columns::pad_joined(std::size_t first, std::size_t second, void* out, Kin
     }
     Status status = place(first, {start.data(), count}, out, kind, count * width);
     status = status ? place(second, {middle.data(), count}, out, kind, count * width) : status;
-    return status ? fill_gaps({lengths.data(), count}, width, Side::right, kind, &fill, out) : status;
+    return status ? fill_gaps({lengths.data(), count}, width, 1, Side::right, kind, &fill, out) : status;
 }
 
 Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t out_size) const {
@@ -200,10 +203,17 @@ Status Columns::flatten(std::size_t index, void* out, Kind kind, std::int64_t ou
 Status Columns::place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind,
                       std::int64_t out_size) const {
     const Column& column = at(index);
-    if (!only(column, form_list | form_tuple | form_array | form_tensor)) {
+    if (!only(column, row_forms)) {
         return {Code::wrong_type};
     }
-    return copy(column, start, kind, out, out_size);
+    if (column.inner == 1) {
+        return copy(column, start, kind, out, out_size);
+    }
+    std::vector<std::int64_t> elements(start.begin(), start.end());
+    for (std::int64_t& first : elements) {
+        first *= column.inner;
+    }
+    return copy(column, {elements.data(), start.size}, kind, out, out_size * column.inner);
 }
 
 Status Columns::numbers(std::size_t index, void* out, Kind kind) const {

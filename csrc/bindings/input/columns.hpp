@@ -1,4 +1,5 @@
-// Columns: the ragged columns of a batch as rows (pointer, length, kind) that keep what they point into alive.
+// Columns: the ragged columns of a batch as rows (pointer, length, kind, trailing shape) that keep what they point into
+// alive.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -52,12 +53,13 @@ struct NoUserCode {
 enum Form : std::uint32_t {
     form_list = 1,
     form_tuple = 2,
-    form_array = 4,    // numpy.ndarray of one dimension
-    form_tensor = 8,   // torch.Tensor of one dimension in host memory
+    form_array = 4,    // numpy.ndarray of one dimension, or more, see form_deep
+    form_tensor = 8,   // torch.Tensor of one dimension, or more, in host memory
     form_number = 16,  // of Python
     form_other = 32,
     form_scalar = 64,          // a number of NumPy's
     form_tensor_number = 128,  // torch.Tensor of no dimension
+    form_deep = 256,  // besides form_array or form_tensor: of more than one dimension, its elements side by side
 };
 
 // What a signature says of the rows of a column; bits.
@@ -65,14 +67,22 @@ enum Lengths : std::uint32_t {
     lengths_equal = 1,    // all rows are equally long
     lengths_aligned = 2,  // as long as those of the column that the batch is padded by
     lengths_full = 4,     // as long as the batch is wide
+    lengths_deep = 8,     // of tokens with dimensions of their own: form_deep
 };
+
+// The dimensions of one token, and of a row after the first.
+using Trailing = std::vector<std::int64_t>;
+// How many elements it has; -1 for more than any memory holds.
+std::int64_t elements_of(const Trailing& dimensions);
 
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
     // data is null where the owner is to be read: Python lists, tuples and numbers. Elsewhere it is where the row was
     // when it was looked at last.
-    mutable std::vector<Row> rows;
-    std::vector<std::int64_t> lengths;
+    mutable std::vector<Row> rows;      // their lengths count elements
+    std::vector<std::int64_t> lengths;  // in tokens
+    Trailing trailing;                  // of all rows: one that has other dimensions is form_other
+    std::int64_t inner = 1;             // elements of a token
     std::uint32_t forms = 0;
     std::uint32_t first_form = 0;
     std::uint32_t kinds = 0;  // one bit per Kind seen among the rows that are not empty
@@ -88,14 +98,14 @@ struct Column {
     void hold(py::object value) { owners.push_back(std::move(value)); }
     bool holds_more_than_seen() const { return owners.size() > rows.size(); }
     // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
-    void add(const Row& row, std::uint32_t form);
+    void add(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
     // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
     void add_as_python(const Row& row, std::uint32_t form);
     // Numbers in memory that stand for a row or number of this form and kind: a float64 that stands for a float32 is
     // rounded here, because it may become a float64 again.
     void add_as(const Row& row, std::uint32_t form, Kind kind);
     // The facts about the next row.
-    void see(const Row& row, std::uint32_t form);
+    void see(Row row, std::uint32_t form, const Trailing& dimensions);
     Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
@@ -140,9 +150,9 @@ public:
     // The value each feature has under `name`, an empty list for those that have none. Returns how many have one: no
     // column is added for 0, nor for -1, which says that a feature failed to tell.
     std::int64_t add_optional(const py::object& features, const py::object& name, const Interop& interop);
-    // Rows that are slices of flat values: offsets has count + 1 entries, `inner` elements make one token.
+    // Rows that are slices of flat values, `values_size` tokens; offsets has count + 1 entries.
     void add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
-                    std::int64_t inner);
+                    const Trailing& trailing);
 
     // Row i becomes `lengths[i]` of its tokens, from starts[i] on. The rows must lie in memory that stays where it is.
     // Throws ValueError for others, and where a row has no such tokens.
@@ -159,7 +169,7 @@ public:
     // Whether the rows step forward by whole elements, as torch wants of arrays.
     bool steps_forward(std::size_t index) const;
 
-    // The writers write to memory of the caller.
+    // The writers write to memory of the caller; widths, starts and sizes are in tokens.
     Status pad(std::size_t index, void* out, Kind kind, std::int64_t width, Side side, const py::handle& value) const;
     // The rows of `first`, each with that of `second` after it, padded on the right.
     Status pad_joined(std::size_t first, std::size_t second, void* out, Kind kind, std::int64_t width,

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "../../kernels/half.hpp"
 #include "../../kernels/prefetch.hpp"
 
 namespace quadrat {
@@ -69,6 +70,12 @@ PyObject* number_at(const char* at) {
 
 PyObject* bool_at(const char* at) { return PyBool_FromLong(*at != 0); }
 
+PyObject* half_at(const char* at) {
+    Half value(0);
+    std::memcpy(&value, at, sizeof value);
+    return PyFloat_FromDouble(static_cast<double>(value));
+}
+
 // By Kind: the number at an address as a Python object; null where there is no memory for it.
 constexpr PyObject* (*objects_at[kind_count])(const char*) = {
     bool_at,
@@ -82,6 +89,7 @@ constexpr PyObject* (*objects_at[kind_count])(const char*) = {
     number_at<std::uint64_t>,
     number_at<float>,
     number_at<double>,
+    half_at,
 };
 
 py::object number(const Row& row) {

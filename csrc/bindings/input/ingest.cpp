@@ -20,9 +20,9 @@ Column::Column(std::int64_t rows_expected) {
     lengths.reserve(static_cast<std::size_t>(rows_expected));
 }
 
-void Column::add(const Row& row, std::uint32_t form) {
+void Column::add(const Row& row, std::uint32_t form, const Trailing& dimensions) {
     owners.emplace_back();
-    see(row, form);
+    see(row, form, dimensions);
 }
 
 void Column::add_as_python(const Row& row, std::uint32_t form) {
@@ -136,8 +136,12 @@ void Columns::take_over(Columns* others, const Interop& interop) {
 }
 
 void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t count,
-                         std::int64_t inner) {
+                         const Trailing& trailing) {
     const std::int64_t* const bound = offsets;
+    const std::int64_t inner = elements_of(trailing);
+    if (inner < 0) {
+        throw py::value_error("no memory holds tokens of such a shape");
+    }
     const auto item = static_cast<std::int64_t>(item_size(kind));
     LongestRow longest;
     if (const Status status = check_offsets({bound, count + 1}, values_size, &longest); !status) {
@@ -146,9 +150,12 @@ void Columns::add_ragged(Address values, Kind kind, std::int64_t values_size, Ad
                               std::to_string(status.row) + " breaks this");
     }
     Column column(count);
+    column.trailing = trailing;  // also of no rows
+    column.inner = inner;
     for (std::int64_t i = 0; i < count; ++i) {
         const Address data{values.value + static_cast<std::uintptr_t>(bound[i] * inner * item)};
-        column.add({data, (bound[i + 1] - bound[i]) * inner, item, kind}, form_array);
+        column.add({data, bound[i + 1] - bound[i], item, kind}, form_array | (trailing.empty() ? 0U : form_deep),
+                   trailing);
     }
     columns.push_back(std::move(column));
 }
@@ -162,13 +169,14 @@ void Columns::cut(std::size_t index, Span<const std::int64_t> starts, Span<const
     Column part(count);
     for (std::int64_t i = 0; i < count; ++i) {
         Row row = whole.rows[static_cast<std::size_t>(i)];
-        if (starts[i] < 0 || lengths[i] < 0 || starts[i] > row.length || lengths[i] > row.length - starts[i]) {
-            throw py::value_error("row " + std::to_string(i) + " has " + std::to_string(row.length) + " tokens, not " +
+        const std::int64_t tokens = whole.lengths[static_cast<std::size_t>(i)];
+        if (starts[i] < 0 || lengths[i] < 0 || starts[i] > tokens || lengths[i] > tokens - starts[i]) {
+            throw py::value_error("row " + std::to_string(i) + " has " + std::to_string(tokens) + " tokens, not " +
                                   std::to_string(lengths[i]) + " from number " + std::to_string(starts[i]) + " on");
         }
-        row.data = static_cast<const char*>(row.data) + starts[i] * row.stride;
+        row.data = static_cast<const char*>(row.data) + starts[i] * whole.inner * row.stride;
         row.length = lengths[i];
-        part.add(row, whole.first_form);
+        part.add(row, whole.first_form, whole.trailing);
     }
     part.forms = whole.forms;
     part.kinds = whole.kinds;

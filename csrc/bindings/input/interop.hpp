@@ -13,6 +13,8 @@
 
 namespace quadrat {
 
+constexpr int numpy_half = 23;  // NumPy's number of float16, which pybind11 does not name
+
 // The next of the parts of a torch.Tensor: object, implementation, storage, data. Each has the pointer to the next
 // after a header of two words; whether it does in the installed torch is tried, see Interop::learn_tensor. It serves to
 // ask for the parts of many tensors at once, never to read one: that is for the exchange API.

@@ -111,29 +111,54 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
     if (interop.exchange() == nullptr) {
         meanwhile.emplace();
     }
+    Trailing dimensions;
     for (std::size_t i = column->rows.size(); i < std::min(end, column->owners.size()); ++i) {
         Row row;
-        const std::uint32_t form = view(column->owners[i].ptr(), interop, &row);
-        if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
-            keep_numbers(&row, column);
-        }
+        const std::uint32_t form = view(column->owners[i].ptr(), interop, &row, &dimensions);
         column->movable |= (form & (form_array | tensor_forms)) != 0;
-        column->see(row, form);
+        column->see(row, form, dimensions);
+        if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
+            keep_numbers(&column->rows.back(), column);
+        }
     }
 }
 
 }  // namespace
 
-void Column::see(const Row& row, std::uint32_t form) {
-    min_length = rows.empty() ? row.length : std::min(min_length, row.length);
-    max_length = std::max(max_length, row.length);
+std::int64_t elements_of(const Trailing& dimensions) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : dimensions) {
+        constexpr std::int64_t most = std::int64_t{1} << 56;
+        if (extent < 0 || (extent > 0 && elements > most / extent)) {
+            return -1;
+        }
+        elements *= extent;
+    }
+    return elements;
+}
+
+void Column::see(Row row, std::uint32_t form, const Trailing& dimensions) {
+    if (dimensions != trailing) {
+        const std::int64_t elements = rows.empty() ? elements_of(dimensions) : -1;
+        if (elements < 0) {
+            form = form_other;
+            row = {};
+        } else {
+            trailing = dimensions;
+            inner = elements;
+        }
+    }
+    const std::int64_t length = row.length;
+    row.length *= inner;
+    min_length = rows.empty() ? length : std::min(min_length, length);
+    max_length = std::max(max_length, length);
     first_form = rows.empty() ? form : first_form;
     forms |= form;
     kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
-    total += row.length;
+    total += length;
     objects |= row.data == nullptr && row.length > 0;
     rows.push_back(row);
-    lengths.push_back(row.length);
+    lengths.push_back(length);
 }
 
 void Columns::look(const Interop& interop) {
@@ -179,8 +204,10 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
             without_modes.emplace(*interop_);
         }
         Row now;
-        view(owner, *interop_, &now);
-        if (now.length != seen.length || now.stride != seen.stride || now.kind != seen.kind || now.data == nullptr) {
+        Trailing dimensions;
+        view(owner, *interop_, &now, &dimensions);
+        if (now.length * column.inner != seen.length || now.stride != seen.stride || now.kind != seen.kind ||
+            now.data == nullptr || dimensions != column.trailing) {
             return {Code::changed, static_cast<std::int64_t>(i)};
         }
         seen.data = now.data;

@@ -3,7 +3,9 @@
 
 #include <pybind11/numpy.h>
 
+#include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "../errors.hpp"
 #include "columns.hpp"
@@ -26,8 +28,7 @@ bool kind_of_bits(char letter, int bits, Kind* out) {
         case 'u':
             return pick(Kind::uint8, Kind::uint16, Kind::uint32, Kind::uint64);
         case 'f':
-            *out = bits == 32 ? Kind::float32 : Kind::float64;
-            return bits == 32 || bits == 64;
+            return bits != 8 && pick(Kind::float16, Kind::float16, Kind::float32, Kind::float64);
         default:
             return false;
     }
@@ -40,43 +41,71 @@ bool kind_of_number(int type_number, Kind* out) {
     static constexpr Kind kinds[] = {Kind::bool_,  Kind::int8,    Kind::uint8,  Kind::int16,        Kind::uint16,
                                      Kind::int32,  Kind::uint32,  long_kind,    unsigned_long_kind, Kind::int64,
                                      Kind::uint64, Kind::float32, Kind::float64};
-    if (type_number < 0 || type_number >= static_cast<int>(std::size(kinds))) {
+    const bool half = type_number == numpy_half;
+    if (type_number < 0 || (type_number >= static_cast<int>(std::size(kinds)) && !half)) {
         return false;
     }
-    *out = kinds[type_number];
+    *out = half ? Kind::float16 : kinds[type_number];
+    return true;
+}
+
+using Trailing = std::vector<std::int64_t>;
+
+// Has a row of these dimensions; of more than one, its elements must lie side by side. Returns its form.
+template <typename Extent>
+std::uint32_t shape_row(const Extent* shape, int dimensions, std::int64_t stride, std::uint32_t form, Row* row,
+                        Trailing* trailing) {
+    row->length = shape[0];
+    if (dimensions == 1) {
+        row->stride = stride;
+        return form;
+    }
+    row->stride = static_cast<std::int64_t>(item_size(row->kind));
+    trailing->assign(shape + 1, shape + dimensions);
+    return form | form_deep;
+}
+
+bool lies_side_by_side(const dlpack::Tensor& tensor) {
+    if (std::find(tensor.shape, tensor.shape + tensor.ndim, 0) != tensor.shape + tensor.ndim) {
+        return true;
+    }
+    std::int64_t step = 1;
+    for (int axis = tensor.ndim; axis-- > 0 && tensor.strides != nullptr;) {
+        if (tensor.shape[axis] != 1 && tensor.strides[axis] != step) {
+            return false;
+        }
+        step *= tensor.shape[axis];
+    }
     return true;
 }
 
 // Fields are read where they lie: a py::dtype would count references of an object that all arrays share.
-bool view_array(PyObject* object, Row* row) {
+std::uint32_t view_array(PyObject* object, Row* row, Trailing* trailing) {
     const auto* const array = py::detail::array_proxy(object);
     const auto* const dtype = py::detail::array_descriptor_proxy(array->descr);
-    if (array->nd != 1 || (dtype->byteorder != '=' && dtype->byteorder != '|') ||
-        !kind_of_number(dtype->type_num, &row->kind)) {
-        return false;
+    if (array->nd < 1 || (array->nd > 1 && (array->flags & py::array::c_style) == 0) ||
+        (dtype->byteorder != '=' && dtype->byteorder != '|') || !kind_of_number(dtype->type_num, &row->kind)) {
+        return form_other;
     }
     row->data = array->data;
-    row->length = array->dimensions[0];
-    row->stride = array->strides[0];
-    return true;
+    return shape_row(array->dimensions, array->nd, array->strides[0], form_array, row, trailing);
 }
 
-// What the library says of a tensor: form_tensor for one of one dimension, form_tensor_number for one of none,
-// form_other where its numbers are not what its memory holds, or not numbers alone.
-std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* row) {
+// What the library says of a tensor: form_tensor_number for one of no dimension, form_other where its numbers are not
+// what its memory holds, or not numbers alone.
+std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     if (interop.exchange() == nullptr) {
         const auto seen = py::reinterpret_steal<py::object>(PyObject_CallOneArg(interop.describe().ptr(), object));
         clear_error();
         if (!seen || seen.is_none()) {
             return form_other;
         }
-        const auto fields = seen.cast<std::tuple<std::uintptr_t, std::int64_t, std::int64_t, int>>();
-        row->data = reinterpret_cast<const void*>(std::get<0>(fields));
-        const std::int64_t length = std::get<1>(fields);  // -1: of no dimension
-        row->length = length < 0 ? 1 : length;
-        row->stride = std::get<2>(fields);
-        row->kind = static_cast<Kind>(std::get<3>(fields));
-        return length < 0 ? form_tensor_number : form_tensor;
+        const auto [address, shape, stride, kind] =
+            seen.cast<std::tuple<std::uintptr_t, Trailing, std::int64_t, Kind>>();
+        *row = {reinterpret_cast<const void*>(address), 1, stride, kind};
+        return shape.empty()
+                   ? form_tensor_number
+                   : shape_row(shape.data(), static_cast<int>(shape.size()), stride, form_tensor, row, trailing);
     }
     dlpack::Tensor view{};
     if (interop.exchange()->view_of_object(object, &view) != 0) {
@@ -88,8 +117,8 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
                         : view.dtype.code == dlpack::floating         ? 'f'
                         : view.dtype.code == dlpack::boolean          ? 'b'
                                                                       : '?';
-    if (view.device.type != dlpack::device_cpu || view.ndim > 1 || view.dtype.lanes != 1 ||
-        !kind_of_bits(letter, view.dtype.bits, &row->kind)) {
+    if (view.device.type != dlpack::device_cpu || view.dtype.lanes != 1 ||
+        !kind_of_bits(letter, view.dtype.bits, &row->kind) || (view.ndim > 1 && !lies_side_by_side(view))) {
         return form_other;
     }
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
@@ -101,14 +130,15 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));
     row->data = static_cast<const char*>(view.data) + view.byte_offset;
-    row->length = view.ndim == 0 ? 1 : view.shape[0];
-    row->stride = view.ndim == 0 || view.strides == nullptr ? item : view.strides[0] * item;
-    return view.ndim == 0 ? form_tensor_number : form_tensor;
+    row->length = 1;
+    row->stride = item;
+    const std::int64_t stride = view.ndim == 0 || view.strides == nullptr ? item : view.strides[0] * item;
+    return view.ndim == 0 ? form_tensor_number : shape_row(view.shape, view.ndim, stride, form_tensor, row, trailing);
 }
 
 // Zero tensors, functional ones and those whose storage was given back say that they are on the CPU, at no address.
-std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row) {
-    const std::uint32_t form = described_tensor(object, interop, row);
+std::uint32_t view_tensor(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
+    const std::uint32_t form = described_tensor(object, interop, row, trailing);
     return row->data == nullptr && row->length > 0 ? static_cast<std::uint32_t>(form_other) : form;
 }
 
@@ -133,8 +163,9 @@ py::object item_of(PyObject* sequence, Py_ssize_t i) {
     return item;
 }
 
-std::uint32_t view(PyObject* object, const Interop& interop, Row* row) {
+std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     *row = Row{};
+    trailing->clear();
     if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
         const bool list = PyList_CheckExact(object);
         row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
@@ -149,17 +180,18 @@ std::uint32_t view(PyObject* object, const Interop& interop, Row* row) {
     }
     std::uint32_t form = form_other;
     if (interop.is_ndarray(object)) {
-        form = view_array(object, row) ? form_array : form_other;
+        form = view_array(object, row, trailing);
     } else if (number_kind(object, &row->kind)) {
         row->length = 1;
         return form_number;
     } else if (interop.is_tensor(object)) {
-        form = view_tensor(object, interop, row);
+        form = view_tensor(object, interop, row, trailing);
     } else if (view_scalar(object, interop, row)) {
         form = form_scalar;
     }
     if (form == form_other) {
         *row = Row{};
+        trailing->clear();
     }
     return form;
 }

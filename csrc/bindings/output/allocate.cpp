@@ -90,7 +90,7 @@ py::dtype numpy_dtype(Kind kind) {
     constexpr int numbers[kind_count] = {Number::NPY_BOOL_,   Number::NPY_INT8_,   Number::NPY_UINT8_,
                                          Number::NPY_INT16_,  Number::NPY_UINT16_, Number::NPY_INT32_,
                                          Number::NPY_UINT32_, Number::NPY_INT64_,  Number::NPY_UINT64_,
-                                         Number::NPY_FLOAT_,  Number::NPY_DOUBLE_};
+                                         Number::NPY_FLOAT_,  Number::NPY_DOUBLE_, numpy_half};
     return py::dtype(numbers[static_cast<int>(kind)]);
 }
 
@@ -110,7 +110,7 @@ std::vector<Allocation> allocate_shared(const Interop& interop, const std::vecto
     std::vector<std::size_t> starts;
     starts.reserve(outputs.size());
     std::size_t total = 0;
-    for (const auto& [shape, kind] : outputs) {
+    for (const auto& [shape, kind, trailing] : outputs) {
         const std::size_t bytes = byte_size(shape, kind);
         if (bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) - total - memory::alignment) {
             throw py::value_error("no memory holds arrays of such shapes");

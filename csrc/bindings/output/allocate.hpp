@@ -26,6 +26,10 @@ struct Allocation {
 struct Output {
     std::vector<std::int64_t> shape;
     Kind kind;
+    std::size_t trailing = 0;  // how many of its dimensions are those of one token
+
+    // The tokens of its rows.
+    std::int64_t extent() const { return shape[shape.size() - 1 - trailing]; }
 };
 
 // An uninitialised, contiguous array in host memory, never a shared one. Throws bad_alloc, or ValueError for a shape no

@@ -93,6 +93,17 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
 }
 
 Output Execution::output(const Step& step) const {
+    Output made = in_tokens(step);
+    if (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
+        step.action == Action::join) {
+        const Trailing& trailing = columns_.at(step.index).trailing;
+        made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
+        made.trailing = trailing.size();
+    }
+    return made;
+}
+
+Output Execution::in_tokens(const Step& step) const {
     const Column& column = columns_.at(step.index);
     const std::int64_t rows = columns_.count(step.index);
     switch (step.action) {
@@ -105,9 +116,9 @@ Output Execution::output(const Step& step) const {
         case Action::pad_own:
             return {padded(rows, round_up(column.max_length, layout_.multiple_of)), step.kind};
         case Action::labels:
-            return {
-                ids_ != nullptr && ids_->index == step.index ? output(*ids_).shape : std::vector<std::int64_t>{rows, 0},
-                Kind::int64};
+            return {ids_ != nullptr && ids_->index == step.index ? in_tokens(*ids_).shape
+                                                                 : std::vector<std::int64_t>{rows, 0},
+                    Kind::int64};
         case Action::bounds:
         case Action::token_bounds:
             return {{rows + 1}, Kind::int32};
@@ -209,7 +220,7 @@ Status execute(const Columns& columns, const Plan& plan, const BatchLayout& layo
             continue;
         }
         Output output = execution.output(step);
-        const std::int64_t extent = output.shape.back();
+        const std::int64_t extent = output.extent();
         if (layout.choices != 0 && extent == 0) {  // torch does not know the shape of a view without elements
             *failed = i;
             return {Code::bad_argument};

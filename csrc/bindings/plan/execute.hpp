@@ -22,7 +22,7 @@ public:
     py::object object(const Step& step) const;
     // What a step that writes is given to write to.
     Output output(const Step& step) const;
-    // Writes the output of a step; extent: its last dimension. Ids come before what is made from them.
+    // Writes the output of a step; extent: see Output. Ids come before what is made from them.
     Status write(const Step& step, std::int64_t extent, void* out);
     // The step that makes labels, and the one whose ids they, or shifted rows, are made from; null: there is none.
     const Step* labels() const;
@@ -31,6 +31,8 @@ public:
     std::int64_t filled(const Step& step) const;
 
 private:
+    // The output of a step if a token is one element.
+    Output in_tokens(const Step& step) const;
     // [rows, extent], or [examples, choices, extent].
     std::vector<std::int64_t> padded(std::int64_t rows, std::int64_t extent) const;
     py::handle value(const Step& step) const { return PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr()); }

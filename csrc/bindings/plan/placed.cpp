@@ -101,7 +101,7 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
             const std::int64_t none = 0;
             const Status status = position_ids(counted, layout_.start, static_cast<std::int64_t*>(out), extent);
             return status && !layout_.continue_positions
-                       ? fill_ends(span_of(start), lengths, Kind::int64, &none, out, extent)
+                       ? fill_ends(span_of(start), lengths, 1, Kind::int64, &none, out, extent)
                        : status;
         }
         case Action::sequences:
@@ -113,7 +113,7 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
         default: {
             const bool yes = true;
             std::fill_n(static_cast<bool*>(out), extent, false);
-            return fill_ends(span_of(start), lengths, Kind::bool_, &yes, out, extent);
+            return fill_ends(span_of(start), lengths, 1, Kind::bool_, &yes, out, extent);
         }
     }
 }
@@ -130,7 +130,7 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     }
     const std::int64_t none = 0;
     const Status status = position_ids(span_of(widths), 0, out, start.back());
-    return status ? fill_ends(span_of(start), column.lengths.data(), Kind::int64, &none, out, start.back()) : status;
+    return status ? fill_ends(span_of(start), column.lengths.data(), 1, Kind::int64, &none, out, start.back()) : status;
 }
 
 Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) const {
@@ -166,7 +166,8 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
     } else {
         status = columns_.place(step.index, first, out, step.kind, extent);
     }
-    status = status ? fill_ends(span_of(start), column.lengths.data(), step.kind, &fill, out, extent) : status;
+    status =
+        status ? fill_ends(span_of(start), column.lengths.data(), column.inner, step.kind, &fill, out, extent) : status;
     return status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
 }
 

@@ -50,9 +50,9 @@ std::string Columns::signature(std::size_t main, std::int64_t width) const {
     std::string result;
     result.reserve(columns.size() * 5);
     for (const Column& c : columns) {
-        const std::uint32_t lengths = (c.min_length == c.max_length ? lengths_equal : 0U) |
-                                      (c.lengths == by.lengths ? lengths_aligned : 0U) |
-                                      (c.min_length >= width ? lengths_full : 0U);
+        const std::uint32_t lengths =
+            (c.min_length == c.max_length ? lengths_equal : 0U) | (c.lengths == by.lengths ? lengths_aligned : 0U) |
+            (c.min_length >= width ? lengths_full : 0U) | (c.trailing.empty() ? 0U : lengths_deep);
         result.push_back(static_cast<char>(c.forms));
         result.push_back(static_cast<char>(c.first_form));
         result.push_back(static_cast<char>(c.kinds & 0xFFU));
@@ -81,7 +81,7 @@ void register_columns(py::module_& m) {
             },
             "features"_a, "name"_a, "interop"_a)
         .def("add_ragged", &Columns::add_ragged, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "count"_a,
-             "inner"_a)
+             "trailing"_a = py::tuple())
         .def(
             "cut",
             [](Columns& self, std::size_t index, Address starts, Address lengths) {
@@ -93,6 +93,10 @@ void register_columns(py::module_& m) {
         .def(
             "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
         .def("describe", &Columns::describe, "index"_a)
+        .def(
+            "trailing",
+            [](const Columns& self, std::size_t index) { return py::tuple(py::cast(self.at(index).trailing)); },
+            "index"_a)
         .def(
             "signature",
             [](const Columns& self, std::size_t main, std::int64_t width) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -257,7 +258,8 @@ class _Packed:
             self._known[where] = len(self._known)
             # Rows without values are looked at for their lengths only.
             values, size = (0, 1 << 60) if place.values < 0 else (self._address + place.values, place.total)
-            self.columns.add_ragged(values, kind, size, self._address + place.offsets, self._rows, 1)
+            tokens, offsets = size // math.prod(place.trailing), self._address + place.offsets
+            self.columns.add_ragged(values, kind, tokens, offsets, self._rows, place.trailing)
         return self._known[where]
 
 

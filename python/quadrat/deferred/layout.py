@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from quadrat import _core
@@ -28,6 +29,11 @@ class Parts(NamedTuple):
     fill: Any  # of the gaps
     shape: tuple[int, ...]  # of the output
     start: int  # where the rows start in the output, int64 [rows], or -1
+
+    @property
+    def trailing(self) -> tuple[int, ...]:
+        """The dimensions of a token."""
+        return self.shape[2:]
 
 
 NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
@@ -109,7 +115,9 @@ class _Launches:
             values = (0, 0) if mask else (self.base + place.values, place.total)
             one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
             offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
-            column = PadColumn(*values, offsets, width, left, item_size(kind), 1, one, fill, address_of(out))
+            column = PadColumn(
+                *values, offsets, width, left, item_size(kind), math.prod(place.trailing), one, fill, address_of(out)
+            )
             self._columns.append(column)
 
     def launch(self) -> None:

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from quadrat import _core
 from quadrat.support.mappings import is_plain
-from quadrat.support.memory import BOOL, FLOAT32, FLOAT64, INT64, KINDS, interop
+from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS, interop
 
-# The forms a row can have, as bits.
-LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER = _core.FORMS
+# The forms a row can have, as bits. DEEP goes with ARRAY or TENSOR: rows of more than one dimension.
+LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER, DEEP = _core.FORMS
 PYTHON_ROWS = LIST | TUPLE
 MEMORY_ROWS = ARRAY | TENSOR
 ROWS = PYTHON_ROWS | MEMORY_ROWS
@@ -20,7 +20,7 @@ BOOLS = 1 << BOOL
 PYTHON_INTS = 1 << INT64
 PYTHON_FLOATS = 1 << FLOAT64
 INTS = sum(1 << kind for kind, name in enumerate(KINDS) if "int" in name and name != "uint64")
-FLOATS = 1 << FLOAT32 | 1 << FLOAT64
+FLOATS = 1 << FLOAT16 | 1 << FLOAT32 | 1 << FLOAT64
 # A single kind that every torch version has a dtype for.
 KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not in ("uint16", "uint32", "uint64"))
 
@@ -47,8 +47,11 @@ class ColumnShape(NamedTuple):
 
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
+    *flags, deep = _core.LENGTHS
     return [
-        ColumnShape(forms, first, low | high << 8, *(bool(lengths & flag) for flag in _core.LENGTHS))
+        ColumnShape(
+            forms | bool(lengths & deep) * DEEP, first, low | high << 8, *(bool(lengths & flag) for flag in flags)
+        )
         for forms, first, low, high, lengths in zip(*[iter(signature)] * 5, strict=True)
     ]
 

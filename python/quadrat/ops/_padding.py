@@ -50,7 +50,7 @@ def pad_here(
     framework, kind, fill = output_of(source, *output, padding_value)
     width = padded_length(source.longest, *sizes)
     out, address = memory.empty(framework, (len(source), width, *source.trailing), kind)
-    failure = source.columns.pad(0, address, kind, width * source.inner, is_left(padding_side), fill)
+    failure = source.columns.pad(0, address, kind, width, is_left(padding_side), fill)
     if failure is not None and failure[1] < 0:
         raise OverflowError(f"padding_value={padding_value!r} does not fit the dtype {KINDS[kind]}")
     if failure is not None:

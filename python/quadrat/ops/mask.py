@@ -85,7 +85,7 @@ def attention_mask(
         return _device.attention_mask(offsets, width, memory.torch_dtype(kind), left=is_left(padding_side))
     offsets, facts, default = _offsets(rows)
     framework, count, columns = framework_of(return_tensors, default), len(offsets) - 1, _core.Columns()
-    columns.add_ragged(0, INT64, facts.last, address_of(offsets), count, 1)
+    columns.add_ragged(0, INT64, facts.last, address_of(offsets), count)
     width = padded_length(facts.longest, max_length, pad_to_multiple_of)
     out, address = memory.empty(framework, (count, width), kind)
     columns.attention_mask(0, address, kind, width, is_left(padding_side))

@@ -49,8 +49,9 @@ def pad(
     """Pad rows to one length.
 
     Args:
-        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
-            Tensors on a GPU are padded on that GPU, on the current stream.
+        rows: a `Ragged`, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one kind of number. Arrays
+            and tensors of more dimensions may differ in the first. Tensors on a GPU are padded on that GPU, on the
+            current stream.
         padding_side: where the padding goes, "right" or "left".
         max_length: the padded length, in tokens; by default that of the longest row. On a GPU, the call then waits
             for the offsets, unless they came from the CPU.
@@ -60,7 +61,7 @@ def pad(
         return_tensors: "np" or "pt"; by default that of the rows, "np" for Python lists.
 
     Returns:
-        `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of a `Ragged`.
+        `[rows, length, ...]`, a NumPy array or torch tensor; `...` are the trailing dimensions of the rows.
 
     Raises:
         TypeError: when a row does not hold numbers, or its numbers do not convert to `dtype` without loss.

@@ -137,7 +137,7 @@ def _steps(names: tuple[str, ...], signature: bytes, float_kind: int | None) -> 
 
 def _step(shape: col.ColumnShape, float_kind: int | None) -> tuple[int, int] | None:
     """Action and kind for a column; None where the reference had better decide."""
-    if shape.forms == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
+    if shape.forms & ~col.DEEP == col.ARRAY and shape.equal and shape.kinds in col.KEPT_KINDS:
         return col.STACK, shape.kinds.bit_length() - 1
     kind = col.inferred_kind(shape.kinds, float_kind)
     if kind is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from quadrat import _core
-from quadrat.input.columns import ROWS, inferred_kind
+from quadrat.input.columns import DEEP, ROWS, inferred_kind
 from quadrat.input.rows import each_of
 from quadrat.ops.pad import pad
 from quadrat.support.memory import BOOL, INT64, KINDS, Framework, default_float_kind, interop
@@ -82,7 +82,7 @@ def pad_extra_columns(
 
 def extra_kind(forms: int, kinds: int, float_kind: int | None, value_type: type) -> int | None:
     """The kind of a padded column of `pad_values`; None when its rows are not rows of numbers of one kind."""
-    if forms & ~ROWS:
+    if forms & ~(ROWS | DEEP):
         return None
     kind = inferred_kind(kinds, float_kind) if kinds else INT64
     return INT64 if kind == BOOL and value_type is not bool else kind
@@ -94,5 +94,5 @@ def _dtype(rows: list[Any], value: Any, framework: Framework) -> str:
     forms, _, kinds, *_ = columns.describe(0)
     kind = extra_kind(forms, kinds, default_float_kind(framework), type(value))
     if kind is None:
-        raise TypeError("its rows are not one-dimensional rows of numbers of one kind")
+        raise TypeError("its rows are not rows of numbers of one kind")
     return KINDS[kind]

@@ -132,7 +132,7 @@ def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     for index, (name, value_type) in enumerate(extra, first):
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
-        if kind is None or not shape.aligned:
+        if kind is None or not shape.aligned or shape.forms & col.DEEP:
             raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
         steps.append((name, index, col.JOIN, kind))
     for name, shape in zip(names[last:], shapes[last:], strict=True):

@@ -367,9 +367,11 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     if kind is not None and shape.forms == col.SCALAR and shape.kinds in col.KEPT_KINDS:
         keeps = not arrays or _keeps_numpy_numbers()
         return col.NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
-    if kind is not None and shape.equal and not shape.forms & ~(col.ROWS if arrays else col.PYTHON_ROWS):
+    if kind is not None and shape.equal and not shape.forms & ~(col.ROWS | col.DEEP if arrays else col.PYTHON_ROWS):
         return col.STACK, kind
-    if name == "attention_mask" and shape.forms & col.OTHER:
+    if not arrays and shape.equal and shape.forms == col.ARRAY | col.DEEP and shape.kinds in col.KEPT_KINDS:
+        return col.STACK, shape.kinds.bit_length() - 1
+    if name == "attention_mask" and shape.forms & (col.OTHER | col.DEEP):
         raise FallBack("an attention mask of more dimensions")
     return col.HOLD, 0
 
@@ -378,5 +380,5 @@ def _extra(name: str, shape: col.ColumnShape, value_type: type, float_kind: int 
     """A column of `pad_values`: to the width of the batch where it has its lengths, else to its own."""
     kind = extra_kind(shape.forms, shape.kinds, float_kind, value_type)
     if kind is None:
-        raise ValueError(f"pad_values: column '{name}' is not made of one-dimensional rows of numbers of one kind")
+        raise ValueError(f"pad_values: column '{name}' is not made of rows of numbers of one kind")
     return col.PAD if shape.aligned else col.PAD_OWN, kind

@@ -81,7 +81,7 @@ def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
     if shape.forms == col.NUMBER or not shape.forms & ~col.PYTHON_ROWS:
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
-    kind = _only_kind(shape.kinds, key.framework) if shape.forms in stacked else None
+    kind = _only_kind(shape.kinds, key.framework) if shape.forms & ~col.DEEP in stacked else None
     refused = (
         kind is not None
         and shape.forms == col.SCALAR
@@ -93,7 +93,7 @@ def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
 
 def _label_kind(shape: col.ColumnShape, name: str, key: PlanKey) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
-    if name == "label_ids" and shape.forms == (col.TENSOR if key.framework == "pt" else col.ARRAY):
+    if name == "label_ids" and shape.forms & ~col.DEEP == (col.TENSOR if key.framework == "pt" else col.ARRAY):
         return _only_kind(shape.kinds, key.framework)
     if name == "label" and shape.forms == col.SCALAR:
         whole = not shape.kinds & ~col.INTS and numpy_ints_are_labels(key.framework)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -110,7 +109,9 @@ class Ragged(Generic[Array]):
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None
     ) -> Ragged[Any]:
-        """Copy a sequence of rows (lists, tuples, 1-D NumPy arrays or torch tensors) into one `Ragged`.
+        """Copy a sequence of rows (lists, tuples, NumPy arrays or torch tensors) into one `Ragged`.
+
+        Arrays of more dimensions may differ in the first: the others become trailing dimensions.
 
         Args:
             rows: the rows; numbers of one kind.
@@ -369,10 +370,10 @@ class Ragged(Generic[Array]):
         values = own if carrier is None else own.view(carrier)
         offsets, _ = self._checked()
         columns, place = _core.Columns(), (address_of(values), kind_of(values.dtype), len(values))
-        columns.add_ragged(*place, address_of(offsets), len(offsets) - 1, math.prod(values.shape[1:]))
+        columns.add_ragged(*place, address_of(offsets), len(offsets) - 1, values.shape[1:])
         framework: Framework = "pt" if is_tensor(values) else "np"
         own = None if carrier is None else own
-        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), values=values, own=own)
+        return RowSource(columns, framework, np.diff(offsets), keep=(values, offsets), kind=place[1], own=own)
 
 
 def source_of(rows: Any) -> RowSource:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import ROWS, explain, inferred_kind
+from quadrat.input.columns import DEEP, ROWS, explain, inferred_kind
 from quadrat.ragged.offsets import Facts
 from quadrat.support import memory
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
@@ -31,19 +30,18 @@ class RowSource:
         lengths: Any,
         *,
         keep: Any,
-        values: Any = None,
+        kind: int | None = None,
         own: Any = None,
     ) -> None:
-        """`keep` owns the memory the rows point into; `values` are the flat values of a `Ragged`, or their carrier."""
+        """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or their carrier."""
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
         self.lengths: NDArray[np.int64] = lengths  # `[rows]` int64, in tokens
-        self.trailing: tuple[int, ...] = () if values is None else tuple(values.shape[1:])  # of one token
-        self.inner = math.prod(self.trailing)
-        self.own = own  # the values of a `Ragged`, where `values` are integers in their place, see `carrier_of`
+        self.trailing = columns.trailing(0)  # the dimensions of a token
+        self.own = own  # the values of a `Ragged`, where integers stand in their place, see `carrier_of`
         self._keep = keep
-        _, _, kinds, _, _, self.total = columns.describe(0)  # elements in all rows
-        self._kinds = kinds if values is None else 1 << memory.kind_of(values.dtype)
+        _, _, kinds, _, _, self.total = columns.describe(0)  # tokens in all rows
+        self._kinds = kinds if kind is None else 1 << kind
 
     @classmethod
     def of(cls, rows: Any) -> RowSource:
@@ -54,12 +52,19 @@ class RowSource:
         columns.add_values(rows, interop())
         if any(map(is_tensor, rows)):
             memory.require_unrecorded("rows")
-        if columns.describe(0)[0] & ~ROWS:
-            row = next(row for row, value in enumerate(rows) if not _is_row(value))
+        if columns.describe(0)[0] & ~(ROWS | DEEP):
+            shapes = [_token_shape(value) for value in rows]
+            row = next(row for row, shape in enumerate(shapes) if shape is None or shape != shapes[0])
+            if shapes[row] is not None:
+                raise TypeError(
+                    f"row {row} has tokens of the shape {shapes[row]}, row 0 of {shapes[0]}: rows may differ in their "
+                    "first dimension only"
+                )
             text = "; tokenize text first" if isinstance(rows[row], str) else ""
             raise TypeError(
-                f"row {row} is {_shown(rows[row])}: each row must be a list or tuple of numbers, a 1-D NumPy array, or "
-                f"a dense 1-D CPU tensor that does not require grad{text}"
+                f"row {row} is {_shown(rows[row])}: each row must be a list or tuple of numbers, a 1-D NumPy array, a "
+                "dense 1-D CPU tensor that does not require grad, or a contiguous array or tensor of more dimensions"
+                f"{text}"
             )
         lengths = np.empty(len(rows), np.int64)
         columns.lengths(0, memory.address_of(lengths))
@@ -88,7 +93,7 @@ class RowSource:
         """A copy of all rows in one: values, offsets and what is known of them. Raises TypeError and OverflowError."""
         framework = memory.framework_of(framework, self.framework)
         kind = self.kind if dtype is None else memory.kind_of(dtype)
-        values, address = memory.empty(framework, (self.total,), kind)
+        values, address = memory.empty(framework, (self.total, *self.trailing), kind)
         if (failure := self.columns.flatten(0, address, kind, self.total)) is not None:
             raise_failure(failure)
         offsets, _ = memory.empty(framework, (len(self) + 1,), INT64)
@@ -102,10 +107,10 @@ def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
     raise _ERRORS.get(failure[0], ValueError)(explain(failure))
 
 
-def _is_row(value: Any) -> bool:
+def _token_shape(value: Any) -> tuple[int, ...] | None:
     columns = _core.Columns()
     columns.add_values([value], interop())
-    return not columns.describe(0)[0] & ~ROWS
+    return None if columns.describe(0)[0] & ~(ROWS | DEEP) else columns.trailing(0)
 
 
 def _shown(value: Any) -> str:

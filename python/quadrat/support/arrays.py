@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat.support import memory
-from quadrat.support.memory import BOOL, FLOAT32, KINDS, is_tensor, recording, require_unrecorded
+from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, KINDS, is_tensor, recording, require_unrecorded
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ def as_numpy(array: Any, name: str) -> NDArray[Any]:
 
 
 # Numbers no kernel computes with are moved as integers of their size.
-_CARRIED = ("float16", "bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_CARRIED = ("bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
 def carrier_of(values: Any) -> Any:
@@ -98,7 +98,7 @@ def _carrier(dtype: Any) -> Any:
     if name in KINDS:
         return None
     if name not in _CARRIED:
-        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)}, float16 or bfloat16")
+        raise TypeError(f"dtype {dtype} is not supported: use one of {', '.join(KINDS)} or bfloat16")
     integer = f"int{8 * int(dtype.itemsize)}"
     return np.dtype(integer) if isinstance(dtype, np.dtype) else memory.torch_dtype(KINDS.index(integer))
 
@@ -120,7 +120,8 @@ def bytes_per_token(array: Any, lead: int) -> int:
     return size
 
 
-_BEYOND_FLOAT32 = 2.0**128 - 2.0**103  # from here on numbers round to infinity
+# From here on numbers round to infinity.
+_BEYOND = {FLOAT16: 65520.0, FLOAT32: 2.0**128 - 2.0**103}
 
 
 def fill_value(value: Any, kind: int | None) -> Any:
@@ -131,8 +132,8 @@ def fill_value(value: Any, kind: int | None) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         number = float(value)
-        if kind == FLOAT32 and math.isfinite(number) and abs(number) >= _BEYOND_FLOAT32:
-            raise OverflowError(f"padding_value={value!r} does not fit the dtype float32")
+        if kind is not None and math.isfinite(number) and abs(number) >= _BEYOND.get(kind, math.inf):
+            raise OverflowError(f"padding_value={value!r} does not fit the dtype {KINDS[kind]}")
         return number
     raise TypeError(f"padding_value must be a number, not {value!r}")
 

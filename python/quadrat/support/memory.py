@@ -31,6 +31,7 @@ INT32 = KINDS.index("int32")
 INT64 = KINDS.index("int64")
 FLOAT32 = KINDS.index("float32")
 FLOAT64 = KINDS.index("float64")
+FLOAT16 = KINDS.index("float16")
 WIDEST = 2**48  # tokens of a row; more than any address space holds
 
 _DTYPES = tuple(np.dtype(name) for name in KINDS)
@@ -313,15 +314,15 @@ def torch_dtype(kind: int) -> torch.dtype:
     return dtype
 
 
-def describe_tensor(tensor: torch.Tensor) -> tuple[int, int, int, int] | None:
-    """(address, length, stride in bytes, kind) of a CPU tensor of one dimension, or of none: then the length is -1.
+def describe_tensor(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], int, int] | None:
+    """(address, shape, stride in bytes, kind) of a CPU tensor; one of more dimensions has its elements side by side.
 
     None for any other. Serves torch versions without the DLPack exchange API.
     """
-    if tensor.dim() > 1 or not is_stored(tensor):
+    if not is_stored(tensor) or (tensor.dim() > 1 and not tensor.is_contiguous()):
         return None
     kind = _torch_kinds().get(tensor.dtype)
     if kind is None:
         return None
-    length, stride = (tensor.shape[0], tensor.stride(0)) if tensor.dim() else (-1, 1)
-    return tensor.data_ptr(), length, stride * tensor.element_size(), kind
+    stride = tensor.stride(0) if tensor.dim() else 1
+    return tensor.data_ptr(), tuple(tensor.shape), stride * tensor.element_size(), kind

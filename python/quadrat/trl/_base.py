@@ -72,7 +72,7 @@ def ragged(offsets: IntArray, *values: Flat) -> _core.Columns:
     """Columns whose rows are slices of values; the caller keeps all of them alive."""
     columns = _core.Columns()
     for one in values:
-        columns.add_ragged(one.address, INT64, one.size, address_of(offsets), len(offsets) - 1, 1)
+        columns.add_ragged(one.address, INT64, one.size, address_of(offsets), len(offsets) - 1)
     return columns
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from trl.trainer.utils import pad as _original
 
 from quadrat import _core
-from quadrat.input.columns import TENSOR
+from quadrat.input.columns import DEEP, TENSOR
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.support import memory
 
@@ -66,52 +66,20 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     columns = _core.Columns()
     columns.add_values(tensors, memory.interop())
     forms, _, kinds, _, longest, _ = columns.describe(0)
-    trailing: tuple[int, ...] = ()
-    if forms != TENSOR:
-        if (values := _joined(tensors)) is None:
-            return None
-        trailing, kinds = tuple(values.shape[1:]), 1 << memory.kind_of(values.dtype)
-        columns, longest = _rows_of(values, [len(tensor) for tensor in tensors])
     kind = kinds.bit_length() - 1
-    if kinds.bit_count() != 1 or not _fills(value, kind):
+    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or not _fills(value, kind):
         return None
     try:
         memory.require_plain_tensors()
         width = rounded_up(longest, multiple)
     except (memory.NotOnCpu, FallBack):
         return None
-    out, address = memory.empty("pt", (len(tensors), width, *trailing), kind)
+    out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
     if out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
         return None
     fill = bool(value) if kind == memory.BOOL else value
-    failure = columns.pad(0, address, kind, width * math.prod(trailing), side == "left", fill)
+    failure = columns.pad(0, address, kind, width, side == "left", fill)
     return out if failure is None else None
-
-
-def _joined(tensors: Any) -> Any:
-    """Tensors of more dimensions, which differ in the first alone, one after the other; None for all others."""
-    import torch
-
-    if any(type(tensor) is not torch.Tensor for tensor in tensors):
-        return None
-    if len({(tensor.shape[1:], tensor.dtype, tensor.device) for tensor in tensors}) > 1 or tensors[0].dim() < 2:
-        return None
-    try:
-        values = torch.cat(tensors)
-        memory.kind_of(values.dtype)
-    except (RuntimeError, TypeError):  # what TRL says of them, or a dtype the kernels do not know
-        return None
-    return values if values.is_cpu and memory.is_stored(values) and values.numel() else None
-
-
-def _rows_of(values: Any, sizes: list[int]) -> tuple[_core.Columns, int]:
-    """Values as rows of tokens, and the longest row's tokens."""
-    offsets = np.cumsum([0, *sizes])
-    inner = values.numel() // len(values)
-    columns = _core.Columns()
-    kind, bounds = memory.kind_of(values.dtype), memory.address_of(offsets)
-    columns.add_ragged(memory.address_of(values), kind, len(values), bounds, len(sizes), inner)
-    return columns, max(sizes)
 
 
 def _fills(value: Any, kind: int) -> bool:

@@ -87,7 +87,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
             columns = ragged(bounds_of(documents), *memory)
         elif packed:
             memory, bounds = [position_ids(documents)], bounds_of(sizes)
-            columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes), 1)
+            columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes))
             names = (*names, "position_ids")
         batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed)
         return self._finished(batch) if self.padding_free else batch

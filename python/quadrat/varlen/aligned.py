@@ -169,7 +169,7 @@ def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     columns = _core.Columns()
-    columns.add_ragged(0, BOOL, int(offsets[-1]), memory.address_of(offsets), len(lengths), 1)
+    columns.add_ragged(0, BOOL, int(offsets[-1]), memory.address_of(offsets), len(lengths))
     return columns
 
 
@@ -212,16 +212,7 @@ def join(
     Raises OverflowError, TypeError and ValueError.
     """
     framework, kind, fill = output_of(source, dtype, return_tensors, fill)
-    values = ("values", 0, col.JOIN, kind)
-    fills = {"values": fill}
-    if source.inner == 1:
-        made = run_flat(source.columns, (values, *steps), fills, framework, layout)
-    else:  # the kernels know rows of elements, the layout speaks of tokens
-        elements = layout._replace(align_to=layout.align_to * source.inner, total=layout.total * source.inner)
-        made = run_flat(source.columns, (values,), fills, framework, elements)
-        made |= run_flat(column_of(source.lengths), steps, {}, framework, layout)
-    if source.trailing:
-        made["values"] = made["values"].reshape(layout.total, *source.trailing)
+    made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), {"values": fill}, framework, layout)
     if source.own is not None:
         made["values"] = made["values"].view(source.own.dtype)
     return made

@@ -1,0 +1,143 @@
+"""Columns whose rows have more than one dimension, as the installed transformers makes batches of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quadrat
+from quadrat import _core
+from support.compare import assert_identical, both
+from support.strategies import make_tokenizer
+
+KINDS = [*_core.kinds, "float16", "float16", "float32", "complex64", ">i4", "object"]
+FRAMEWORKS = st.sampled_from(["pt", "np"])
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def laid_out(array: Any, how: str) -> Any:
+    """The same numbers, in memory in another way."""
+    if how == "transposed":
+        return np.asfortranarray(array)
+    if how == "strided":
+        return np.repeat(array, 2, axis=0)[::2]
+    if how == "backwards":
+        return array[::-1].copy()[::-1]
+    if how == "narrowed":
+        return np.concatenate([array, array], axis=-1)[..., : array.shape[-1]]
+    if how == "unaligned":
+        moved = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype) if array.dtype != object else array
+        moved = moved.reshape(array.shape)
+        moved[...] = array
+        return moved
+    return array.view(Subclass) if how == "subclass" else array
+
+
+LAYOUTS = ["plain"] * 6 + ["transposed", "strided", "backwards", "narrowed", "unaligned", "subclass"]
+FORMS = ["array"] * 4 + ["tensor"] * 4 + ["list", "tuple", "requires_grad", "list of arrays"]
+
+
+def in_form(array: Any, form: str) -> Any:
+    if form == "array":
+        return array
+    if form in ("list", "tuple"):
+        return array.tolist() if form == "list" else tuple(array.tolist())
+    if form == "list of arrays":
+        return list(array)
+    try:
+        tensor = torch.from_numpy(array)
+    except (TypeError, ValueError):
+        return array
+    return tensor.clone().requires_grad_() if form == "requires_grad" and tensor.is_floating_point() else tensor
+
+
+@st.composite
+def values(draw: Any, count: int) -> list[Any]:
+    """A value for each row: mostly arrays, or tensors, of one shape and dtype."""
+    odd = draw(st.integers(0, 3)) == 0  # whether rows may differ
+    one = st.tuples(
+        st.lists(st.integers(0, 3) | st.integers(1, 3), min_size=1, max_size=4),
+        st.sampled_from(KINDS),
+        st.sampled_from(LAYOUTS),
+        st.sampled_from(FORMS),
+    )
+    first = draw(one)
+    made = []
+    for _ in range(count):
+        own = draw(one)
+        shape, kind, layout, form = (
+            draw(st.sampled_from([first[part], first[part], own[part]])) if odd else first[part] for part in range(4)
+        )
+        if draw(st.integers(0, 9)) == 0:
+            shape = [draw(st.integers(0, 3)), *shape[1:]]
+        numbers = draw(st.integers(0, 99)) + np.arange(int(np.prod(shape))).reshape(shape)
+        scaled = numbers if draw(st.booleans()) else numbers / 3
+        with np.errstate(all="ignore"):
+            array = scaled.astype(kind)
+        made.append(in_form(laid_out(array, layout) if array.ndim else array, form))
+    return made
+
+
+@st.composite
+def features(draw: Any, names: list[str]) -> list[dict[str, Any]]:
+    count = draw(st.integers(1, 4))
+    columns = {name: draw(values(count)) for name in names}
+    return [{name: column[row] for name, column in columns.items()} for row in range(count)]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@given(
+    st.lists(
+        st.sampled_from(["pixel_values", "labels", "label", "label_ids"]), min_size=1, max_size=2, unique=True
+    ).flatmap(features),
+    FRAMEWORKS,
+)
+def test_stacked(rows, framework):
+    assert_identical(*both("DefaultDataCollator", framework), rows)
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@given(features(["bbox", "labels"]), st.sampled_from(["list", "array", "tensor"]), FRAMEWORKS, st.data())
+def test_beside_tokens(rows, form, framework, data):
+    tokens = [data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=4)) for _ in rows]
+    make = {"list": list, "array": np.array, "tensor": torch.tensor}[form]
+    rows = [{"input_ids": make(ids), **row} for ids, row in zip(tokens, rows, strict=True)]
+    assert_identical(*both("DataCollatorWithPadding", make_tokenizer(), return_tensors=framework), rows)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.sampled_from(["right", "left"]), FRAMEWORKS, st.data())
+def test_pad_values(lengths, side, framework, data):
+    trailing = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+    longer = data.draw(st.integers(0, 1))
+    boxes = [np.ones((length + longer, *trailing), np.float32) * length for length in lengths]
+    rows = [{"input_ids": [5] * length, "bbox": box} for length, box in zip(lengths, boxes, strict=True)]
+    if framework == "pt":
+        rows = [row | {"bbox": torch.from_numpy(row["bbox"])} for row in rows]
+    for deferred in (False, framework == "pt"):
+        collator = quadrat.DataCollatorWithPadding(
+            make_tokenizer(padding_side=side), return_tensors=framework, pad_values={"bbox": -1}, deferred=deferred
+        )
+        for _ in range(2):  # the second batch is a known one
+            made = np.asarray(collator(rows)["bbox"])
+            expected = np.full((len(rows), max(map(len, boxes)), *trailing), -1, np.float32)
+            for row, box in zip(expected, boxes, strict=True):
+                row[len(row) - len(box) if side == "left" else 0 :][: len(box)] = box
+            assert made.dtype == (np.int64 if not any(map(len, boxes)) else np.float32 if framework == "pt" else float)
+            assert made.tolist() == expected.tolist()
+
+
+def test_known_batches_of_one_plan_have_any_shape():
+    """The sizes are no part of a plan."""
+    collator = quadrat.DefaultDataCollator()
+    quadrat.stats(reset=True)
+    for shape in ((2, 3), (4, 1, 2), (3, 2), (1, 1, 1, 5)):
+        rows = [{"pixel_values": np.full(shape, i, np.uint8)} for i in range(3)]
+        assert_identical(*both("DefaultDataCollator"), rows)
+        assert collator(rows)["pixel_values"].shape == (3, *shape)
+    assert quadrat.stats().fell_back == 0
