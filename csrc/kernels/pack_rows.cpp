@@ -207,14 +207,18 @@ void group(Span<const std::int64_t> order, const std::int64_t* pack_of, std::int
     }
 }
 
-// Calls place(length, first, end) for the rows of each length in an order by length.
+// Calls place(length, first, end) for the rows of each length in an order by length. Few of them are looked at.
 template <typename Place>
 void for_each_length(Span<const std::int64_t> order, const std::int64_t* lengths, const Place& place) {
-    std::int64_t end = 0;
-    for (std::int64_t first = 0; first < order.size; first = end) {
+    for (std::int64_t first = 0, end = 0; first < order.size; first = end) {
         const std::int64_t length = lengths[order[first]];
-        for (end = first + 1; end < order.size && lengths[order[end]] == length; ++end) {
+        const auto is_same = [&](std::int64_t row) { return lengths[row] == length; };
+        std::int64_t most = 1;
+        while (first + most < order.size && is_same(order[first + most])) {
+            most *= 2;
         }
+        const std::int64_t* const from = order.data + first;
+        end = std::partition_point(from + most / 2, std::min(from + most, order.end()), is_same) - order.data;
         place(length, first, end);
     }
 }
@@ -261,7 +265,7 @@ std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_le
 std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit) {
     switch (fit) {
         case Fit::best:
-            return rows + std::max(rows, PacksByRoom::scratch(rows, max_length));
+            return rows + PacksByRoom::scratch(rows, max_length);
         case Fit::first:
             return 3 * rows + PacksInOrder::scratch(rows);
         case Fit::in_order:
@@ -287,7 +291,7 @@ Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit 
     const Span<std::int64_t> order{scratch, lengths.size};
     std::int64_t* const rest = order.end();
     std::iota(order.begin(), order.end(), std::int64_t{0});
-    sort_rows(lengths.data, order, rest);
+    sort_rows(lengths.data, order, rows);
     const Span<const std::int64_t> longest_first{order.data, order.size};
     *packs = fit == Fit::best ? pack_best_fit(longest_first, lengths.data, max_length, rest, rows, offsets)
                               : pack_first_fit(longest_first, lengths.data, max_length, rest, rows, offsets);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "prefetch.hpp"
 #include "sort_rows.hpp"
 
 namespace quadrat {
@@ -63,8 +64,9 @@ Status plan_batches(Span<const std::int64_t> lengths, const Budget& budget, std:
         if (rising) {
             std::reverse(rows.begin(), rows.end());
         }
-        for (const std::int64_t row : rows) {  // while the window is in the cache
-            found.add(lengths[row]);
+        for (std::int64_t i = 0; i < rows.size; ++i) {  // while the window is in the cache
+            prefetch(lengths.data + rows[std::min(i + 32, rows.size - 1)]);
+            found.add(lengths[rows[i]]);
         }
         first += rows.size;
     }

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "prefetch.hpp"
+
 namespace quadrat {
 namespace {
 
 constexpr std::int64_t few_rows = 48;  // for which the places of a pass are more than there is to sort
+// What is sorted: row numbers with bits of their keys above them, so that a key is looked up once and not in each pass.
+constexpr int row_bits = 40, key_bits = 24;
+constexpr std::uint64_t row_mask = (std::uint64_t{1} << row_bits) - 1, key_mask = (std::uint64_t{1} << key_bits) - 1;
+constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // flipped, so that negative keys are below the others
 
 void insert_rows(const std::int64_t* keys, Span<std::int64_t> rows) {
     for (std::int64_t i = 1; i < rows.size; ++i) {
@@ -19,41 +25,45 @@ void insert_rows(const std::int64_t* keys, Span<std::int64_t> rows) {
     }
 }
 
-// One stable pass by the bits from `shift` on of what a key is above the least.
+// One stable pass by the bits from `shift` on.
 template <int bits>
-void pass(const std::int64_t* keys, std::uint64_t least, Span<const std::int64_t> rows, int shift, std::int64_t* out) {
+void pass(Span<const std::int64_t> from, int shift, std::int64_t* to) {
     constexpr std::uint64_t size = std::uint64_t{1} << bits;
     std::int64_t place[size + 1] = {};
-    const auto digit = [&](std::int64_t row) {
-        return size - 1 - (((static_cast<std::uint64_t>(keys[row]) - least) >> shift) & (size - 1));
-    };
-    for (const std::int64_t row : rows) {
-        ++place[digit(row) + 1];
+    const auto digit = [shift](std::int64_t word) { return static_cast<std::uint64_t>(word) >> shift & (size - 1); };
+    for (const std::int64_t word : from) {
+        ++place[digit(word) + 1];
     }
     for (std::uint64_t i = 0; i < size; ++i) {
         place[i + 1] += place[i];
     }
-    for (const std::int64_t row : rows) {
-        out[place[digit(row)]++] = row;
+    for (const std::int64_t word : from) {
+        to[place[digit(word)]++] = word;
     }
 }
 
 template <int bits>
 void sort_by_digits(const std::int64_t* keys, Span<std::int64_t> rows, std::int64_t* spare) {
-    std::int64_t most = keys[rows[0]], least = most;
-    for (const std::int64_t row : rows) {
-        most = std::max(most, keys[row]);
-        least = std::min(least, keys[row]);
-    }
-    const auto lowest = static_cast<std::uint64_t>(least);
-    const std::uint64_t range = static_cast<std::uint64_t>(most) - lowest;
-    std::int64_t *from = rows.data, *to = spare;
-    for (int shift = 0; shift < 64 && (range >> shift) != 0; shift += bits) {
-        pass<bits>(keys, lowest, {from, rows.size}, shift, to);
-        std::swap(from, to);
-    }
-    if (from != rows.data) {
-        std::copy(from, from + rows.size, rows.data);
+    std::uint64_t any = 0, all = ~std::uint64_t{0}, differ = 1;  // bits of keys
+    for (int above = 0; above < 64 && differ >> above != 0; above += key_bits) {
+        for (std::int64_t i = 0; i < rows.size; ++i) {
+            prefetch(keys + rows[std::min(i + 32, rows.size - 1)]);
+            const std::uint64_t key = static_cast<std::uint64_t>(keys[rows[i]]) ^ sign;
+            any |= key;
+            all &= key;
+            rows[i] |= static_cast<std::int64_t>((~key >> above & key_mask) << row_bits);
+        }
+        differ = any & ~all;
+        std::int64_t *from = rows.data, *to = spare;
+        for (int shift = 0; shift < key_bits; shift += bits) {
+            if ((differ >> above >> shift & ((1U << bits) - 1)) != 0) {
+                pass<bits>({from, rows.size}, row_bits + shift, to);
+                std::swap(from, to);
+            }
+        }
+        for (std::int64_t i = 0; i < rows.size; ++i) {
+            rows[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(from[i]) & row_mask);
+        }
     }
 }
 

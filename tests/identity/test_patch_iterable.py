@@ -191,7 +191,7 @@ def test_a_stream_of_batches_has_the_same_rows(folder, make, window, taken):
 @pytest.mark.parametrize("features", [True, False])
 def test_items_of_a_stream_stay_in_arrow(folder, features):
     dataset = from_tables(folder, features)
-    assert iterable._passes_sources()
+    assert iterable._are_equal()
     for stream in (dataset, dataset.repeat(2), dataset.shuffle(seed=1, buffer_size=4)):
         items = list(quadrat.BatchedStream(stream, 64, window=25, columns=["input_ids", "score"]))
         assert set(map(type, items)) == {Rows} if features or stream._ex_iterable.iter_arrow else {list}

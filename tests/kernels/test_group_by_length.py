@@ -11,7 +11,7 @@ from quadrat import _core
 BAD_START, BAD = _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
 # Few different lengths, so that many are equal, and such as take any number of bytes.
 LENGTHS = st.lists(st.integers(0, 5) | st.integers(0, 70_000), max_size=300) | st.lists(
-    st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 255, 256, 65535, 65536]), max_size=40
+    st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 255, 256, 65535, 65536]), max_size=80
 )
 
 
@@ -30,6 +30,18 @@ def test_as_the_oracle(guarded, lengths, megabatch, random, data):
     assert group(lengths, megabatch, got.array) is None
     assert got.intact()
     assert got.array.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("most", [0, 9, 4095, 70_000, 1 << 24, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("least", [0, -5, -(1 << 63)])
+def test_many_rows(least, most):
+    random = np.random.default_rng(0)
+    lengths = random.integers(min(least, most), most, 5000, endpoint=True)
+    rows = random.permutation(5000)
+    expected = rows.copy()
+    oracles.group_by_length(lengths, 5000, expected)
+    assert group(lengths, 5000, rows) is None
+    assert rows.tolist() == expected.tolist()
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 50), st.data())

@@ -170,7 +170,7 @@ def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Resu
     repeat(turn, max(batches // 10, 2 * len(calls), 50))
     began = time.monotonic()
     # Looking needs memory itself, which it has after the first look.
-    look = getattr(calls[0], "held", held)
+    look = getattr(next(iter(calls), None), "held", held)
     look()
     looks = [look()]
     for _ in range(2):

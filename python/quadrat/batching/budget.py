@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._philox import number_below
 from quadrat.ragged.ragged import Ragged
+from quadrat.ragged.take import copy_rows
 
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
 _MOST_ROWS = (1 << 62) - 1
@@ -84,6 +85,6 @@ class Budget(NamedTuple):
 
 def ragged_of(rows: IntArray, batches: IntArray) -> Ragged:
     """The row numbers of batches."""
-    begins, sizes = batches[:, 0], batches[:, 1] - batches[:, 0]
-    offsets = np.concatenate(([0], sizes.cumsum()))
-    return Ragged(rows[np.repeat(begins - offsets[:-1], sizes) + np.arange(offsets[-1])], offsets)
+    bounds = batches[:, :2].ravel()
+    offsets = np.concatenate(([0], (bounds[1::2] - bounds[::2]).cumsum()))
+    return Ragged(copy_rows(rows, bounds, np.arange(0, len(bounds), 2), int(offsets[-1])), offsets)

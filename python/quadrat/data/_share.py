@@ -59,6 +59,8 @@ class Share:
         if _is_stream_of_datasets(dataset):
             from datasets.distributed import split_dataset_by_node
 
+            from quadrat.data.iterable import in_arrow
+
             # An object of its own, with epoch and state; in a worker, it takes that worker's shards.
             given, dataset = dataset, split_dataset_by_node(dataset, place.rank, place.ranks)
             if place.ranks == 1:
@@ -69,7 +71,9 @@ class Share:
                 first = 0
             if not _has_buffer(dataset._ex_iterable):
                 self._source = dataset
-            _stay_in_arrow(dataset, self._wanted)
+            if (prepare := getattr(dataset, "_prepare_ex_iterable_for_iteration", None)) is not None:
+                wanted = self._wanted
+                dataset._prepare_ex_iterable_for_iteration = lambda *args: in_arrow(prepare(*args), wanted)
         else:
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(epoch)
@@ -123,16 +127,6 @@ def _makes_rows(dataset: Any) -> bool:
 def _is_stream_of_datasets(dataset: Any) -> bool:
     datasets = sys.modules.get("datasets")
     return datasets is not None and isinstance(dataset, datasets.IterableDataset)
-
-
-def _stay_in_arrow(dataset: Any, wanted: list[int]) -> None:
-    """Leave the rows of a stream of `datasets` in Arrow, where it has them there."""
-    from quadrat.data.iterable import in_arrow
-
-    if (prepare := getattr(dataset, "_prepare_ex_iterable_for_iteration", None)) is not None:
-        dataset._prepare_ex_iterable_for_iteration = lambda *args, **options: in_arrow(
-            prepare(*args, **options), wanted
-        )
 
 
 def _has_buffer(source: Any) -> bool:

@@ -60,7 +60,7 @@ class _InArrow:
                 first += len(part)
                 yield len(part), Source(part)
         elif plain and len(table) >= _SMALLEST:
-            yield from ((1, row) for row in Source(table).rows(range(first, len(table))))
+            yield from zip(itertools.repeat(1), Source(table).rows(range(first, len(table))))
         else:
             yield from ((1, row) for _, row in self._read(key, table.slice(first)))
 
@@ -164,7 +164,6 @@ def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
 
     With `wanted`, a list that holds one number, an example may be a `Source` that is at most so many rows.
     """
-    wanted = wanted if wanted is not None and _passes_sources() else None
     if type(examples) is _Formatted:
         inner = examples.ex_iterable
         plain = (
@@ -197,27 +196,25 @@ def _passing(examples: Any, through: tuple[str, ...], wanted: list[int] | None =
     return examples
 
 
-_TABLES = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in (9, 0, 8)] for at in range(2)]
-_FEATURES = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
-
-
-def _of_tables() -> Any:
-    def make(shards: list[int]) -> Iterator[Any]:
-        for shard in shards:
-            yield from enumerate(_TABLES[shard])
-
-    return _Arrow(make, {"shards": [0, 1]})
-
-
 @functools.cache
 def _are_equal() -> bool:
     """Whether rows, keys and states are those of the installed `datasets`, tried on a few tables."""
+    tables = [[pa.table({"a": [[at, row] for row in range(size)]}) for size in (9, 0, 8)] for at in range(2)]
+    features = datasets.Features({"a": [datasets.Value("int32")], "b": datasets.Value("string")})
 
-    def run(cls: type, state: Any, wanted: list[int] | None = None) -> list[Any]:
-        arrow = issubclass(cls, _Arrow)
-        examples = _of_tables() if arrow else _Formatted(_Rebatched(_of_tables(), batch_size=1), None, _FEATURES, {})
+    def make(shards: list[int]) -> Iterator[Any]:
+        for shard in shards:
+            yield from enumerate(tables[shard])
+
+    def examples_of(cls: type, wanted: list[int] | None = None) -> Any:
+        inner = _Arrow(make, {"shards": [0, 1]})
+        examples = inner if issubclass(cls, _Arrow) else _Formatted(_Rebatched(inner, batch_size=1), None, features, {})
         examples = _as(cls, examples, wanted)
         examples._init_state_dict()
+        return examples
+
+    def run(cls: type, state: Any, wanted: list[int] | None = None) -> list[Any]:
+        examples = examples_of(cls, wanted)
         if state is not None:
             examples.load_state_dict(state)
         found: list[Any] = []
@@ -233,19 +230,8 @@ def _are_equal() -> bool:
                 parts = [(*one[:2], one[2] or row[2]) for one, row in zip(run(ours, state, [4]), rows, strict=True)]
                 if rows != parts or rows != run(ours, state):
                     return False
+        dataset = datasets.IterableDataset(examples_of(_Arrow), info=datasets.DatasetInfo(features=features))
+        dataset._prepare_ex_iterable_for_iteration = lambda: examples_of(_ArrowRows, [4])
+        return all(type(part) is Source for part in dataset)  # it gives them as they are
     except Exception:  # an interface of another shape: `datasets` reads the rows
-        return False
-    return True
-
-
-@functools.cache
-def _passes_sources() -> bool:
-    """Whether an `IterableDataset` gives its examples as they are."""
-    dataset = datasets.IterableDataset(_of_tables(), info=datasets.DatasetInfo(features=_FEATURES))
-    examples = _as(_ArrowRows, _of_tables(), [4])
-    examples._init_state_dict()
-    dataset._prepare_ex_iterable_for_iteration = lambda *_, **__: examples
-    try:
-        return all(type(part) is Source for part in dataset)
-    except Exception:
         return False
