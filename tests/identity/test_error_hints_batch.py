@@ -1,8 +1,9 @@
-"""Errors about what is given in place of a list of features, and about rows: each hint is followed, and helps."""
+"""Errors about what is given as features, about rows and about labels: each hint is followed, and helps."""
 
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -12,6 +13,7 @@ from support.hints import (
     BARE,
     CHOICE,
     FLAT,
+    LANGUAGE,
     MASKED,
     PADDED,
     PLAIN,
@@ -22,9 +24,14 @@ from support.hints import (
     Mistake,
     cases,
     check_hint,
+    each,
     gives,
+    maps,
     rows,
     runs,
+    sets,
+    useless_column,
+    uses,
     without,
 )
 
@@ -44,6 +51,141 @@ def splits() -> Any:
 WHOLE = r"for example (collator\(.*\))"
 LOADER = r"DataLoader: (DataLoader\(.*collate_fn=collator\))"
 LIST = "not a list of rows"
+
+UNPADDED = [*PLAIN, *LANGUAGE, *STACKED]
+
+
+def tags(n):
+    return [1] * n
+
+
+def targets(n):
+    return [1] * (7 - n)
+
+
+MADE_ANYWAY = Mistake(
+    LANGUAGE,
+    lambda: rows(4, 2, labels=tags),
+    ["'labels' is ragged", "makes labels of its own: remove the column"],
+    gives(without("labels")),
+)
+NUMBER_PER_ROW = Mistake(
+    [*TAGS, *SEQ2SEQ],
+    lambda: rows(4, 2, labels=lambda n: 1),
+    ["'labels', row 0 is the number 1", "one label per row"],
+    uses(r"use (DataCollatorWithPadding)"),
+)
+
+LABELS = {
+    "a label per token": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, labels=tags),
+        ["is ragged and not padded here: row 0 has length 4, row 1 has length 2", "DataCollatorForTokenClassification"],
+        uses(r"use (DataCollatorForTokenClassification\(tokenizer\))"),
+    ),
+    "a label per token, named label": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, label=tags),
+        ["'label' is ragged", "pads it with -100"],
+        uses(r"use (DataCollatorForTokenClassification\(tokenizer\)), which pads it with -100"),
+    ),
+    "targets": Mistake(
+        UNPADDED,
+        lambda: rows(4, 2, labels=targets),
+        ["is ragged and not padded here: row 0 has length", "DataCollatorForSeq2Seq"],
+        uses(r"use (DataCollatorForSeq2Seq\(tokenizer\))"),
+    ),
+    "padded by option": Mistake(
+        PLAIN,
+        lambda: rows(4, 2, labels=tags),
+        ["'labels' is ragged"],
+        sets("pad_values", r"give pad_values=({'labels': -100})"),
+    ),
+    "made anyway": MADE_ANYWAY,
+    "made anyway, causal": MADE_ANYWAY._replace(options={"mlm": False}),
+    "names": Mistake(
+        [*PLAIN, *STACKED],
+        lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), ("pos", "neg"), strict=True)],
+        ["'label', row 0 is the string 'pos'", "map labels to numbers, for example {'neg': 0, 'pos': 1}[label]"],
+        maps("label"),
+    ),
+    "names of tags": Mistake(
+        [*TAGS, *FLAT],
+        lambda: rows(4, 4, labels=lambda n: ["O", "B-PER"] * 2),
+        ["'labels', row 0, position", "is the string", "map labels to numbers"],
+        maps("labels"),
+    ),
+    "names of choices": Mistake(
+        CHOICE,
+        lambda: each(lambda _: "first", "label")(samples.batch(*CHOICE)),
+        ["'label', row 0 is the string 'first'"],
+        maps("label"),
+    ),
+    "names where labels are made": useless_column(
+        LANGUAGE, "label", lambda n: "pos", "'label', row 0 is the string 'pos'"
+    ),
+    "text": Mistake(
+        SEQ2SEQ,
+        lambda: rows(4, 2, labels=lambda n: "w5 w6"),
+        ["'labels', row 0 is the string 'w5 w6'", "tokenizer(text_target=text)['input_ids']"],
+        gives(each(lambda text: samples.tokenizer()(text_target=text)["input_ids"], "labels")),
+    ),
+    "words": Mistake(
+        SEQ2SEQ,
+        lambda: rows(4, 2, labels=lambda n: ["w5"]),
+        ["'labels', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"],
+        gives(each(lambda row: samples.tokenizer().convert_tokens_to_ids(row), "labels")),
+    ),
+    "None": useless_column(
+        [*PLAIN, *TAGS, *LANGUAGE, *FLAT], "labels", lambda n: None, "'labels' is None in every row"
+    ),
+    "None in a row": Mistake(
+        [*PLAIN, *STACKED],
+        lambda: [{**row, "label": label} for row, label in zip(rows(4, 4), (1, None), strict=True)],
+        ["'label', row 1 is None", "give every row a value"],
+        gives(each(lambda label: label or 0, "label")),
+    ),
+    "None for a token": Mistake(
+        [*TAGS, *SEQ2SEQ],
+        lambda: rows(4, 2, labels=lambda n: [None] * n),
+        ["'labels', row 0, position 0 is None", "give -100 where there is no label"],
+        gives(each(lambda row: [-100 for _ in row], "labels")),
+    ),
+    "a number per row": NUMBER_PER_ROW,
+    "a number per row, flattened": NUMBER_PER_ROW._replace(
+        collators=FLAT, follow=uses(r"use (DataCollatorWithFlattening\(.*\))")
+    ),
+    "too many": Mistake(
+        TAGS,
+        lambda: rows(4, 2, labels=lambda n: [1] * (n + 3)),
+        ["'labels', row 0 has 7 labels for the 4 tokens", "one label per token"],
+        gives(lambda features: [{**row, "labels": row["labels"][: len(row["input_ids"])]} for row in features]),
+    ),
+    "arrays after lists": Mistake(
+        SEQ2SEQ,
+        lambda: [{"input_ids": [5], "labels": [1]}, {"input_ids": [5], "labels": np.array([1, 2])}],
+        ["'labels', row 1 is a ndarray where row 0 is a list", "value.tolist()"],
+        gives(each(lambda row: row if isinstance(row, list) else row.tolist(), "labels")),
+    ),
+    "missing": Mistake(
+        CHOICE,
+        lambda: without("label")(samples.batch(*CHOICE)),
+        ["no column 'label' or 'labels'", "any number"],
+        gives(lambda features: [{**row, "label": 0} for row in features]),
+    ),
+    "None for choices": Mistake(
+        CHOICE,
+        lambda: each(lambda _: None, "label")(samples.batch(*CHOICE)),
+        ["'label', row 0 is None", "any number"],
+        gives(each(lambda _: 0, "label")),
+    ),
+    "a list of choices": Mistake(
+        CHOICE,
+        lambda: [{**row, "label": label} for row, label in zip(samples.batch(*CHOICE), ([1], 0, 1), strict=True)],
+        ["'label', row 0 is a list", "give the number of the right choice"],
+        gives(each(lambda label: label[0] if isinstance(label, list) else label, "label")),
+    ),
+}
 
 MISTAKES = {
     "a string": Mistake(
@@ -143,6 +285,9 @@ MISTAKES = {
         gives(without("attention_mask")),
     ),
 }
+
+
+MISTAKES |= {f"label: {name}": mistake for name, mistake in LABELS.items()}
 
 
 @pytest.mark.parametrize(("mistake", "collator"), cases(MISTAKES))
