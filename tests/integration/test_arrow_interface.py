@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import quadrat
 from quadrat.input.rows import rows_of
 from support import samples
-from support.arrow_parts import Part, Streamed, numbers, table
+from support.arrow_parts import Part, Streamed, lists, numbers, table
 from support.damaged_arrow import DAMAGES, ROWS, Sample
 
 TESTS = Path(__file__).parents[1]
@@ -125,6 +125,18 @@ def test_collators_refuse_it_too(damage):
         DAMAGES[damage][0](sample)
         with pytest.raises(ValueError, match=r"column '(input_ids|label)'.*damaged"):
             collator({"input_ids": sample.ids, "label": sample.label})
+
+
+@pytest.mark.parametrize("damage", [name for name, (_, said) in DAMAGES.items() if "'nested', row" in said])
+def test_rows_of_more_dimensions_are_refused_where_they_lie(damage):
+    collator = quadrat.DefaultDataCollator()
+    for _ in range(2):
+        whole = table(Part("+l", 1, [None, np.array([0, 1], np.int32)], [lists([[1, 2]])], name="nested"))
+        assert collator(whole)["nested"].tolist() == [[[1, 2]]]
+        sample = Sample()
+        DAMAGES[damage][0](sample)
+        with pytest.raises(ValueError, match=DAMAGES[damage][1]):
+            collator(table(sample.nested))
 
 
 def test_damage_in_rows_that_are_not_read_does_not_matter():

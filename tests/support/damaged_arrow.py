@@ -56,6 +56,13 @@ def offsets(column: str, *values: int) -> Change:
     return change
 
 
+def inner_offsets(*values: int) -> Change:
+    def change(sample: Sample) -> None:
+        sample.nested.parts[0].buffers[1].view(np.int32)[: len(values)] = values
+
+    return change
+
+
 def stream(**fields: Any) -> Change:
     def change(sample: Sample) -> None:
         sample.given = Streamed(sample.table)
@@ -150,6 +157,13 @@ DAMAGES: dict[str, tuple[Change, str]] = {
     "offsets below zero": (offsets("ids", -3), "'input_ids', row 0 of the table.*from -3 to 3 of 6 values"),
     "offsets beyond the values": (offsets("ids", 0, 3, 4, 4, 7), "'input_ids', row 3.*from 4 to 7 of 6 values"),
     "offsets far beyond": (offsets("ids", 0, 2**31 - 1), f"'input_ids', row 0.*from 0 to {2**31 - 1} of 6 values"),
+    "offsets of lists in lists that fall": (inner_offsets(0, 2, 1), "'nested', row 1 of the table.*from 2 to 1 of 3"),
+    "offsets of lists in lists below zero": (
+        inner_offsets(-1),
+        "'nested', row 0 of the table.*from -1 to 2 of 3 values",
+    ),
+    "offsets of lists in lists beyond all": (inner_offsets(0, 2, 9), "'nested', row 1 of the table.*from 2 to 9 of 3"),
+    "offsets to lists that are not there": (offsets("nested", 0, 1, 3), "'nested', row 1 .*from 1 to 3 of 2 values"),
     "text that falls": (offsets("text", 0, 2, 1), "'text', row 1 of the table.*from 2 to 1 of 4 values"),
     "text beyond its last offset": (offsets("text", 0, 9), "'text', row 0 of the table.*from 0 to 9 of 4 values"),
     "text below zero": (offsets("text", -5), "'text', row 0 of the table.*from -5 to 1 of 4 values"),

@@ -1,5 +1,6 @@
 // Columns from whoever speaks the Arrow PyCapsule interface (pyarrow, polars, DuckDB, ...), by pointer.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <cstring>
 #include <memory>
@@ -154,36 +155,45 @@ py::tuple columns_of(const py::object& source, const std::string& name) {
     return py::make_tuple(is_table ? py::object(py::tuple(names)) : py::none(), result);
 }
 
-// Memory of an array library as a column; `keep` owns it. offsets: [rows + 1] int64, or 0 for single numbers.
-FlatColumn column_of_memory(Address values, Kind kind, std::int64_t values_size, Address offsets, std::int64_t rows,
-                            py::object keep) {
+// Memory of an array library as a column; `keep` owns it. values: `tokens` of these dimensions. offsets: [rows + 1]
+// int64, or 0 where each row is one token.
+FlatColumn column_of_memory(Address values, Kind kind, std::int64_t tokens, Address offsets, std::int64_t rows,
+                            py::object keep, const Trailing& trailing) {
     const bool single = offsets.value == 0;
-    if (values_size < 0 || rows < 0 || (single && rows > values_size)) {
+    const std::int64_t inner = elements_of(trailing);
+    if (tokens < 0 || rows < 0 || (single && rows > tokens) || inner < 0) {
         throw py::value_error("a size is negative, or there are fewer values than rows");
     }
-    FlatType number;
-    number.layout = Layout::number;
-    number.kind = kind;
-    number.format = kind_names[static_cast<int>(kind)];
-    FlatArray values_array;
-    values_array.length = values_size;
-    values_array.data = values;
-    if (single) {
-        FlatColumn column(std::move(number), std::move(keep));
-        values_array.length = rows;
-        column.add_chunk(std::move(values_array));
-        return column;
-    }
-    FlatType list;
-    list.layout = Layout::list;
-    list.offset_bytes = 8;
-    list.format = "list of " + number.format;
-    list.item = std::make_shared<const FlatType>(std::move(number));
-    FlatColumn column(std::move(list), std::move(keep));
+    FlatType type;
+    type.layout = Layout::number;
+    type.kind = kind;
+    type.format = kind_names[static_cast<int>(kind)];
     FlatArray array;
+    array.length = tokens * inner;
+    array.data = values;
+    const auto wrap = [&](int offset_bytes, std::int64_t fixed, std::int64_t length) {
+        FlatType list;
+        list.layout = Layout::list;
+        list.offset_bytes = offset_bytes;
+        list.fixed = fixed;
+        list.format = "list of " + type.format;
+        list.item = std::make_shared<const FlatType>(std::move(type));
+        type = std::move(list);
+        FlatArray lists;
+        lists.length = length;
+        lists.items = std::make_shared<const FlatArray>(std::move(array));
+        array = std::move(lists);
+    };
+    for (std::size_t axis = trailing.size(); axis-- > 0;) {
+        const Trailing outer(trailing.begin(), trailing.begin() + static_cast<std::ptrdiff_t>(axis));
+        wrap(0, trailing[axis], tokens * elements_of(outer));
+    }
+    if (!single) {
+        wrap(8, 0, rows);
+        array.offsets = offsets;
+    }
     array.length = rows;
-    array.offsets = offsets;
-    array.items = std::make_shared<const FlatArray>(std::move(values_array));
+    FlatColumn column(std::move(type), std::move(keep));
     column.add_chunk(std::move(array));
     return column;
 }
@@ -195,7 +205,8 @@ void register_arrow(py::module_& m) {
         .def("__len__", &FlatColumn::size)
         .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
     m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");
-    m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "values_size"_a, "offsets"_a, "rows"_a, "keep"_a);
+    m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "tokens"_a, "offsets"_a, "rows"_a, "keep"_a,
+          "trailing"_a = py::tuple());
 }
 
 }  // namespace quadrat

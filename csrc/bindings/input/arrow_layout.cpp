@@ -15,9 +15,9 @@ constexpr int most_levels = 64;                                // of lists in li
 constexpr std::int64_t most_elements = std::int64_t{1} << 56;  // beyond any memory: sizes in bytes do not overflow
 
 bool number_of_format(char letter, Kind* out) {
-    constexpr const char* letters = "cCsSiIlLfg";
-    constexpr Kind kinds[] = {Kind::int8,   Kind::uint8, Kind::int16,  Kind::uint16,  Kind::int32,
-                              Kind::uint32, Kind::int64, Kind::uint64, Kind::float32, Kind::float64};
+    constexpr const char* letters = "cCsSiIlLfge";
+    constexpr Kind kinds[] = {Kind::int8,  Kind::uint8,  Kind::int16,   Kind::uint16,  Kind::int32,  Kind::uint32,
+                              Kind::int64, Kind::uint64, Kind::float32, Kind::float64, Kind::float16};
     const char* const found = std::strchr(letters, letter);
     if (letter == '\0' || found == nullptr) {
         return false;
@@ -26,8 +26,8 @@ bool number_of_format(char letter, Kind* out) {
     return true;
 }
 
-// The name of an extension type, whose values its storage need not show; empty for any other type.
-std::string extension_name(const Schema& schema, const Where& where) {
+// What the metadata of a type have under a key, `ARROW:extension:name` for example; empty where there is nothing.
+std::string metadata_of(const Schema& schema, const char* wanted, const Where& where) {
     const char* at = schema.metadata;
     const auto number = [&] {
         std::int32_t read = 0;
@@ -45,11 +45,34 @@ std::string extension_name(const Schema& schema, const Where& where) {
     };
     for (std::int32_t entries = at == nullptr ? 0 : number(); entries > 0; --entries) {
         const std::string key = text(), value = text();
-        if (key == "ARROW:extension:name") {
+        if (key == wanted) {
             return value;
         }
     }
     return {};
+}
+
+// The shape of an extension type of `datasets`, Array2D to Array5D, from "[[2, null, 3], ...": -1 for null; empty for
+// any other type, and for what is no such text.
+std::vector<std::int64_t> shape_of(const std::string& name, const std::string& text) {
+    std::vector<std::int64_t> shape;
+    if (name.rfind("datasets.features.features.Array", 0) != 0 || text.rfind("[[", 0) != 0) {
+        return {};
+    }
+    const char *at = text.data() + 2, *const end = text.data() + text.size();
+    for (bool more = true; more; at += more ? 2 : 0) {
+        std::int64_t size = -1;
+        const bool unknown = text.compare(static_cast<std::size_t>(at - text.data()), 4, "null") == 0;
+        const auto [read, error] =
+            unknown ? std::from_chars_result{at + 4, std::errc()} : std::from_chars(at, end, size);
+        shape.push_back(size);
+        at = read;
+        more = end - at >= 2 && at[0] == ',' && at[1] == ' ';
+        if (error != std::errc() || (!unknown && size < 0) || (!more && (at == end || *at != ']'))) {
+            return {};
+        }
+    }
+    return shape;
 }
 
 // The size of the lists of a type "+w:size".
@@ -139,12 +162,16 @@ FlatType type_of(const Schema& schema, const Where& where) {
         refuse(where, "lists lie in lists on more than " + std::to_string(most_levels) + " levels");
     }
     FlatType type;
-    type.format = extension_name(schema, where);
+    type.format = metadata_of(schema, "ARROW:extension:name", where);
     if (!type.format.empty()) {
-        return type;
+        type.told = shape_of(type.format, metadata_of(schema, "ARROW:extension:metadata", where));
+        type.is_extension = !type.told.empty();
+        if (!type.is_extension) {
+            return type;
+        }
     }
-    type.format = schema.format;
-    const std::string& format = type.format;
+    const std::string format = schema.format;
+    type.format = type.is_extension ? type.format : format;
     if (schema.dictionary != nullptr) {
         return type;
     }

@@ -17,6 +17,7 @@
 #include "../casters.hpp"
 #include "../output/allocate.hpp"
 #include "interop.hpp"
+#include "trailing.hpp"
 
 namespace quadrat {
 
@@ -59,7 +60,7 @@ enum Form : std::uint32_t {
     form_other = 32,
     form_scalar = 64,          // a number of NumPy's
     form_tensor_number = 128,  // torch.Tensor of no dimension
-    form_deep = 256,  // besides form_array or form_tensor: of more than one dimension, its elements side by side
+    form_deep = 256,  // besides the form of a row: of more than one dimension, its elements side by side
 };
 
 // What a signature says of the rows of a column; bits.
@@ -69,11 +70,6 @@ enum Lengths : std::uint32_t {
     lengths_full = 4,     // as long as the batch is wide
     lengths_deep = 8,     // of tokens with dimensions of their own: form_deep
 };
-
-// The dimensions of one token, and of a row after the first.
-using Trailing = std::vector<std::int64_t>;
-// How many elements it has; -1 for more than any memory holds.
-std::int64_t elements_of(const Trailing& dimensions);
 
 struct Column {
     std::vector<py::object> owners;  // one per row; empty when the memory is kept alive elsewhere
@@ -100,10 +96,10 @@ struct Column {
     // The same with its row, in memory that is kept alive elsewhere; only where no value waits for a look.
     void add(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
     // Numbers in memory that stand for a Python number or a list of them: the kind is what Python would make of them.
-    void add_as_python(const Row& row, std::uint32_t form);
+    void add_as_python(const Row& row, std::uint32_t form, const Trailing& dimensions = {});
     // Numbers in memory that stand for a row or number of this form and kind: a float64 that stands for a float32 is
     // rounded here, because it may become a float64 again.
-    void add_as(const Row& row, std::uint32_t form, Kind kind);
+    void add_as(const Row& row, std::uint32_t form, Kind kind, const Trailing& dimensions = {});
     // The facts about the next row.
     void see(Row row, std::uint32_t form, const Trailing& dimensions);
     Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }

@@ -45,6 +45,44 @@ Bounds bounds(const FlatType& type, const FlatArray& array, std::int64_t at, std
     return found;
 }
 
+bool is_there(const FlatArray& array, const Bounds& part) {
+    return array.validity == nullptr || all_set(array.validity, array.first + part.begin, part.end - part.begin);
+}
+
+// How long all lists of a part are, which becomes that of their items; -1 where they differ.
+std::int64_t even_width(const FlatType& type, const FlatArray& array, Bounds* part) {
+    const Bounds first = bounds(type, array, part->begin, array.items->length);
+    const std::int64_t width = first.end - first.begin;
+    std::int64_t end = first.begin;
+    for (std::int64_t at = part->begin; at < part->end; ++at) {
+        const Bounds found = bounds(type, array, at, array.items->length);
+        if (found.begin != end || found.end != end + width) {
+            return -1;
+        }
+        end += width;
+    }
+    *part = {first.begin, end};
+    return width;
+}
+
+// Whether lists have the lengths that extension types tell.
+bool is_as_told(const FlatType& type, std::int64_t length, const Trailing& trailing) {
+    if (type.told.empty() && trailing.empty()) {
+        return true;
+    }
+    const FlatType* level = &type;
+    for (std::size_t depth = 0; depth <= trailing.size(); ++depth, level = level->item.get()) {
+        for (std::size_t i = 0; i < level->told.size(); ++i) {
+            const std::size_t at = depth + i;
+            if (at > trailing.size() ||
+                (level->told[i] >= 0 && level->told[i] != (at == 0 ? length : trailing[at - 1]))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 // Of the size of a text's buffer the last offset is all there is.
 Bounds text_bounds(const FlatType& type, const FlatArray& array, std::int64_t at) {
     return bounds(type, array, at, array.data == nullptr ? 0 : read_offset(type, array, array.first + array.length));
@@ -148,8 +186,9 @@ void FlatColumn::prefetch(const Place& place) const {
     }
 }
 
-bool FlatColumn::row(const Place& place, Row* out) const {
+bool FlatColumn::row(const Place& place, Row* out, Trailing* trailing) const {
     const FlatArray& array = *place.array;
+    trailing->clear();
     if (type_.layout == Layout::null || is_null(array, place.at)) {
         return false;
     }
@@ -157,7 +196,7 @@ bool FlatColumn::row(const Place& place, Row* out) const {
         *out = row_at(type_.kind, array.data, array.first + place.at, 1);
         return true;
     }
-    return list_row(type_, array, place.at, out);
+    return list_row(type_, array, place.at, out, trailing);
 }
 
 bool FlatColumn::rows(const Place& place, std::int64_t count, std::vector<Row>* out) const {
@@ -169,30 +208,44 @@ bool FlatColumn::rows(const Place& place, std::int64_t count, std::vector<Row>* 
     bool all = count <= found.end - found.begin;
     for (std::int64_t i = 0; all && i < count; ++i) {
         Row row;
-        all = !is_null(lists, found.begin + i) && list_row(*type_.item, lists, found.begin + i, &row);
+        Trailing trailing;
+        all = !is_null(lists, found.begin + i) && list_row(*type_.item, lists, found.begin + i, &row, &trailing) &&
+              trailing.empty();
         out->push_back(row);
     }
     return all;
 }
 
-bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out) {
-    if (type.layout != Layout::list || !is_plain(*type.item)) {
+bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out, Trailing* trailing) {
+    if (type.layout != Layout::list) {
         return false;
     }
-    const Bounds found = bounds(type, array, at, array.items->length);
-    const FlatArray& items = *array.items;
-    const std::int64_t first = items.first + found.begin, length = found.end - found.begin;
-    if (items.validity != nullptr && !all_set(items.validity, first, length)) {
+    Bounds found = bounds(type, array, at, array.items->length);
+    const std::int64_t length = found.end - found.begin;
+    const FlatType* item = type.item.get();
+    const FlatArray* items = array.items.get();
+    while (is_there(*items, found) && item->layout == Layout::list && found.begin < found.end) {
+        trailing->push_back(even_width(*item, *items, &found));
+        if (trailing->back() < 0) {
+            return false;
+        }
+        items = items->items.get();
+        item = item->item.get();
+    }
+    if (!is_plain(*item) || !is_there(*items, found) || !is_as_told(type, length, *trailing)) {
         return false;
     }
-    *out = row_at(type.item->kind, items.data, first, length);
+    *out = row_at(item->kind, items->data, items->first + found.begin, length);
     // What the processor's own prefetcher needs to see before it goes on by itself.
     constexpr std::int64_t ahead = 256;
-    prefetch_lines(out->data, std::min(ahead, length * out->stride));
+    prefetch_lines(out->data, std::min(ahead, (found.end - found.begin) * out->stride));
     return true;
 }
 
 py::object FlatColumn::value(const FlatType& type, const FlatArray& array, std::int64_t at) {
+    if (type.is_extension) {
+        return {};
+    }
     if (type.layout == Layout::null || is_null(array, at)) {
         return py::none();
     }

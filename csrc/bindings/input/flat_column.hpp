@@ -12,6 +12,7 @@
 
 #include "../../kernels/row.hpp"
 #include "../casters.hpp"
+#include "trailing.hpp"
 
 namespace quadrat {
 
@@ -23,6 +24,9 @@ struct FlatType {
     Kind kind = Kind::int64;  // of numbers
     int offset_bytes = 0;     // of lists and text: 4, 8, or 0 for lists of `fixed` elements each
     std::int64_t fixed = 0;
+    Trailing told;  // how long its lists, and those in them, are to be, says an extension type; -1: of any length
+    // Numbers are rows, but Python objects are what the library makes of them that has the type.
+    bool is_extension = false;
     std::string format;  // Arrow's name of the type, for messages
     std::shared_ptr<const FlatType> item;
 };
@@ -65,9 +69,10 @@ public:
     Place place(std::int64_t i) const;
     // Asks for what `row` will read.
     void prefetch(const Place& place) const;
-    // The numbers at a place: one for a column of numbers, else a row of them; false when they are no plain numbers.
-    // Throws ValueError when the memory contradicts itself.
-    bool row(const Place& place, Row* out) const;
+    // The numbers at a place: one for a column of numbers, else a row of them, of the dimensions `trailing` after the
+    // first; false when they are no plain numbers, or lists differ in length. Throws ValueError when the memory
+    // contradicts itself.
+    bool row(const Place& place, Row* out, Trailing* trailing) const;
     // The first `count` rows of numbers at a place in a column of lists of them; false when there are fewer, or they
     // are no plain numbers. Throws ValueError as `row` does.
     bool rows(const Place& place, std::int64_t count, std::vector<Row>* out) const;
@@ -78,8 +83,8 @@ public:
     py::object value(const Place& place) const { return value(type_, *place.array, place.at); }
 
 private:
-    // A list of plain numbers, as a row of them.
-    static bool list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out);
+    // A list of plain numbers, or of equally long lists of them, as a row.
+    static bool list_row(const FlatType& type, const FlatArray& array, std::int64_t at, Row* out, Trailing* trailing);
     static py::object value(const FlatType& type, const FlatArray& array, std::int64_t at);
 
     FlatType type_;

@@ -25,14 +25,18 @@ void Column::add(const Row& row, std::uint32_t form, const Trailing& dimensions)
     see(row, form, dimensions);
 }
 
-void Column::add_as_python(const Row& row, std::uint32_t form) {
-    add_as(row, form, is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind);
+void Column::add_as_python(const Row& row, std::uint32_t form, const Trailing& dimensions) {
+    add_as(row, form, is_int(row.kind) ? Kind::int64 : is_float(row.kind) ? Kind::float64 : row.kind, dimensions);
 }
 
-void Column::add_as(const Row& row, std::uint32_t form, Kind kind) {
+void Column::add_as(const Row& row, std::uint32_t form, Kind kind, const Trailing& dimensions) {
     const std::uint32_t before = kinds;
-    add(row.kind == Kind::float64 && kind == Kind::float32 ? rounded(row) : row, form);
-    kinds = before | (row.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
+    add(row, form, dimensions);
+    Row& added = rows.back();
+    kinds = before | (added.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
+    if (row.kind == Kind::float64 && kind == Kind::float32) {
+        added = rounded(added);
+    }
 }
 
 Row Column::rounded(const Row& row) {

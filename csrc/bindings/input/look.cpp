@@ -125,18 +125,6 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
 
 }  // namespace
 
-std::int64_t elements_of(const Trailing& dimensions) {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : dimensions) {
-        constexpr std::int64_t most = std::int64_t{1} << 56;
-        if (extent < 0 || (extent > 0 && elements > most / extent)) {
-            return -1;
-        }
-        elements *= extent;
-    }
-    return elements;
-}
-
 void Column::see(Row row, std::uint32_t form, const Trailing& dimensions) {
     if (dimensions != trailing) {
         const std::int64_t elements = rows.empty() ? elements_of(dimensions) : -1;

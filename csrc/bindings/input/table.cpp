@@ -131,19 +131,21 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
         flat->prefetch(places.back());
     }
     const Look look = sources_[column].look;
-    const std::uint32_t form = flat->is_numbers() ? form_number : form_list;
+    const std::uint32_t form = look.form != 0 ? look.form : flat->is_numbers() ? form_number : form_list;
+    Trailing trailing;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
         bool found = false;
         try {
-            found = look.form != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row);
+            found = look.form != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
         } catch (const py::value_error& error) {
             refuse_value(names_[column], rows[i], error);
         }
+        const std::uint32_t deep = trailing.empty() ? 0U : form_deep;
         if (found && look.form != 0) {
-            out->add_as(row, look.form, look.kind);
+            out->add_as(row, form | deep, look.kind, trailing);
         } else if (found) {
-            out->add_as_python(row, form);
+            out->add_as_python(row, form | deep, trailing);
         } else {
             out->hold(value(column, rows[i]));
         }

@@ -49,8 +49,6 @@ bool kind_of_number(int type_number, Kind* out) {
     return true;
 }
 
-using Trailing = std::vector<std::int64_t>;
-
 // Has a row of these dimensions; of more than one, its elements must lie side by side. Returns its form.
 template <typename Extent>
 std::uint32_t shape_row(const Extent* shape, int dimensions, std::int64_t stride, std::uint32_t form, Row* row,

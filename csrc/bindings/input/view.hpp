@@ -4,16 +4,16 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "../../kernels/row.hpp"
 #include "interop.hpp"
+#include "trailing.hpp"
 
 namespace quadrat {
 
 // The row in `object`, of as many tokens as `length` says, its form (see Form) and its dimensions after the first;
 // anything unknown is form_other with length 0. The row points into the object and lives as long as it does.
-std::uint32_t view(PyObject* object, const Interop& interop, Row* row, std::vector<std::int64_t>* trailing);
+std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing);
 
 // A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.
 py::object item_of(PyObject* sequence, Py_ssize_t i);

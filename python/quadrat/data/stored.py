@@ -189,8 +189,11 @@ def _copy_of(table: pa.Table) -> pa.Table:
 
 def _array_of(array: pa.Array) -> pa.Array:
     kind = array.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        own, items = array.buffers()[:2], [_array_of(array.values)]
+    if isinstance(kind, pa.ExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _array_of(array.storage))
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if lists or pa.types.is_fixed_size_list(kind):
+        own, items = array.buffers()[: 1 + lists], [_array_of(array.values)]
         return pa.Array.from_buffers(kind, len(array), own, offset=array.offset, children=items)
     return array.slice(0)
 

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from quadrat import _core
+from quadrat.input.columns import OTHER
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import carrier_of, dense
 from quadrat.support.memory import address_of, has_tangent, interop, is_tensor, kind_of, on_gpu, other_than_memory
@@ -170,7 +171,18 @@ def table_of_arrow(
     names, columns = _core.arrow_columns(table)
     if names is None:
         raise TypeError(f"{type(table).__name__} is one column: give a table, or a dict with a name for it")
+    if hasattr(table, "column") and not _halves_become_floats():
+        odd = ["halffloat" in str(getattr(kind, "storage_type", kind)) for kind in table.schema.types]
+        looks = [(OTHER, 0) if half else look for half, look in zip(odd, looks or [(0, 0)] * len(odd), strict=True)]
     return _core.Table(names, columns, value or _value_of(table), looks)
+
+
+@functools.cache
+def _halves_become_floats() -> bool:
+    """Whether pyarrow makes Python floats of float16; older versions make NumPy's numbers."""
+    import pyarrow as pa
+
+    return type(pa.scalar(np.float16(1), pa.float16()).as_py()) is float
 
 
 def plain(features: Any) -> Any:
@@ -268,7 +280,7 @@ def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
             return list(array.unbind())  # only torch can read its numbers: the reference gets the rows
         except (RuntimeError, TypeError):
             return None
-    known = array.ndim <= 2 and (not tensor or array.is_cpu)
+    known = not tensor or array.is_cpu
     try:
         kind = kind_of(array.dtype)
     except TypeError:
@@ -276,23 +288,18 @@ def _array_column(array: Any) -> _core.FlatColumn | list[Any] | None:
     if not known:  # an array of objects holds rows of any kind
         return list(array) if getattr(array.dtype, "kind", "") == "O" else array.tolist()
     array = dense(array, "a column")
-    rows = len(array)
-    if array.ndim == 1:
-        return _core.memory_column(address_of(array), kind, rows, 0, rows, array)
-    width = array.shape[1]
-    offsets = np.arange(rows + 1, dtype=np.int64) * width
-    return _core.memory_column(address_of(array), kind, rows * width, address_of(offsets), rows, (array, offsets))
+    return _core.memory_column(address_of(array), kind, len(array), 0, len(array), array, array.shape[1:])
 
 
 def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
     if on_gpu(ragged.values):
         ragged = ragged.to("cpu")
     values = ragged.values
-    if values.ndim != 1 or carrier_of(values) is not None:
+    if carrier_of(values) is not None:
         return ragged.to_lists()
     values, (offsets, _) = dense(values, "values"), ragged._checked()
     place = address_of(values), kind_of(values.dtype), len(values), address_of(offsets)
-    return _core.memory_column(*place, len(offsets) - 1, (values, offsets))
+    return _core.memory_column(*place, len(offsets) - 1, (values, offsets), values.shape[1:])
 
 
 def _unnested(value: Any) -> Any:

@@ -367,7 +367,7 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     if kind is not None and shape.forms == col.SCALAR and shape.kinds in col.KEPT_KINDS:
         keeps = not arrays or _keeps_numpy_numbers()
         return col.NUMBERS, shape.kinds.bit_length() - 1 if keeps else kind
-    if kind is not None and shape.equal and not shape.forms & ~(col.ROWS | col.DEEP if arrays else col.PYTHON_ROWS):
+    if kind is not None and shape.equal and not shape.forms & ~(col.ROWS if arrays else col.PYTHON_ROWS) & ~col.DEEP:
         return col.STACK, kind
     if not arrays and shape.equal and shape.forms == col.ARRAY | col.DEEP and shape.kinds in col.KEPT_KINDS:
         return col.STACK, shape.kinds.bit_length() - 1

@@ -78,7 +78,7 @@ def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
 
 
 def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
-    if shape.forms == col.NUMBER or not shape.forms & ~col.PYTHON_ROWS:
+    if shape.forms == col.NUMBER or not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
     kind = _only_kind(shape.kinds, key.framework) if shape.forms & ~col.DEEP in stacked else None
