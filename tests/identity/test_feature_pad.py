@@ -240,6 +240,7 @@ def test_usual_batches_do_without_the_reference(lengths, make, case, options):
 
 
 CLIPS = [{"input_values": np.arange(length, dtype=np.float32) / 7, "labels": length} for length in (3, 1, 5)]
+FRAMES = [{"input_values": np.arange(3 * length, dtype=np.float32).reshape(length, 3)} for length in (4, 1, 6)]
 LISTS = [{"input_values": row["input_values"].tolist(), "labels": row["labels"]} for row in CLIPS]
 
 
@@ -285,6 +286,19 @@ def test_rows_of_a_dataset(form):
     assert_same_outcome(("returned", expected), ("returned", got))
 
 
+@pytest.mark.parametrize("make", [np.asarray, torch.tensor, lambda row: row.astype(np.float16)])
+@pytest.mark.parametrize("options", [{}, {"truncation": True, "max_length": 2}, {"pad_to_multiple_of": 4}])
+def test_frames_of_features(make, options):
+    rows = [{"input_values": make(row["input_values"])} for row in FRAMES]
+    for side in ("left", "right"):
+        extractor = Extractor(3, 16000, -1.0, padding_side=side)
+        quadrat.stats(reset=True)
+        assert_same(extractor, rows, options)
+        assert_same(extractor, FORMS["columns"](rows), options)
+        assert quadrat.stats().compiled == 2
+    assert_same(Extractor(1, 16000, 0.0), rows, options)  # which pads both dimensions
+
+
 def test_defaults_of_torch():
     for context in (default_dtype(torch.float64), torch.device("meta")):
         with context:
@@ -323,6 +337,20 @@ def test_what_numpy_says_of_numbers_beyond_float32_is_said():
     rows = [{"input_values": np.array([1e300, 1.0])}, {"input_values": np.array([0.5])}]
     with pytest.warns(RuntimeWarning, match="overflow"):
         patched(Extractor(1, 16000, 0.0), rows)
+
+
+@pytest.mark.parametrize("number", [1e300, 3e38, float("nan")])
+def test_such_numbers_in_arrow(number):
+    pyarrow = pytest.importorskip("pyarrow")
+    from quadrat.input.rows import rows_of_arrow
+
+    extractor = Extractor(1, 16000, 0.0)
+    for kind in (pyarrow.float64(), pyarrow.float32()):
+        table = pyarrow.table({"input_values": pyarrow.array([[number, 1.0], [0.5]], pyarrow.list_(kind))})
+        expected, (said, _) = observed(lambda rows: originals.FEATURE_PAD(extractor, rows), table.to_pylist())
+        got, (also_said, _) = observed(lambda rows: patching._pad(extractor, rows), rows_of_arrow(table))
+        assert_same_outcome(expected, got)
+        assert also_said == said
 
 
 def test_the_base_class_changed_later_is_left_alone(monkeypatch):

@@ -188,6 +188,14 @@ def test_rows_of_a_dataset_are_read_in_place(masks):
         assert_same(reference, collator, ROWS, {name: [row[name] for row in ROWS] for name in ROWS[0]})
 
 
+def test_spectrograms():
+    made, random = Whisper(return_attention_mask=True), np.random.default_rng(0)
+    for make in (lambda shape: random.random(shape, np.float32), random.random, torch.rand):
+        rows = [{"input_features": make((2, 9)), "labels": [5, i], "attention_mask": [1] * 9} for i in range(3)]
+        for forward in (False, True):
+            assert_same(Seq2Seq(made, 5, forward), quadrat.DataCollatorSpeechSeq2SeqWithPadding(made, 5, forward), rows)
+
+
 def test_processors_and_extractors_that_pad_in_their_own_way_do_it():
     for made in (processor(OwnPad), Wav2Vec2Processor(OwnWay(), make_tokenizer())):
         assert_same(CTC(made), quadrat.DataCollatorCTCWithPadding(made), ROWS)

@@ -77,6 +77,11 @@ def test_shapes():
     assert graphs[1] <= graphs[0] + 1  # that of the evaluation after the first epoch
 
 
+def test_speech():
+    said = run(EXAMPLES / "speech.py", "--clips", 6, "--seconds", 1, "--batch-size", 3)
+    assert said.count(": the same losses at 2 steps") == 6
+
+
 def test_loss_per_token():
     said = run(EXAMPLES / "loss_per_token.py", "--statements", 300, "--steps", 5)
     assert re.search(r"^(\d+) tokens in the table, \1 labels in the dataset", said, re.MULTILINE)

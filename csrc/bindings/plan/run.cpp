@@ -94,6 +94,16 @@ void register_columns(py::module_& m) {
             "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
         .def("describe", &Columns::describe, "index"_a)
         .def(
+            "stored_kinds",  // of the rows as they lie in memory, as bits: Arrow's float32 stand for Python's floats
+            [](const Columns& self, std::size_t index) {
+                std::uint32_t kinds = 0;
+                for (const Row& row : self.at(index).rows) {
+                    kinds |= row.length > 0 ? 1U << static_cast<unsigned>(row.kind) : 0U;
+                }
+                return kinds;
+            },
+            "index"_a)
+        .def(
             "trailing",
             [](const Columns& self, std::size_t index) { return py::tuple(py::cast(self.at(index).trailing)); },
             "index"_a)

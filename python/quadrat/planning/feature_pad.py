@@ -23,12 +23,13 @@ from quadrat.planning.conversion import framework_of
 from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.support.counts import count_planned
-from quadrat.support.memory import BOOL, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
+from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
 
 MASK = "attention_mask"
 # Kept from import time: quadrat does not imitate extractors, or patches of the base class, that differ.
 _PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PARTS_OF_FEATURE_PAD}
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_HALF = float(np.finfo(np.float16).max)
 _NONE = type(None)
 
 
@@ -101,7 +102,9 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     if width < longest:
         raise FallBack("max_length is below the longest row")
     masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
-    asked = _Asked(main, pads, bool(masked), mask_kind, pads and extractor.feature_size > 1)
+    if len(batch.columns.trailing(index)) > 1:
+        raise FallBack("rows of more than two dimensions")
+    asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
     if plan.refusal is not None:
         raise FallBack(plan.refusal)
@@ -110,8 +113,9 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     made = run_steps(batch.columns, plan.steps, values, framework, layout)
     if type(made) is tuple:
         raise FallBack(f"column '{plan.steps[made[0]][0]}': {col.explain((made[1], -1, -1))}")
-    for rounded in plan.held:
-        _require_rounded(made[rounded])
+    for at, column in enumerate(batch.names):
+        if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS:
+            _require_rounded(made[column])
     if batch.converted is not None:
         inputs.update(batch.converted)
     return BatchFeature(made)
@@ -191,7 +195,7 @@ def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
     found = _core.collect(inputs, None if name is None else (name,), interop())
     if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
         raise FallBack("the input is not a list of plain dicts with the same keys, or lacks the column to pad by")
-    framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] == col.TENSOR else "np"
+    framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] & col.TENSOR else "np"
     return _Batch(*found, framework, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
 
 
@@ -202,7 +206,7 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
     if columns.first_difference(cut[0], cut[-1]) >= 0:
         raise FallBack("the attention mask differs in length from the rows")
     if batch.values is not None:
-        if any(columns.describe(index)[0] & ~col.MEMORY_ROWS for index in cut):
+        if any(columns.describe(index)[0] & ~(col.MEMORY_ROWS | col.DEEP) for index in cut):
             raise FallBack("rows that are no arrays or tensors are cut")
         values = {name: batch.values(name) for name in names}
         return batch._replace(
@@ -230,21 +234,19 @@ class _Asked(NamedTuple):
     pads: bool
     mask: bool
     mask_kind: int
-    vectors: bool  # whether rows have to have two dimensions
+    vectors: bool  # whether rows of two dimensions are padded, or else of one
 
 
 @planned
 def _plan(key: PlanKey) -> Plan:
-    """What becomes of the columns; those that are held are to be looked at, because their float64 was rounded."""
+    """What becomes of the columns."""
     asked, steps = key.options, []
     shapes = dict(zip(key.names, col.column_shapes(key.signature), strict=True))
-    if asked.vectors:
-        raise FallBack("rows of one dimension where the extractor pads vectors")
     for index, (name, shape) in enumerate(shapes.items()):
         kind = shape.kinds.bit_length() - 1
         if shape.kinds.bit_count() != 1:
             raise FallBack(f"column '{name}' holds numbers of several kinds, or none")
-        rows = not shape.forms & ~col.ROWS
+        rows = not shape.forms & ~(col.ROWS | col.DEEP)
         if key.framework == "pt" and not torch_has(kind, of_numbers=shape.forms == col.SCALAR):
             raise FallBack(f"torch makes no tensors of column '{name}'")
         if name == asked.main and (not rows or kind == BOOL):
@@ -254,22 +256,25 @@ def _plan(key: PlanKey) -> Plan:
         single = col.SINGLE_NUMBERS if key.framework == "pt" else col.NUMBER | col.SCALAR
         if (action == col.PAD and not (rows and shape.aligned)) or (action == col.STACK and not shape.equal):
             raise FallBack(f"rows of column '{name}' differ in length")
+        if action == col.PAD and bool(shape.forms & col.DEEP) != (asked.vectors and name != MASK) and not shape.full:
+            raise FallBack(f"rows of column '{name}' have other dimensions than the extractor pads")
         if action == col.NUMBERS and (shape.forms & ~single or kind == BOOL):
             raise FallBack(f"column '{name}' holds neither numbers nor rows of them")  # 5.x leaves bools in a list
         steps.append((name, index, action, FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind))
     if asked.mask and MASK not in shapes:
         steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
-    rounded = {name: name for name, shape in shapes.items() if shape.kinds == col.PYTHON_FLOATS}
-    return Plan(tuple(steps), rounded)
+    return Plan(tuple(steps))
 
 
 def _fill(value: Any, kind: int) -> Any:
     """What fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
     if type(value) not in (int, float) or not abs(value) <= _LARGEST:
         raise FallBack("padding_value is no usual number")
-    if kind != FLOAT32 and value != int(value):
+    if kind == FLOAT32:
+        return float(value)
+    if not (abs(value) < _LARGEST_HALF and np.float16(value) == value if kind == FLOAT16 else value == int(value)):
         raise FallBack("padding_value does not fit the numbers of the rows")
-    return float(value) if kind == FLOAT32 else int(value)
+    return float(value) if kind == FLOAT16 else int(value)
 
 
 def _require_rounded(made: Any) -> None:
