@@ -158,8 +158,8 @@ def wheel(session: nox.Session) -> None:
     """The wheel to distribute, in dist/: linked with zig against glibc 2.17 (manylinux2014), and checked.
 
     WHEEL_PYTHON=python3.14t builds for another interpreter. QUADRAT_CUDA=OFF leaves the CUDA kernels out.
-    PROCESSOR=aarch64 builds for that processor, without them, and runs the tests of the kernels with qemu-user, on Debian
-    or Ubuntu.
+    PROCESSOR=aarch64 builds for that processor, without them, and runs the tests of the kernels with qemu-user, on
+    Debian or Ubuntu.
     """
     session.install("--group", "wheel")
     host = platform.machine()
