@@ -26,7 +26,7 @@ PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 TEST := env OMP_NUM_THREADS=1 QUADRAT_WHEEL_DIR=build/dev
 
 .DEFAULT_GOAL := test
-.PHONY: demo test test-all test-rest dev lint format clean matrix bench docs sanitize fuzz faults leaks wheel sdist
+.PHONY: demo test test-all test-rest free-threaded dev lint format clean matrix bench docs sanitize fuzz faults leaks wheel sdist
 
 demo: .venv-demo/.installed
 	.venv-demo/bin/python examples/classify_packages.py $(ARGS)
@@ -48,6 +48,9 @@ test-rest: .venv/.installed .venv-4/.installed
 	$(TEST) .venv-4/bin/python $(PYTEST) tests/identity tests/integration $(ARGS)
 
 test-all: test test-rest
+
+free-threaded:
+	tests/support/free_threaded.sh $(T)
 
 dev: .venv/.ready
 	rm -f .venv/.installed

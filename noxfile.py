@@ -78,7 +78,7 @@ def bench(session: nox.Session) -> None:
     """quadrat beside the installed transformers, both majors, and other ways to pad; then the tables and pictures."""
     here(session, "python", "benchmarks/report.py", *session.posargs)
     here(session, "python", "-m", "pytest", "--quiet", "--benchmark-columns=median,iqr", "benchmarks/bench_peers.py")
-    names = "peers loop growth memory limit dataloader streams gather batching varlen varlen_masks never_slower"
+    names = "peers loop growth memory limit dataloader streams threads gather batching varlen varlen_masks never_slower"
     for name in names.split():
         here(session, "python", f"benchmarks/{name}.py")
     session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
@@ -153,12 +153,13 @@ def epoch() -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH") or commit.stdout.strip() or "1577836800"}
 
 
-@nox.session
+@nox.session(python=os.environ.get("WHEEL_PYTHON"))
 def wheel(session: nox.Session) -> None:
     """The wheel to distribute, in dist/: linked with zig against glibc 2.17 (manylinux2014), and checked.
 
-    QUADRAT_CUDA=OFF leaves the CUDA kernels out. PROCESSOR=aarch64 builds for that processor, without them, and runs
-    the tests of the kernels with qemu-user, on Debian or Ubuntu.
+    WHEEL_PYTHON=python3.14t builds for another interpreter. QUADRAT_CUDA=OFF leaves the CUDA kernels out.
+    PROCESSOR=aarch64 builds for that processor, without them, and runs the tests of the kernels with qemu-user, on
+    Debian or Ubuntu.
     """
     session.install("--group", "wheel")
     host = platform.machine()

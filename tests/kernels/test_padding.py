@@ -181,7 +181,7 @@ def read(features, out, interop):
     return columns.signature(0, 4), [columns.pad(i, out.address, INT32, 4, True, 0) for i in range(len(columns))]
 
 
-IDS = [[1001, 1002, 1003], (1004, 1005), np.array([6, 7]), torch.tensor([8])]
+IDS = [[1001, 1002, 1003], tuple(range(1004, 1006)), np.array([6, 7]), torch.tensor([8])]
 BROKEN = {
     "nothing": IDS,
     "a value that does not fit": [*IDS, [1006, 2**40]],

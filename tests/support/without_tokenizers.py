@@ -1,11 +1,13 @@
 """What transformers needs of tokenizers and safetensors, for an interpreter that they have no wheels for.
 
-`pytest -p support.without_tokenizers`, or an import before that of transformers. A tokenizer knows words and no texts:
-what the collators ask of one, and the tests of them.
+`pytest -p support.without_tokenizers`, or `python -m support.without_tokenizers SCRIPT`. A tokenizer knows words, not
+texts: what the collators ask of one, and the tests of them.
 """
 
 import importlib.machinery
 import importlib.metadata
+import importlib.util
+import runpy
 import sys
 import types
 from typing import Any
@@ -99,16 +101,21 @@ class _Standin(types.ModuleType):
         return vars(self)[name]
 
 
-def _install() -> None:
+def _stand_in(*names: str) -> None:
     version = importlib.metadata.version
-    importlib.metadata.version = lambda name: VERSIONS.get(name) or version(name)
+    importlib.metadata.version = lambda name: VERSIONS[name] if name in names else version(name)
+    if "safetensors" in names:
+        _Standin("safetensors")
+        _Standin("safetensors.torch")
+    if "tokenizers" not in names:
+        return
     package = _Standin("tokenizers", AddedToken=AddedToken, Tokenizer=Tokenizer)
     for name in ("normalizers", "pre_tokenizers", "processors", "decoders", "trainers"):
         setattr(package, name, _Standin(f"tokenizers.{name}"))
     package.models = _Standin("tokenizers.models", WordLevel=WordLevel)
-    _Standin("safetensors")
-    _Standin("safetensors.torch")
 
 
-if "tokenizers" not in sys.modules:
-    _install()
+_stand_in(*(name for name in VERSIONS if importlib.util.find_spec(name) is None))
+if __name__ == "__main__":
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
