@@ -109,7 +109,6 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
         model_input_name: str | None = None,
         generator: Any = None,
     ) -> None:
-        """See the class."""
         if dataset is None and lengths is None and hasattr(batch_size, "__len__"):
             raise ValueError(
                 f"the first argument is the batch size, not a {type(batch_size).__name__}: give "
@@ -168,7 +167,6 @@ class DistributedLengthGroupedSampler(
         lengths: Any | None = None,
         model_input_name: str | None = None,
     ) -> None:
-        """See the class."""
         lengths = _or_stored(lengths, dataset, model_input_name)
         super().__init__(batch_size, dataset, num_replicas, rank, seed, drop_last, lengths, model_input_name)
         if isinstance(lengths, _Stored):

@@ -130,7 +130,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         overlong: Literal["error", "alone"] = "error",
         shapes: int | ShapePlan | None = None,
     ) -> None:
-        """See the class."""
         if overlong not in _OVERLONG:
             raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
         self._lengths = lengths_of(lengths)

@@ -56,7 +56,8 @@ class Share:
         first, step = self.read, 1
         self._source: Any = None
         self._wanted = [1]  # how many rows the next part may be
-        if _is_stream_of_datasets(dataset):
+        datasets = sys.modules.get("datasets")
+        if datasets is not None and isinstance(dataset, datasets.IterableDataset):
             from datasets.distributed import split_dataset_by_node
 
             from quadrat.data.iterable import in_arrow
@@ -122,11 +123,6 @@ def require_rows(dataset: Any) -> None:
 def _makes_rows(dataset: Any) -> bool:
     """Whether a dataset is a function that returns an iterator."""
     return callable(dataset) and not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
-
-
-def _is_stream_of_datasets(dataset: Any) -> bool:
-    datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(dataset, datasets.IterableDataset)
 
 
 def _has_buffer(source: Any) -> bool:

@@ -32,13 +32,9 @@ _Rebatched: Any = streams.RebatchedArrowExamplesIterable
 _Formatted: Any = getattr(streams, "FormattedExamplesIterable", type("None", (_Rebatched,), {}))  # absent before 3.1
 
 
-class _OneTable:
-    """An examples iterable of one table."""
-
-    is_typed, features = False, None
-
-    def __init__(self, key: Any, table: pa.Table) -> None:
-        self._iter_arrow = self.iter_arrow = lambda: iter([(key, table)])
+def _one(key: Any, table: pa.Table) -> Any:
+    """Examples of one table."""
+    return _Arrow(lambda: iter([(key, table)]), {})
 
 
 class _InArrow:
@@ -92,7 +88,7 @@ class _ArrowRows(_InArrow, _Arrow):  # type: ignore[misc]
                 state["shard_example_idx"] = 0
 
     def _read(self, key: Any, table: pa.Table) -> _Examples:
-        return iter(_Arrow(lambda: iter([(key, table)]), {}))
+        return iter(_one(key, table))
 
 
 class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
@@ -143,7 +139,7 @@ class _FormattedRows(_InArrow, _Formatted):  # type: ignore[misc]
 
     def _of(self, key: Any, table: pa.Table) -> Any:
         one = _as(_Formatted, self)
-        one.ex_iterable = _OneTable(key, table)
+        one.ex_iterable = _one(key, table)
         return one
 
 

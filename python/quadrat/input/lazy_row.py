@@ -89,17 +89,11 @@ class LazyRow(dict[str, Any]):
         """The names; a class with its own `__iter__` is read by `[]` where a dict is copied."""
         return dict.__iter__(self)
 
-    def copy(self) -> dict[str, Any]:
-        """A plain dict."""
-        return self.plain()
+    copy = plain
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles a plain dict."""
         return dict, (self.plain(),)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """As `__reduce__`."""
-        return self.__reduce__()
 
 
 def _reading(name: str) -> Callable[..., Any]:
