@@ -47,7 +47,7 @@ FORMS_OF_ARRAYS = {
 
 def _row(draw: Any, form: str, length: int, inner: int | None, odd: bool) -> Any:
     shape = (length,) if inner is None else (length, inner)
-    dtype = draw(st.sampled_from(DTYPES)) if odd else form.partition(" ")[2]
+    dtype = draw(st.sampled_from(DTYPES)) if odd and draw(st.booleans()) else form.partition(" ")[2]
     numbers = draw(
         st.lists(st.sampled_from(ODD_FLOATS if odd else FLOATS), min_size=length, max_size=length)
         if "float" in dtype
@@ -274,16 +274,41 @@ def test_rows_in_arrow_are_read_in_place(cut, attributes):
 
 
 @pytest.mark.parametrize("form", [None, "numpy", "torch"])
-def test_rows_of_a_dataset(form):
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("cut", [{}, {"truncation": True, "max_length": 2}])
+def test_rows_of_a_dataset(form, size, cut):
     datasets = pytest.importorskip("datasets")
-    dataset = datasets.Dataset.from_list(LISTS, features=None).with_format(form)
-    options = {"return_attention_mask": True}
-    expected = originals.FEATURE_PAD(Extractor(1, 16000, 0.0), dataset.__getitems__([2, 0]), **options)
+    lists = LISTS if size == 1 else [{"input_values": row["input_values"].tolist()} for row in FRAMES]
+    dataset, extractor = datasets.Dataset.from_list(lists).with_format(form), Extractor(size, 16000, 0.0)
+    options = {"return_attention_mask": True} | cut
+    expected = originals.FEATURE_PAD(extractor, dataset.__getitems__([2, 0]), **options)
+    quadrat.stats(reset=True)
     with quadrat.patch_transformers():
         rows = dataset.__getitems__([2, 0])
-        got = Extractor(1, 16000, 0.0).pad(rows, **options)
-    assert not rows.handed_out
+        got = extractor.pad(rows, **options)
+    assert type(rows) is list or not rows.handed_out
+    assert quadrat.stats().compiled == 1
     assert_same_outcome(("returned", expected), ("returned", got))
+
+
+@given(
+    st.lists(st.lists(st.lists(st.sampled_from([0.5, -1.0]), max_size=2), max_size=3), min_size=1, max_size=3),
+    st.sampled_from(["float32", "float64", "int64"]),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+)
+def test_nested_lists_in_arrow(rows, kind, size, cut):
+    pyarrow = pytest.importorskip("pyarrow")
+    from quadrat.input.rows import rows_of_arrow
+
+    whole = [[[int(one) if kind == "int64" else one for one in frame] for frame in row] for row in rows]
+    column = pyarrow.array(whole, pyarrow.list_(pyarrow.list_(getattr(pyarrow, kind)())))
+    table = pyarrow.table({"input_values": column})
+    extractor, options = Extractor(size, 16000, 0.0), {"truncation": cut, "max_length": 2}
+    expected, (said, _) = observed(lambda given: originals.FEATURE_PAD(extractor, given, **options), table.to_pylist())
+    got, (also_said, _) = observed(lambda given: patching._pad(extractor, given, **options), rows_of_arrow(table))
+    assert_same_outcome(expected, got)
+    assert said == also_said
 
 
 @pytest.mark.parametrize("make", [np.asarray, torch.tensor, lambda row: row.astype(np.float16)])

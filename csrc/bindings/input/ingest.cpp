@@ -184,6 +184,7 @@ void Columns::cut(std::size_t index, Span<const std::int64_t> starts, Span<const
     }
     part.forms = whole.forms;
     part.kinds = whole.kinds;
+    part.kept = std::move(columns[index].kept);  // some rows point into it
     columns[index] = std::move(part);
 }
 

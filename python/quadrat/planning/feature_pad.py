@@ -102,8 +102,10 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     if width < longest:
         raise FallBack("max_length is below the longest row")
     masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
-    if len(batch.columns.trailing(index)) > 1:
-        raise FallBack("rows of more than two dimensions")
+    if len(batch.columns.trailing(index)) > 1 or any(
+        batch.columns.describe(at)[3] == 0 for at in range(len(batch.names))
+    ):
+        raise FallBack("rows of more than two dimensions, or empty ones, which are float64 if they are lists")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
     if plan.refusal is not None:
