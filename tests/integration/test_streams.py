@@ -218,6 +218,14 @@ def test_epochs_differ_and_reach_persistent_workers(kind, name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_first_rows_of_several_shards(kind):
+    """`take` and `skip` count rows of the whole dataset, not of each shard."""
+    dataset = DATASETS["4 shards"](rows_of(LENGTHS)).take(9)
+    expected = sorted(row["input_ids"] for row in dataset)
+    assert documents(map(said, stream_of(kind, dataset))) == expected == everything(LENGTHS[:9])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_seeds(kind):
     by_seed = [[said(item) for item in stream_of(kind, rows_of(LENGTHS), seed=seed)] for seed in (0, 1, 0)]
     assert by_seed[0] == by_seed[2] != by_seed[1]
