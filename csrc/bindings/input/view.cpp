@@ -163,7 +163,6 @@ py::object item_of(PyObject* sequence, Py_ssize_t i) {
 
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     *row = Row{};
-    trailing->clear();
     if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
         const bool list = PyList_CheckExact(object);
         row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
@@ -189,7 +188,6 @@ std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing*
     }
     if (form == form_other) {
         *row = Row{};
-        trailing->clear();
     }
     return form;
 }
