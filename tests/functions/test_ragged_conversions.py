@@ -101,9 +101,38 @@ def test_to_arrow(rows, library, kind, trailing, before):
     if kind != "bool" and not trailing and any(rows):
         first = np.asarray(made.values)[before:]
         assert column.values.buffers()[1].address == first.ctypes.data, "the values stay where they are"
+    if rows and kind not in ("bool", "uint64"):
+        again = quadrat.Ragged.from_rows(column, return_tensors="np")
+        assert (again.to_lists(), again.inner_shape) == (expected, trailing)
+        assert again.dtype == kind or not again.values.size
+        assert quadrat.pad(column.slice(1)).tolist() == quadrat.pad(again[1:]).tolist()
     if not trailing:
         numbers = column.values.to_numpy(zero_copy_only=kind != "bool")
         assert quadrat.Ragged(numbers, column.offsets.to_numpy()).to_lists() == expected
+
+
+NESTED = pa.list_(pa.list_(pa.int32()))
+
+
+def test_rows_in_arrow():
+    column = pa.chunked_array([pa.array([[], [[1, 2], [3, 4]]], NESTED), pa.array([[[5, 6]]], NESTED)])
+    assert quadrat.pad(column, padding_side="left").tolist() == [[[0, 0], [0, 0]], [[1, 2], [3, 4]], [[0, 0], [5, 6]]]
+    assert quadrat.flatten(column).values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert quadrat.pad(pa.array([[], []], NESTED)).shape == (2, 0)
+    assert quadrat.pad(pa.array([[1.5], []], pa.list_(pa.float16())), return_tensors="pt").dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2]), pa.array([["a"]]), pa.array([[1], None]), pa.array([[1, None]]), pa.array([[[1], [1, 2]]]),
+        pa.array([[[1]], [[1, 2]]]), pa.array([[[1], None]]), pa.table({"rows": [[1]]}), pa.array([[True]]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_refuses_what_are_no_rows_in_arrow(column):
+    with pytest.raises(TypeError, match=r"Arrow (array|rows)"):
+        quadrat.pad(column)
 
 
 @given(rows=ROWS.filter(any), library=st.sampled_from(["np", "pt"]), before=st.integers(0, 3))

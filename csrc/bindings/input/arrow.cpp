@@ -206,7 +206,12 @@ FlatColumn column_of_memory(Address values, Kind kind, std::int64_t tokens, Addr
 void register_arrow(py::module_& m) {
     bind_class<FlatColumn>(m, "FlatColumn")
         .def("__len__", &FlatColumn::size)
-        .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; });
+        .def_property_readonly("format", [](const FlatColumn& self) { return self.type().format; })
+        .def_property_readonly("kind", [](const FlatColumn& self) -> py::object {
+            const bool lists = self.type().layout == Layout::list;
+            const FlatType* const item = lists ? innermost(self.type()) : nullptr;
+            return lists && item->layout == Layout::number ? py::cast(item->kind) : py::object(py::none());
+        });
     m.def("arrow_columns", &columns_of, "source"_a, "name"_a = "");
     m.def("memory_column", &column_of_memory, "values"_a, "kind"_a, "tokens"_a, "offsets"_a, "rows"_a, "keep"_a,
           "trailing"_a = py::tuple());

@@ -61,7 +61,7 @@ enum Form : std::uint32_t {
     form_other = 32,
     form_scalar = 64,          // a number of NumPy's
     form_tensor_number = 128,  // torch.Tensor of no dimension
-    form_deep = 256,  // besides the form of a row: of more than one dimension, its elements side by side
+    form_deep = 256,           // besides the form of a row: of more than one dimension, its elements side by side
 };
 
 // What a signature says of the rows of a column; bits.
@@ -101,8 +101,9 @@ struct Column {
     // Numbers in memory that stand for a row or number of this form and kind: a float64 that stands for a float32 is
     // rounded here, because it may become a float64 again.
     void add_as(const Row& row, std::uint32_t form, Kind kind, const Trailing& dimensions = {});
-    // The facts about the next row.
-    void see(Row row, std::uint32_t form, const Trailing& dimensions);
+    // The facts about the next row, of `length` tokens; see_deep: of one with dimensions, or in a column of those.
+    void see(const Row& row, std::uint32_t form, std::int64_t length);
+    void see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions);
     Span<const std::int64_t> all_lengths() const { return {lengths.data(), static_cast<std::int64_t>(lengths.size())}; }
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.

@@ -232,6 +232,13 @@ bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int
         items = items->items.get();
         item = item->item.get();
     }
+    if (length == 0 && item->layout == Layout::list && type.told.empty()) {
+        for (; item->layout == Layout::list; item = item->item.get()) {
+            trailing->push_back(item->offset_bytes == 0 ? item->fixed : -1);
+        }
+        *out = row_at(item->kind, nullptr, 0, 0);
+        return is_plain(*item);
+    }
     if (!is_plain(*item) || !is_there(*items, found) || !is_as_told(type, length, *trailing)) {
         return false;
     }

@@ -41,6 +41,15 @@ struct FlatArray {
     std::shared_ptr<const FlatArray> items;  // of lists
 };
 
+// What lists, and lists in them, are of.
+inline const FlatType* innermost(const FlatType& type) {
+    const FlatType* item = &type;
+    while (item->layout == FlatType::Layout::list) {
+        item = item->item.get();
+    }
+    return item;
+}
+
 // Whether `count` bits from the first on are all 1.
 bool all_set(const std::uint8_t* bits, std::int64_t first, std::int64_t count);
 
@@ -70,8 +79,8 @@ public:
     // Asks for what `row` will read.
     void prefetch(const Place& place) const;
     // The numbers at a place: one for a column of numbers, else a row of them, of the dimensions `trailing` after the
-    // first; false when they are no plain numbers, or lists differ in length. Throws ValueError when the memory
-    // contradicts itself.
+    // first, -1 where it is empty and its type does not tell; false when they are no plain numbers, or lists differ in
+    // length. Throws ValueError when the memory contradicts itself.
     bool row(const Place& place, Row* out, Trailing* trailing) const;
     // The first `count` rows of numbers at a place in a column of lists of them; false when there are fewer, or they
     // are no plain numbers. Throws ValueError as `row` does.

@@ -22,7 +22,7 @@ Column::Column(std::int64_t rows_expected) {
 
 void Column::add(const Row& row, std::uint32_t form, const Trailing& dimensions) {
     owners.emplace_back();
-    see(row, form, dimensions);
+    see_deep(row, form, dimensions);
 }
 
 void Column::add_as_python(const Row& row, std::uint32_t form, const Trailing& dimensions) {

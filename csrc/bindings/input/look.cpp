@@ -116,7 +116,11 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
         Row row;
         const std::uint32_t form = view(column->owners[i].ptr(), interop, &row, &dimensions);
         column->movable |= (form & (form_array | tensor_forms)) != 0;
-        column->see(row, form, dimensions);
+        if ((form & form_deep) != 0 || !column->trailing.empty()) {
+            column->see_deep(row, form, (form & form_deep) != 0 ? dimensions : Trailing());
+        } else {
+            column->see(row, form, row.length);
+        }
         if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
             keep_numbers(&column->rows.back(), column);
         }
@@ -125,19 +129,17 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
 
 }  // namespace
 
-void Column::see(Row row, std::uint32_t form, const Trailing& dimensions) {
-    if (dimensions != trailing) {
-        const std::int64_t elements = rows.empty() ? elements_of(dimensions) : -1;
-        if (elements < 0) {
-            form = form_other;
-            row = {};
-        } else {
-            trailing = dimensions;
-            inner = elements;
-        }
+void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimensions) {
+    if (const std::int64_t elements = elements_of(dimensions); rows.empty() && elements >= 0) {
+        trailing = dimensions;
+        inner = elements;
     }
-    const std::int64_t length = row.length;
-    row.length *= inner;
+    const bool fits = dimensions == trailing;
+    see(fits ? Row{row.data, row.length * inner, row.stride, row.kind} : Row{}, fits ? form : form_other,
+        fits ? row.length : 0);
+}
+
+void Column::see(const Row& row, std::uint32_t form, std::int64_t length) {
     min_length = rows.empty() ? length : std::min(min_length, length);
     max_length = std::max(max_length, length);
     first_form = rows.empty() ? form : first_form;
@@ -193,9 +195,9 @@ Status Columns::see_again(const Column& column, std::optional<NoUserCode>* meanw
         }
         Row now;
         Trailing dimensions;
-        view(owner, *interop_, &now, &dimensions);
+        const bool deep = (view(owner, *interop_, &now, &dimensions) & form_deep) != 0;
         if (now.length * column.inner != seen.length || now.stride != seen.stride || now.kind != seen.kind ||
-            now.data == nullptr || dimensions != column.trailing) {
+            now.data == nullptr || (deep ? dimensions : Trailing()) != column.trailing) {
             return {Code::changed, static_cast<std::int64_t>(i)};
         }
         seen.data = now.data;

@@ -41,6 +41,18 @@ std::int64_t in_range(std::int64_t key, std::int64_t size) {
     return row;
 }
 
+bool is_told(const Trailing& trailing) { return std::find(trailing.begin(), trailing.end(), -1) == trailing.end(); }
+
+// The dimensions that the first row has of those that are not empty; none where all are.
+Trailing told_by_any(const FlatColumn& flat, const std::vector<FlatColumn::Place>& places) {
+    Trailing trailing;
+    Row row;
+    const auto tells = [&](const FlatColumn::Place& place) {
+        return flat.row(place, &row, &trailing) && !trailing.empty() && is_told(trailing);
+    };
+    return std::any_of(places.begin(), places.end(), tells) ? trailing : Trailing();
+}
+
 std::int64_t looked_up(const FlatColumn& mapping, std::int64_t key) {
     const auto [array, at] = mapping.place(key);
     const Kind kind = mapping.type().kind;
@@ -139,14 +151,17 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
         bool found = false;
         try {
             found = look.form != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
+            if (found && !is_told(trailing)) {
+                trailing = out->rows.empty() ? told_by_any(*flat, places) : out->trailing;
+            }
         } catch (const py::value_error& error) {
             refuse_value(names_[column], rows[i], error);
         }
-        const std::uint32_t deep = trailing.empty() ? 0U : form_deep;
+        const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
         if (found && look.form != 0) {
-            out->add_as(row, form | deep, look.kind, trailing);
+            out->add_as(row, own, look.kind, trailing);
         } else if (found) {
-            out->add_as_python(row, form | deep, trailing);
+            out->add_as_python(row, own, trailing);
         } else {
             out->hold(value(column, rows[i]));
         }

@@ -41,12 +41,17 @@ bool kind_of_number(int type_number, Kind* out) {
     static constexpr Kind kinds[] = {Kind::bool_,  Kind::int8,    Kind::uint8,  Kind::int16,        Kind::uint16,
                                      Kind::int32,  Kind::uint32,  long_kind,    unsigned_long_kind, Kind::int64,
                                      Kind::uint64, Kind::float32, Kind::float64};
-    const bool half = type_number == numpy_half;
-    if (type_number < 0 || (type_number >= static_cast<int>(std::size(kinds)) && !half)) {
-        return false;
-    }
-    *out = half ? Kind::float16 : kinds[type_number];
-    return true;
+    const bool listed = type_number >= 0 && type_number < static_cast<int>(std::size(kinds));
+    *out = listed ? kinds[type_number] : Kind::float16;
+    return listed || type_number == numpy_half;
+}
+
+// Not inline, for the sake of rows of one dimension.
+template <typename Extent>
+[[gnu::noinline]] std::uint32_t deepened(const Extent* shape, int dimensions, Row* row, Trailing* trailing) {
+    row->stride = static_cast<std::int64_t>(item_size(row->kind));
+    trailing->assign(shape + 1, shape + dimensions);
+    return form_deep;
 }
 
 // Has a row of these dimensions; of more than one, its elements must lie side by side. Returns its form.
@@ -54,13 +59,8 @@ template <typename Extent>
 std::uint32_t shape_row(const Extent* shape, int dimensions, std::int64_t stride, std::uint32_t form, Row* row,
                         Trailing* trailing) {
     row->length = shape[0];
-    if (dimensions == 1) {
-        row->stride = stride;
-        return form;
-    }
-    row->stride = static_cast<std::int64_t>(item_size(row->kind));
-    trailing->assign(shape + 1, shape + dimensions);
-    return form | form_deep;
+    row->stride = stride;
+    return dimensions == 1 ? form : form | deepened(shape, dimensions, row, trailing);
 }
 
 bool lies_side_by_side(const dlpack::Tensor& tensor) {
@@ -170,7 +170,6 @@ py::object as_it_is_now(py::object sequence) {
 
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing) {
     *row = Row{};
-    trailing->clear();
     if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) {
         const bool list = PyList_CheckExact(object);
         row->length = list ? PyList_GET_SIZE(object) : PyTuple_GET_SIZE(object);
@@ -196,7 +195,6 @@ std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing*
     }
     if (form == form_other) {
         *row = Row{};
-        trailing->clear();
     }
     return form;
 }

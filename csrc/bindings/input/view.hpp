@@ -11,8 +11,9 @@
 
 namespace quadrat {
 
-// The row in `object`, of as many tokens as `length` says, its form (see Form) and its dimensions after the first;
-// anything unknown is form_other with length 0. The row points into the object and lives as long as it does.
+// The row in `object`, of as many tokens as `length` says, and its form (see Form); `trailing` are its dimensions after
+// the first if that is form_deep, and left alone if not. Anything unknown is form_other with length 0. The row points
+// into the object and lives as long as it does.
 std::uint32_t view(PyObject* object, const Interop& interop, Row* row, Trailing* trailing);
 
 // A new reference to sequence[i] of a list or tuple; empty where it has shrunk meanwhile.

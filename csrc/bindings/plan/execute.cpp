@@ -94,9 +94,12 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
 
 Output Execution::output(const Step& step) const {
     Output made = in_tokens(step);
+    const Trailing& trailing = columns_.at(step.index).trailing;
+    if (trailing.empty()) {
+        return made;
+    }
     if (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
         step.action == Action::join) {
-        const Trailing& trailing = columns_.at(step.index).trailing;
         made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
         made.trailing = trailing.size();
     }

@@ -84,8 +84,9 @@ def flatten(
     """Join rows into one sequence, and return where each row begins.
 
     Args:
-        rows: a `Ragged`, or a list of rows (lists, tuples, 1-D NumPy arrays, 1-D torch tensors) of one kind of number.
-            Tensors may be on a GPU; the call then waits for the offsets of a `Ragged`, unless they came from the CPU.
+        rows: a `Ragged`, an Arrow array of lists, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one
+            kind of number. Tensors may be on a GPU; the call then waits for the offsets of a `Ragged`, unless they came
+            from the CPU.
         position_ids_start: the position of the first token of each row.
         pad_to_multiple_of: round the total, in tokens, up to a multiple of this. The padding comes last and belongs to
             no row: `seq_idx` is -1 there, `cu_seqlens` and `max_length` leave it out. `position_ids` continue from the

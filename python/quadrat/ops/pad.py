@@ -49,9 +49,9 @@ def pad(
     """Pad rows to one length.
 
     Args:
-        rows: a `Ragged`, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one kind of number. Arrays
-            and tensors of more dimensions may differ in the first. Tensors on a GPU are padded on that GPU, on the
-            current stream.
+        rows: a `Ragged`, an Arrow array of lists, or a list of rows (lists, tuples, NumPy arrays, torch tensors) of one
+            kind of number. Arrays and tensors of more dimensions may differ in the first. Tensors on a GPU are padded
+            on that GPU, on the current stream.
         padding_side: where the padding goes, "right" or "left".
         max_length: the padded length, in tokens; by default that of the longest row. On a GPU, the call then waits
             for the offsets, unless they came from the CPU.

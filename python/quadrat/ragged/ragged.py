@@ -109,7 +109,7 @@ class Ragged(Generic[Array]):
     def from_rows(
         cls, rows: Sequence[Any], *, dtype: Any = None, return_tensors: Framework | None = None
     ) -> Ragged[Any]:
-        """Copy a sequence of rows (lists, tuples, NumPy arrays or torch tensors) into one `Ragged`.
+        """Copy rows (a list of lists, tuples, NumPy arrays or torch tensors, or an Arrow array) into one `Ragged`.
 
         Arrays of more dimensions may differ in the first: the others become trailing dimensions.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.input.columns import DEEP, ROWS, explain, inferred_kind
+from quadrat.input.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.ragged.offsets import Facts
 from quadrat.support import memory
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
@@ -45,7 +45,9 @@ class RowSource:
 
     @classmethod
     def of(cls, rows: Any) -> RowSource:
-        """The rows of a sequence of rows. Raises TypeError."""
+        """The rows of a sequence of rows, or of an Arrow array of lists. Raises TypeError."""
+        if hasattr(rows, "__arrow_c_array__") or hasattr(rows, "__arrow_c_stream__"):
+            return cls._of_arrow(rows)
         if not isinstance(rows, (list, tuple)):
             raise TypeError(f"rows must be a Ragged or a list of rows, not {type(rows).__name__}")
         columns = _core.Columns()
@@ -66,9 +68,21 @@ class RowSource:
                 "dense 1-D CPU tensor that does not require grad, or a contiguous array or tensor of more dimensions"
                 f"{text}"
             )
-        lengths = np.empty(len(rows), np.int64)
-        columns.lengths(0, memory.address_of(lengths))
-        return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", lengths, keep=rows)
+        return cls(columns, "pt" if len(rows) and is_tensor(rows[0]) else "np", _lengths_of(columns), keep=rows)
+
+    @classmethod
+    def _of_arrow(cls, rows: Any) -> RowSource:
+        names, columns = _core.arrow_columns(rows, "rows")
+        kind = columns[0].kind if names is None else None
+        if kind is None:
+            raise TypeError(f"rows must be an Arrow array of lists of numbers, not a {type(rows).__name__} of others")
+        table = _core.Table(("rows",), columns, lambda *_: None, [(ARRAY, kind)])
+        collected = _core.collect(_core.TableRows(table), None, interop())
+        assert collected is not None
+        made = collected[1]
+        if made.describe(0)[0] & ~(ARRAY | DEEP):
+            raise TypeError("the Arrow rows have nulls, or lists that differ in length where only rows may")
+        return cls(made, "np", _lengths_of(made), keep=table)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -105,6 +119,12 @@ class RowSource:
 def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
     """Raise what a kernel reported. Raises OverflowError, TypeError or ValueError."""
     raise _ERRORS.get(failure[0], ValueError)(explain(failure))
+
+
+def _lengths_of(columns: _core.Columns) -> NDArray[np.int64]:
+    lengths = np.empty(columns.count(0), np.int64)
+    columns.lengths(0, memory.address_of(lengths))
+    return lengths
 
 
 def _token_shape(value: Any) -> tuple[int, ...] | None:
