@@ -78,8 +78,8 @@ def bench(session: nox.Session) -> None:
     """quadrat beside the installed transformers, both majors, and other ways to pad; then the tables and pictures."""
     here(session, "python", "benchmarks/report.py", *session.posargs)
     here(session, "python", "-m", "pytest", "--quiet", "--benchmark-columns=median,iqr", "benchmarks/bench_peers.py")
-    names = "peers loop growth memory limit dataloader streams threads gather batching varlen varlen_masks never_slower"
-    for name in names.split():
+    names = "peers loop growth memory limit dataloader streams audio threads gather batching varlen varlen_masks"
+    for name in [*names.split(), "never_slower"]:
         here(session, "python", f"benchmarks/{name}.py")
     session.install("--group", "base", "--group", "bench", "transformers==4.57.*")
     session.install("--no-deps", "--reinstall-package", "quadrat", built(session))

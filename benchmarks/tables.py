@@ -106,6 +106,28 @@ def limit() -> None:
     )
 
 
+def audio(part: str) -> None:
+    """A batch of clips, or a call of each extractor: the fastest gain first, and which were not timed."""
+    result = load("audio")
+    timed = {name: one for name, one in result[part].items() if isinstance(one, dict)}
+    order = timed if part == "batches" else sorted(timed, key=lambda name: -timed[name]["speed_up"])
+    put(
+        "| transformers | quadrat | speed-up",
+        (
+            (
+                name.removesuffix("FeatureExtractor"),
+                *(time(timed[name][side] * 1e6) for side in ("transformers", "quadrat")),
+                times(timed[name]["speed_up"]),
+            )
+            for name in order
+        ),
+    )
+    print(f"\n{conditions(result['machine'])}\n" if part == "batches" else "\nNot timed:\n")
+    for name, why in result[part].items():
+        if name not in timed:
+            print(f"- {name.removesuffix('FeatureExtractor')}: {why}")
+
+
 def growth() -> None:
     """Nanoseconds a token, by collator and kind of rows."""
     cells = {

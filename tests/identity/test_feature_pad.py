@@ -39,6 +39,7 @@ def _extractor(draw: Any, odd: bool, inner: int | None) -> Any:
 FORMS_OF_ARRAYS = {
     "array": lambda array: array,
     "strided": lambda array: np.repeat(array, 2, 0)[::2],
+    "transposed": np.asfortranarray,
     "reversed": lambda array: array[::-1],
     "swapped": lambda array: array.astype(array.dtype.newbyteorder()),
     "grad": lambda array: torch.tensor(np.abs(array) < 1).float().requires_grad_(),
@@ -69,7 +70,20 @@ def _row(draw: Any, form: str, length: int, inner: int | None, odd: bool) -> Any
     return torch.tensor(array.tolist() if dtype == "uint16" else array, dtype=getattr(torch, dtype)).reshape(shape)
 
 
-KINDS = ["list", "tuple", "array", "array", "array", "tensor", "tensor", "strided", "reversed", "swapped", "grad"]
+KINDS = [
+    "list",
+    "tuple",
+    "array",
+    "array",
+    "array",
+    "tensor",
+    "tensor",
+    "strided",
+    "transposed",
+    "reversed",
+    "swapped",
+    "grad",
+]
 
 
 def _rows(draw: Any, odd: bool, inner: int | None) -> Any:

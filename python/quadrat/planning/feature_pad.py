@@ -165,7 +165,13 @@ def _of_columns(inputs: Any, main: str) -> _Batch:
         if type(first) in (list, tuple):
             first = next(row for row in data[main] if len(row))[0]
         converted = {name: _as_arrays(value) for name, value in data.items()}
-        columns = _columns_of({name: list(value) for name, value in converted.items()})
+        # Spectrograms are often transposed, and are read where their elements lie side by side.
+        columns = _columns_of(
+            {
+                name: [np.ascontiguousarray(one) if np.ndim(one) > 1 else one for one in value]
+                for name, value in converted.items()
+            }
+        )
     known = type(first) in (int, float, bool, list, tuple) or isinstance(first, np.ndarray)
     return _Batch(tuple(data), columns, "pt" if is_tensor(first) else "np" if known else None, converted.get, converted)
 
