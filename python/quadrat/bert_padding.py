@@ -1,29 +1,7 @@
 """The functions of `flash_attn.bert_padding`, compiled: `from quadrat.bert_padding import pad_input, unpad_input`."""
 
-from typing import Any
-
-from quadrat.varlen import bert_padding as _functions
-from quadrat.varlen.bert_padding import (
-    index_first_axis,
-    index_first_axis_residual,
-    index_put_first_axis,
-    pad_input,
-    unpad_input,
-    unpad_input_for_concatenated_sequences,
-)
-
-__all__ = [
-    "index_first_axis",
-    "index_first_axis_residual",
-    "index_put_first_axis",
-    "pad_input",
-    "unpad_input",
-    "unpad_input_for_concatenated_sequences",
-]
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(_functions, name)
+from quadrat.varlen.bert_padding import *  # noqa: F403
+from quadrat.varlen.bert_padding import __all__, __getattr__  # noqa: F401 - einops' names
 
 
 def __dir__() -> list[str]:

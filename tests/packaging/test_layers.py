@@ -15,7 +15,7 @@ PATHS = sorted(PACKAGE.rglob("*.py"))
 # From the bottom up: a module imports from its own layer and from those below it. A folder stands for all in it that is
 # not named, and `quadrat` for the package itself: what has a public name by way of it imports from the very top.
 LAYERS = [
-    ("_core", "_cuda"),
+    ("_core",),
     ("support",),
     ("_names",),
     ("input",),

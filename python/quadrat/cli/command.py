@@ -28,10 +28,7 @@ class CommandError(Exception):
 
 
 def require(what: str, packages: Mapping[str, str]) -> None:
-    """Raise CommandError that names all missing packages, and the command that installs them.
-
-    packages: the name of each that `what` needs, and the extra of quadrat that has it.
-    """
+    """Raise CommandError that names the missing packages, of those given with the extras that install them."""
     if lacking := missing(packages):
         raise CommandError(f"{what} needs {lacking}")
 

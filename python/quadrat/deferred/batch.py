@@ -159,12 +159,10 @@ class DeferredBatch(Mapping[str, Any]):
         return table(f"DeferredBatch: {self._size()}", ("column", "shape", "dtype"), self._described())
 
     def _described(self) -> list[tuple[str, str, str]]:
-        steps = zip(self._plan.steps, self._plan.layout, strict=True)
-        shapes = {
-            name: (str(list(place.shape)), KINDS[kind]) if place.shape else ("", "")
-            for (name, _, _, kind), place in steps
-        }
-        return [(name, *shape) for name, shape in shapes.items()]
+        shapes = {}
+        for (name, _, _, kind), place in zip(self._plan.steps, self._plan.layout, strict=True):
+            shapes[name] = (name, str(list(place.shape)), KINDS[kind]) if place.shape else (name, "", "")
+        return list(shapes.values())
 
     def _size(self) -> str:
         return f"{self.nbytes} bytes{', pinned' if self.is_pinned() else ''}"
@@ -274,9 +272,7 @@ def _part(plan: DeferredPlan, name: str) -> DeferredPlan:
 
 
 def _moved(made: dict[str, Any], device: Any, non_blocking: bool) -> dict[str, Any]:
-    return {
-        name: value.to(device, non_blocking=non_blocking) if is_tensor(value) else value for name, value in made.items()
-    }
+    return {name: one.to(device, non_blocking=non_blocking) if is_tensor(one) else one for name, one in made.items()}
 
 
 def _packable(value: Any) -> int | None:

@@ -115,10 +115,8 @@ class _Launches:
             values = (0, 0) if mask else (self.base + place.values, place.total)
             one, fill = bits_of(1, kind) if mask else 0, 0 if place.fill is None else bits_of(place.fill, kind)
             offsets, width, left = self.base + place.offsets, place.shape[1], bool(self.plan.options[2])
-            column = PadColumn(
-                *values, offsets, width, left, item_size(kind), math.prod(place.trailing), one, fill, address_of(out)
-            )
-            self._columns.append(column)
+            item, inner = item_size(kind), math.prod(place.trailing)
+            self._columns.append(PadColumn(*values, offsets, width, left, item, inner, one, fill, address_of(out)))
 
     def launch(self) -> None:
         masking = self.plan.masking

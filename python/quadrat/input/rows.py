@@ -295,7 +295,7 @@ def _ragged_column(ragged: Ragged) -> _core.FlatColumn | list[Any]:
     if on_gpu(ragged.values):
         ragged = ragged.to("cpu")
     values = ragged.values
-    if carrier_of(values) is not None:
+    if carrier_of(values.dtype) is not None:
         return ragged.to_lists()
     values, (offsets, _) = dense(values, "values"), ragged._checked()
     place = address_of(values), kind_of(values.dtype), len(values), address_of(offsets)

@@ -156,10 +156,7 @@ def numpy_ints_are_labels(framework: Framework) -> bool:
 
 @functools.cache
 def counting_copies_the_vocabulary() -> bool:
-    """Whether `len` of a fast tokenizer copies its vocabulary: milliseconds a call, with tokenizers before 0.23.
-
-    The result is the same, so that only a stopwatch can tell.
-    """
+    """Whether `len` of a fast tokenizer copies its vocabulary, before tokenizers 0.23; only a stopwatch can tell."""
     backend = Tokenizer(models.WordLevel({str(token): token for token in range(2000)}, unk_token="0"))
 
     def fastest(added: bool) -> float:

@@ -77,17 +77,9 @@ IMITATED: dict[str, tuple[str, ...]] = {
 }
 
 
-_HOMES = (
-    data_collator,
-    tokenization_utils_base,
-    trainer_pt_utils,
-    feature_extraction_sequence_utils,
-    feature_extraction_utils,
-)
-
-
 def _found(name: str) -> Any:
-    for home in _HOMES:
+    sequences, features = feature_extraction_sequence_utils, feature_extraction_utils
+    for home in (data_collator, tokenization_utils_base, trainer_pt_utils, sequences, features):
         if hasattr(home, name.partition(".")[0]):
             return PATCHED.get(name) or operator.attrgetter(name)(home)
     return None
@@ -113,10 +105,7 @@ def changed(twin: str) -> str | None:
 
 
 def unknown(twin: str) -> str | None:
-    """The reason to leave batches to the reference: code that `twin` imitates is unknown; None if it is known.
-
-    The first time, a warning names the code and says what to do.
-    """
+    """The reason to leave batches to the reference, as a warning says once; None if what `twin` imitates is known."""
     name = changed(twin)
     if name is None:
         return None
@@ -158,14 +147,11 @@ def _broken(framework: Framework) -> str | None:
         return None
     works = _makes_batches(framework)
     ranges = ", ".join(f"{name} {' to '.join(RANGES[name])}" for name in names)
+    found, maker = ("right", "quadrat") if works else ("wrong", "transformers")
     warnings.warn(
         f"quadrat {_core.__version__} was not tested with {' and '.join(untested)}, but with {ranges}. "
-        + (
-            "A test batch was right, so quadrat makes the batches."
-            if works
-            else "A test batch was wrong, so transformers makes the batches."
-        )
-        + " Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's code without this test.",
+        f"A test batch was {found}, so {maker} makes the batches. "
+        "Upgrade quadrat, or set QUADRAT_UNTESTED=1 in the environment to use quadrat's code without this test.",
         stacklevel=2,
     )
     return None if works else f"{' and '.join(untested)} would get wrong batches"
@@ -192,10 +178,7 @@ def _makes_batches(framework: Framework) -> bool:
 
 
 def fingerprint(thing: Any) -> str | None:
-    """A fingerprint of the code of a function, or of all functions that a class defines; None if there is no source.
-
-    All versions of Python give the same.
-    """
+    """A fingerprint of a function, or of all that a class defines, the same on each Python; None without a source."""
     digest = hashlib.sha256()
     for function in functions_of(thing):
         lines = source_of(function)

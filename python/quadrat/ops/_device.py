@@ -45,7 +45,7 @@ def bits_of_padding(value: Any, like: torch.Tensor) -> int:
     value = fill_value(value, None)
     if value == 0 and isinstance(value, int):  # of every dtype
         return 0
-    if carrier_of(like) is not None:
+    if carrier_of(like.dtype) is not None:
         return carried(value, like) % (1 << 8 * like.element_size())
     bits, kind, empty_row = np.zeros(1, np.uint64), kind_of(like.dtype), _core.Columns()
     empty_row.add_values([()], interop())

@@ -56,11 +56,7 @@ def contiguous(array: Any) -> Any:
 
 
 class _Leaf(NamedTuple):
-    """Arrays that are alike, copied to memory that grows.
-
-    A value: `plus` returns these and one more, and these stay what they are. Both share memory: only the last of those
-    made of the same store may be used.
-    """
+    """Arrays that are alike, copied to memory that grows. `plus` returns these and one more, in the same memory."""
 
     model: Any  # `[0]` or `[0, 0, ...]`
     store: _core.Gathered

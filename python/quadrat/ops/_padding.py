@@ -69,7 +69,7 @@ def output_of(
     return framework_of(return_tensors, source.framework), kind, fill_value(padding_value, kind)
 
 
-def unpad_here(padded: Any, offsets: Any, total: int, left: bool) -> Any:
+def unpad_here(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
     """`unpad` without a gradient; on the CPU it raises ValueError when a row is longer than the width."""
     if memory.on_gpu(padded):
         return _device.unpad(padded, offsets, total, left=left)

@@ -63,17 +63,12 @@ def number_below(value: Any, name: str, end: int, first: int = 0) -> int:
 
 def _short(number: int) -> str:
     """A number, as a power of two where that is easier to read."""
-    powers = {
-        2**exponent - less: f"2**{exponent}" + " - 1" * less for exponent in (32, 48, 61, 62, 63, 64) for less in (0, 1)
-    }
+    powers = {2**bits - less: f"2**{bits}" + " - 1" * less for bits in (32, 48, 61, 62, 63, 64) for less in (0, 1)}
     return powers.get(number, str(number))
 
 
 def keys_of(values: Any, rows: int) -> Numbers:
-    """One row key per row, uint64; integers below 2**64, negative ones as their two's complement.
-
-    Raises TypeError unless they are integers, and ValueError unless there is one per row.
-    """
+    """One key per row, uint64, of integers; negative ones as their two's complement. Raises TypeError, ValueError."""
     if is_tensor(values):
         values = as_numpy(values, "row_keys")
     if not isinstance(values, np.ndarray):
@@ -117,18 +112,17 @@ def labels_on_cpu(
 def labels_on_gpu(
     options: PhiloxOptions, ids: Any, places: RowBounds, *, special_ids: list[int], keys: Any, words: Any
 ) -> Any:
-    """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it.
+    """As `labels_on_cpu`, on a tensor of a GPU, and without waiting for it; a row longer than the width is cut.
 
-    words: a byte a token on the same device, see csrc/kernels/mask_tokens.hpp, or None: then `special_ids` count. keys:
-    `[rows]` int64 on the same device, or None. A row longer than the width is cut.
+    words: a byte a token there, see csrc/kernels/mask_tokens.hpp, or None: then `special_ids` count. keys: int64.
     """
     import torch
 
     device, count = ids.device, ids.numel()
-    full = places.lengths is None
-    offsets = (
-        torch.arange(places.rows + 1, device=device) * places.width if full else offsets_like(ids, places.lengths)[0]
-    )
+    if places.lengths is None:
+        offsets = torch.arange(places.rows + 1, device=device) * places.width
+    else:
+        offsets, _ = offsets_like(ids, places.lengths)
     layout = address_of(offsets), places.rows, places.width, places.left, places.flat
     if keys is None:
         keys = torch.empty(places.rows, dtype=torch.int64, device=device)

@@ -35,10 +35,7 @@ def is_ours(tensor: Any) -> bool:
 
 
 def mask_layout(mask: Any) -> MaskLayout | None:
-    """What a mask, `[rows, width]`, keeps: one pass and one wait for the GPU.
-
-    None where it has numbers other than 0 and 1, which torch sums up.
-    """
+    """What a mask, `[rows, width]`, keeps, with one wait for a GPU; None for numbers other than 0 and 1."""
     if mask.is_floating_point() or mask.is_complex():
         return None
     mask = dense(mask, "the mask")
@@ -117,10 +114,7 @@ def _room(like: Any, *shape: int) -> Any:
 
 
 def take_here(values: Any, indices: Any, lead: int) -> Any:
-    """The tokens with these numbers, `[count, ...]`, without a gradient; the first `lead` dimensions count them.
-
-    Raises IndexError on the CPU where there is no such token; on a GPU zeros stand for it.
-    """
+    """`[count, ...]`, without a gradient: tokens by number in `lead` dimensions. Raises IndexError, on a CPU."""
     values, indices = dense(values, "values"), _device.int64(indices)
     out = _room(values, len(indices), *values.shape[lead:])
     _take(values, math.prod(values.shape[:lead]), bytes_per_token(values, lead), indices, out)
@@ -136,10 +130,7 @@ def _take(values: Any, size: int, token: int, indices: Any, out: Any) -> None:
 
 
 def put_here(values: Any, indices: Any, shape: tuple[int, ...]) -> Any:
-    """`[*shape, ...]`: the tokens of values at these numbers, zeros elsewhere, without a gradient.
-
-    Raises IndexError on the CPU where there is no such place.
-    """
+    """`[*shape, ...]`, without a gradient: tokens at these numbers, zeros elsewhere. Raises IndexError, on a CPU."""
     values, indices = dense(values, "values"), _device.int64(indices)
     if len(values) != len(indices):
         raise ValueError(f"there are {len(values)} tokens and {len(indices)} indices")

@@ -94,11 +94,15 @@ def _check_device(name: str, tensor: Any, like: Any) -> None:
     _require(where == there, lambda: f"{name} are on {where}, the other tensor is on {there}: move one to the other")
 
 
+def _require_size(size: Any) -> None:
+    _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
+
+
 def _check_rows(values: Any, offsets: Any, size: Any, *_: Any, **__: Any) -> None:
     _require(values.dim() > 0, lambda: "values must have at least one dimension")
     _require(offsets.dim() == 1 and offsets.shape[0] > 0, lambda: "offsets must have one more entry than rows")
     _check_integers("offsets", offsets, values, offsets.shape[0])
-    _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
+    _require_size(size)
 
 
 def _check_flat(values: Any, offsets: Any, total: Any, *args: Any, **kwargs: Any) -> None:
@@ -110,7 +114,7 @@ def _check_flat(values: Any, offsets: Any, total: Any, *args: Any, **kwargs: Any
 def _check_padded(padded: Any, offsets: Any, total: Any, *_: Any, **__: Any) -> None:
     _require(padded.dim() > 1, lambda: f"padded must have rows and tokens, but has {padded.dim()} dimension(s)")
     _check_integers("offsets", offsets, padded, padded.shape[0] + 1)
-    _require(total >= 0, lambda: f"the total must not be negative, but is {total}")
+    _require_size(total)
 
 
 def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: bool = False) -> Any:
@@ -118,12 +122,6 @@ def _pad(values: Any, offsets: Any, length: int, padding_value: Any = 0, left: b
         return _device.pad(values, offsets, length, left=left, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
     return pad_here(rows, "left" if left else "right", (length, None), padding_value)
-
-
-def _unpad(padded: Any, offsets: Any, total: int, left: bool = False) -> Any:
-    if padded.is_cuda:
-        return _device.unpad(padded, offsets, total, left=left)
-    return unpad_here(dense(padded, "padded"), offsets, total, left)
 
 
 def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_value: Any = 0) -> Any:
@@ -181,7 +179,7 @@ def _check_tokens(values: Any, indices: Any, *_: Any) -> None:
 def _check_put(values: Any, indices: Any, size: Any) -> None:
     _check_tokens(values, indices)
     _require(values.shape[0] == indices.shape[0], lambda: "there must be as many indices as tokens")
-    _require(size >= 0, lambda: f"the size must not be negative, but is {size}")
+    _require_size(size)
 
 
 def _check_mask(mask: Any) -> None:
@@ -213,7 +211,7 @@ _define(
 )
 _define(
     "unpad(Tensor padded, Tensor offsets, SymInt total, bool left=False) -> Tensor",
-    _unpad,
+    unpad_here,
     lambda padded, offsets, total, *_, **__: padded.new_empty((total, *padded.shape[2:])),
     _check_padded,
 )

@@ -33,10 +33,8 @@ def attention_mask(
 @overload
 def attention_mask(rows: Any, *, return_tensors: Literal["pt"], **options: Unpack[MaskOptions]) -> torch.Tensor: ...
 @overload
-def attention_mask(rows: Any, *, return_tensors: Literal["np"], **options: Unpack[MaskOptions]) -> NDArray[Any]: ...
-@overload
 def attention_mask(
-    rows: NDArray[Any] | Sequence[Any], *, return_tensors: None = None, **options: Unpack[MaskOptions]
+    rows: Any, *, return_tensors: Literal["np"] | None = None, **options: Unpack[MaskOptions]
 ) -> NDArray[Any]: ...
 def attention_mask(
     rows: Ragged | Sequence[Any] | Any,

@@ -101,12 +101,11 @@ def mask_tokens(
     special_ids = [philox.number_below(token, "each of special_ids", _core.MOST_TOKENS) for token in special_ids]
     given = Given(special_tokens_mask, offset_mapping, row_keys, special_ids)
     by_counter = rng == "philox"
-    if by_counter:
-        if generator is not None:
-            raise ValueError('rng="philox" uses no generator: give a seed')
-    elif rng != "torch":
+    if rng not in ("torch", "philox"):
         raise ValueError(f"rng must be 'torch' or 'philox', not {rng!r}")
-    elif seed is not None or epoch or row_keys is not None or lengths is not None:
+    if by_counter and generator is not None:
+        raise ValueError('rng="philox" uses no generator: give a seed')
+    if not by_counter and (seed is not None or epoch or row_keys is not None or lengths is not None):
         raise ValueError('seed, epoch, row_keys and lengths are for rng="philox"; otherwise give a generator')
     probabilities = float(mlm_probability), float(mask_replace_prob), float(random_replace_prob)
     options = philox.PhiloxOptions(
@@ -237,10 +236,7 @@ def _flat_flags(special: Any, ragged: Ragged) -> Any:
 def write_labels(
     labeller: _core.MaskedLabels, ids: Any, special_tokens_mask: Any, offset_mapping: Any, *, of_batch: bool = False
 ) -> Any:
-    """Mask `ids`, contiguous int64, in place; returns the labels. Raises ValueError for shapes or kinds that differ.
-
-    of_batch: with memory as for the outputs of a batch.
-    """
+    """Mask `ids`, contiguous int64, in place; returns the labels, `of_batch` as its outputs. Raises ValueError."""
     shape = tuple(ids.shape)
     flags = None if special_tokens_mask is None else _flags(special_tokens_mask, shape)
     pairs = None if offset_mapping is None else _pairs(offset_mapping, shape)

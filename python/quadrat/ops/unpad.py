@@ -140,5 +140,5 @@ def _unpad_in_torch(padded: Any, kept: Any) -> Ragged:
     size, at_front, at_end = torch.stack([lengths.sum(), right.long(), left.long()]).tolist()
     if at_front or at_end:
         return _unpad(padded, lengths, not at_front, size)
-    carrier_of(padded)
+    carrier_of(padded.dtype)
     return Ragged.of_lengths(padded[kept], lengths)

@@ -14,15 +14,11 @@ from quadrat.support.memory import is_tensor
 
 
 def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
-    """The rows as a `pyarrow.ListArray`, or as a `LargeListArray` if the offsets do not fit int32.
-
-    `values` are `[total, ...]`, a NumPy array or CPU tensor; `bounds` `[rows + 1]`, from 0 to `total`. Raises TypeError
-    for numbers that Arrow does not have, and ValueError when the bounds decrease.
-    """
+    """`Ragged.to_arrow`, of `values` in host memory, `[total, ...]`, and `bounds`, `[rows + 1]` from 0 to `total`."""
     with needs("Ragged.to_arrow"):
         import pyarrow as pa
     kind = str(values.dtype).removeprefix("torch.")
-    if carrier_of(values) is not None and kind != "float16":
+    if carrier_of(values.dtype) is not None and kind != "float16":
         raise TypeError(
             f"Arrow has no {kind}: convert the values first, for example "
             "`quadrat.Ragged(ragged.values.float(), ragged.offsets).to_arrow()`"

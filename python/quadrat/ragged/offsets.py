@@ -24,10 +24,7 @@ class Facts(NamedTuple):
 
 
 def require_offsets(offsets: Any) -> None:
-    """Check that offsets are a 1-D array or tensor of one or more integers.
-
-    Raises TypeError if they are neither array nor tensor, and ValueError for other shapes and dtypes.
-    """
+    """Raises TypeError unless offsets are an array or tensor, and ValueError unless they are 1-D integers, and some."""
     if not (isinstance(offsets, np.ndarray) or is_tensor(offsets)):
         raise TypeError(f"offsets must be a NumPy array or torch tensor, not {type(offsets).__name__}")
     shape = tuple(offsets.shape)
@@ -46,10 +43,9 @@ def _is_integer(dtype: Any) -> bool:
 
 
 def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
-    """Offsets on the CPU as the kernels read them, and facts about them.
+    """A private copy of offsets on the CPU, which nobody changes after the check, and facts about them.
 
-    They are a private copy, so that nobody changes them after the check. Raises TypeError if they are neither array nor
-    tensor, or a tensor has no numbers in memory, and ValueError if they decrease or leave the `total` values.
+    Raises what `require_offsets` does, and ValueError if they decrease or leave the `total` values.
     """
     require_offsets(offsets)
     return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
@@ -67,10 +63,9 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 
 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
-    """The lengths of rows (an array, a tensor on any device, or a list) as int64 on the CPU.
+    """A private copy of the lengths of rows, int64 on the CPU; they are an array, a tensor on any device, or a list.
 
-    They are a private copy, so that nobody changes them after the check. Raises TypeError unless they are 1-D
-    integers in memory, and ValueError when one is negative or their sum is too large for memory.
+    Raises TypeError unless they are 1-D integers, and ValueError when one is negative or their sum too large.
     """
     array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
@@ -104,10 +99,7 @@ def tensor_or_array(bounds: NDArray[np.int64], like: Any) -> Any:
 
 
 def offsets_like(values: Any, lengths: Any) -> tuple[Any, Facts | None]:
-    """Offsets of rows of these lengths, int64, in the library of `values` and on its device; and what is known of them.
-
-    Lengths on a GPU stay there, unchecked, and nothing is known. Raises what `as_lengths` does.
-    """
+    """Offsets, int64, in the library of `values` and on its device, and what is known: of lengths on a GPU nothing."""
     if on_gpu(lengths) or (is_tensor(lengths) and recording()):
         import torch
 

@@ -82,7 +82,7 @@ class Ragged(Generic[Array]):
         require_plain(offsets, "offsets")
         traced = recording()
         if not traced:
-            carrier_of(values)
+            carrier_of(values.dtype)
         if values.ndim < 1:
             raise ValueError("values must have at least one dimension")
         if on_gpu(offsets) and not traced:
@@ -366,7 +366,7 @@ class Ragged(Generic[Array]):
     def _source(self) -> RowSource:
         """The rows as the functions take them."""
         own = dense(self._values, "values")
-        carrier = carrier_of(own)
+        carrier = carrier_of(own.dtype)
         values = own if carrier is None else own.view(carrier)
         offsets, _ = self._checked()
         columns, place = _core.Columns(), (address_of(values), kind_of(values.dtype), len(values))

@@ -16,10 +16,7 @@ from quadrat.support.memory import KINDS, address_of, has_tangent, is_tensor, on
 
 
 def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
-    """The rows of a `Ragged` at `index`, see `Ragged.__getitem__`: values, offsets, and what is known of the offsets.
-
-    `bounds` are a checked copy of the offsets on the CPU, None on a GPU. Raises IndexError and TypeError.
-    """
+    """Values, offsets and facts of `Ragged.__getitem__`; `bounds` are checked offsets on the CPU, None on a GPU."""
     if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
         return _take_in_torch(values, offsets, index)
     rows = _row_numbers(index, len(bounds) - 1)
@@ -62,7 +59,7 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
     if found:
         kept, outside, number = found
         if outside:
-            raise _no_row(number, count)
+            raise IndexError(f"row {number} of {count}")
         rows, lengths = rows[:kept], lengths[:kept]
     ends = lengths.cumsum(0)
     shift = torch.repeat_interleave(bounds[rows] - (ends - lengths), lengths, output_size=total)
@@ -72,10 +69,7 @@ def _take_in_torch(values: Any, offsets: Any, index: Any) -> tuple[Any, Any, Fac
 
 
 def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
-    """As `_row_numbers`, without a wait; `count` stands for no row.
-
-    Three more say how many of the numbers count, whether one is that of no row, and which.
-    """
+    """As `_row_numbers`, without a wait; and how many of them count, whether one is that of no row, and which."""
     import torch
 
     _check_index(index, count, index.dtype == torch.bool, not (index.is_floating_point() or index.is_complex()))
@@ -103,7 +97,7 @@ def _row_numbers(index: Any, count: int) -> NDArray[np.int64]:
         return np.flatnonzero(numbers)
     outside = (numbers < -count) | (numbers >= count)
     if outside.any():
-        raise _no_row(int(numbers[outside.argmax()]), count)
+        raise IndexError(f"row {numbers[outside.argmax()]} of {count}")
     numbers = numbers.astype(np.int64)
     return np.where(numbers < 0, numbers + count, numbers)
 
@@ -115,7 +109,3 @@ def _check_index(index: Any, count: int, is_mask: bool, is_integers: bool) -> No
         raise IndexError(f"the mask has {len(index)} booleans for {count} rows: it must have one for each row")
     if not (is_mask or is_integers):
         raise TypeError(f"rows are chosen by integers, or by one boolean for each, not by {index.dtype}")
-
-
-def _no_row(number: int, count: int) -> IndexError:
-    return IndexError(f"row {number} of {count}")

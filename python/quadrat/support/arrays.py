@@ -27,10 +27,7 @@ else:
 
 
 def require_plain(array: Any, name: str) -> None:
-    """Checks that an array's numbers are what its memory holds, on the CPU or a GPU; not while torch records.
-
-    Raises TypeError where `other_than_memory` finds something, and ValueError for a tensor on another device.
-    """
+    """Raises TypeError unless an array's numbers are in its memory, ValueError on other devices; not in a recording."""
     if not is_tensor(array) or recording():
         return
     if not (array.is_cpu or array.is_cuda):
@@ -47,10 +44,9 @@ def require_array(array: Any, name: str) -> None:
 
 
 def dense(array: Any, name: str) -> Any:
-    """The same numbers, contiguous and stored as they are, without a gradient; the array itself where that is so.
+    """The same numbers, contiguous and without a gradient; the array itself where that is so.
 
-    Raises what `require_plain` and `require_unrecorded` do, and NotImplementedError for a tensor with a tangent, which
-    would be lost.
+    Raises what `require_plain` and `require_unrecorded` do, and NotImplementedError for a tensor with a tangent.
     """
     if not is_tensor(array):
         return np.ascontiguousarray(array)
@@ -84,16 +80,9 @@ def as_numpy(array: Any, name: str) -> NDArray[Any]:
 _CARRIED = ("bfloat16", "complex64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
-def carrier_of(values: Any) -> Any:
-    """The integer dtype that stands in for that of `values` where the kernels have no name for it, else None.
-
-    Raises TypeError when no kernel can move such elements.
-    """
-    return _carrier(values.dtype)
-
-
 @functools.cache
-def _carrier(dtype: Any) -> Any:
+def carrier_of(dtype: Any) -> Any:
+    """The integer dtype that stands in for one without a kind, else None. Raises TypeError where no kernel moves it."""
     name = str(dtype).removeprefix("torch.")
     if name in KINDS:
         return None
@@ -104,11 +93,8 @@ def _carrier(dtype: Any) -> Any:
 
 
 def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """An uninitialised contiguous array of another shape, with the library and dtype of one on the CPU; its address.
-
-    Raises TypeError when no kernel can move such elements.
-    """
-    carrier = _carrier(array.dtype)
+    """An uninitialised array of another shape, of the library and dtype of one on the CPU; its address."""
+    carrier = carrier_of(array.dtype)
     kind = memory.kind_of(array.dtype if carrier is None else carrier)
     room, address = memory.empty("pt" if is_tensor(array) else "np", shape, kind)
     return room if carrier is None else room.view(array.dtype), address
@@ -116,8 +102,7 @@ def room_like(array: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
 
 def bytes_per_token(array: Any, lead: int) -> int:
     """The bytes of what the dimensions after the first `lead` hold."""
-    size: int = math.prod(array.shape[lead:]) * int(array.dtype.itemsize)
-    return size
+    return int(math.prod(array.shape[lead:]) * array.dtype.itemsize)
 
 
 # From here on numbers round to infinity.
@@ -151,11 +136,11 @@ def carried(value: Any, values: Any) -> int:
 
             one = torch.tensor(number, dtype=values.dtype)
             finite = torch.isfinite(one if one.is_complex() else one.float())
-            bits = one.view(carrier_of(values)).item()
+            bits = one.view(carrier_of(values.dtype)).item()
         else:
             with np.errstate(over="ignore"):
                 one = np.array(number, values.dtype)
-            finite, bits = np.isfinite(one), one.view(carrier_of(values))
+            finite, bits = np.isfinite(one), one.view(carrier_of(values.dtype))
         fits = bool(finite) or not math.isfinite(number)
     except OverflowError:  # an int beyond all floats
         fits = False

@@ -39,10 +39,7 @@ def needs(what: str, extra: str | None = None) -> Iterator[None]:
 
 
 def missing(packages: Mapping[str, str]) -> str:
-    """Which of these packages are not installed, and how to install them all; empty where all are.
-
-    packages: the name of each, and the extra of quadrat that has it.
-    """
+    """Which packages, given with the extras that have them, are missing, and how to install them; empty for none."""
     absent = [name for name in packages if importlib.util.find_spec(name) is None]
     if not absent:
         return ""

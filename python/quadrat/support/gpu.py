@@ -91,10 +91,7 @@ def stream_of(device: torch.device) -> tuple[int, int]:
 
 
 def launch(kernel: str, device: torch.device, *arguments: Any) -> None:
-    """Queue a kernel of `quadrat._cuda` on a device, on the stream that torch works on there.
-
-    Raises ValueError for arguments that the kernel cannot take; RuntimeError without CUDA kernels, or when CUDA fails.
-    """
+    """Queue a kernel of `quadrat._cuda` on torch's stream of a device. Raises ValueError and RuntimeError."""
     getattr(_kernels(), kernel)(*arguments, *stream_of(device))
 
 

@@ -19,10 +19,7 @@ OPAQUE, DICT, WRAPPER = _core.WAYS
 
 
 def way_to_read(cls: type) -> int:
-    """How the mappings of a class are read without a call of code that is theirs: OPAQUE, DICT or WRAPPER.
-
-    Keys that are missing are left out of this: `__missing__` may do what it likes.
-    """
+    """How mappings of a class are read without calling code of theirs, but `__missing__`: OPAQUE, DICT or WRAPPER."""
     transformers = sys.modules.get("transformers")
     wrappers = (UserDict,) if transformers is None else (transformers.BatchEncoding, UserDict)
     lineage = cls.__mro__

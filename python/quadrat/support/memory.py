@@ -108,24 +108,17 @@ def _make_tensor(shape: tuple[int, ...], kind: int) -> tuple[Any, int]:
 
 @functools.cache
 def torch_has(kind: int, *, of_numbers: bool = False) -> bool:
-    """Whether torch has a dtype for a kind, and makes tensors of it from arrays.
-
-    of_numbers: from lists of NumPy numbers instead; torch 2.13 refuses those of uint64.
-    """
+    """Whether torch makes tensors of a kind from arrays, or from lists of NumPy numbers: 2.13 refuses some of those."""
     zero = np.zeros(1, _DTYPES[kind])
     try:
-        return bool(
-            (_torch().tensor([zero[0]]) if of_numbers else _torch().from_numpy(zero)).dtype == torch_dtype(kind)
-        )
+        made = _torch().tensor([zero[0]]) if of_numbers else _torch().from_numpy(zero)
+        return bool(made.dtype == torch_dtype(kind))
     except TypeError:
         return False
 
 
 def torch_facts_of_plain_tensors() -> tuple[tuple[Callable[[], Any], Any], ...] | None:
-    """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype.
-
-    None where a mode is active or a default device is set, and where torch does not say.
-    """
+    """Functions, and what they return as long as torch makes plain CPU tensors of today's default dtype; else None."""
     binding = _torch()._C
     try:
         facts = (
@@ -203,10 +196,7 @@ def _interop(torch_loaded: bool, transformers_loaded: bool, shares: bool) -> _co
 
 
 def interop(*, shares: bool = True) -> _core.Interop:
-    """The types to recognise among rows, of the libraries loaded so far.
-
-    shares: whether tensors are made in shared memory in a DataLoader's workers.
-    """
+    """The types of the libraries loaded so far. shares: whether tensors of workers are in shared memory."""
     modules = sys.modules  # None stands there for a module that is shut out
     return _interop(modules.get("torch") is not None, modules.get("transformers") is not None, shares)
 
@@ -244,10 +234,7 @@ def _forward_ad() -> Any:
 
 
 def address_of(array: Any) -> int:
-    """The address of the first element of a contiguous array or tensor, which the caller keeps alive.
-
-    Raises TypeError for a tensor that has elements and no memory.
-    """
+    """The address of a contiguous array or tensor. Raises TypeError for a tensor that has elements and no memory."""
     if not is_tensor(array):
         return _core.address(array)
     try:
@@ -315,10 +302,7 @@ def torch_dtype(kind: int) -> torch.dtype:
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], int, int] | None:
-    """(address, shape, stride in bytes, kind) of a CPU tensor; one of more dimensions has its elements side by side.
-
-    None for any other. Serves torch versions without the DLPack exchange API.
-    """
+    """(address, shape, stride in bytes, kind) of a CPU tensor, for a torch without DLPack's exchange API, or None."""
     if not is_stored(tensor) or (tensor.dim() > 1 and not tensor.is_contiguous()):
         return None
     kind = _torch_kinds().get(tensor.dtype)

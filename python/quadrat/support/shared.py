@@ -66,10 +66,7 @@ def block_of(values: Any) -> Any:
 
 @functools.cache
 def _send_parts_of_blocks() -> None:
-    """Has `multiprocessing` send a part of a block as such; torch would copy it, and send a descriptor for each.
-
-    A small block is sent by value: its bytes, which the other process would otherwise map.
-    """
+    """Has `multiprocessing` send a part of a block as such, where torch would copy it, and a small block by value."""
     import torch
     from torch.multiprocessing import reductions
 

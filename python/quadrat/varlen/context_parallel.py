@@ -118,7 +118,7 @@ class _Slicer:
     def _copied(self, column: Any, dim: int | None = None) -> Any:
         dim = self._dim if dim is None else dim
         moved = column.movedim(dim, 0) if is_tensor(column) else np.moveaxis(column, dim, 0)
-        carrier = carrier_of(column)
+        carrier = carrier_of(column.dtype)
         source = dense(moved, "columns")
         source = source if carrier is None else source.view(carrier)
         framework: Framework = "pt" if is_tensor(column) else "np"
