@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 
 # Addresses are of device memory, aligned to their elements, and must stay valid until the stream has got past the call.
-# `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, and starts, `[rows]`, are int64 counts
-# of elements. The calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError.
-# csrc/cuda/calls.hpp says what each parameter is.
+# `item` is the size of an element in bytes, 1, 2, 4 or 8; offsets, `[rows + 1]`, are int64 counts of elements. The
+# calls queue work and return; what the host can check raises ValueError, a CUDA error RuntimeError. csrc/cuda/calls.hpp
+# says what each parameter is.
 
 # As `quadrat.ops._philox.PhiloxOptions` names them.
 _PhiloxOptions = tuple[int, int, float, float, float, int, int]
@@ -12,18 +12,6 @@ def description() -> str: ...
 
 # Initialises the CUDA driver, as the kernels do: not before a fork.
 def device_count() -> int: ...
-def copy_rows(
-    values: int,
-    values_size: int,
-    offsets: int,
-    rows: int,
-    start: int,
-    item: int,
-    out: int,
-    out_size: int,
-    device: int,
-    stream: int,
-) -> None: ...
 
 # Columns (values, values_size, offsets, width, left, item, inner, value, fill, out), 16 at most, of the same number of
 # rows; tokens have `inner` elements, value and fill are the bits of one. values=0: `value` stands where data would, as
@@ -73,9 +61,6 @@ def mask_layout(
 ) -> None: ...
 def take_tokens(
     values: int, size: int, token: int, indices: int, count: int, out: int, device: int, stream: int
-) -> None: ...
-def separate_rows(
-    start: int, rows: int, item: int, value: int, out: int, out_size: int, device: int, stream: int
 ) -> None: ...
 def causal_labels(ids: int, count: int, pad_id: int, labels: int, device: int, stream: int) -> None: ...
 def row_keys(
