@@ -21,30 +21,6 @@ struct Pieces {
     int bytes_log = 12;
 };
 
-// Row i, values[offsets[i]:offsets[i + 1]], goes to start[i] of `out`; rows that do not fit are cut at their end. All
-// are counted in elements, of `item` bytes each.
-struct CopyRows {
-    const void* values;
-    std::int64_t values_size;
-    const std::int64_t* offsets;  // [rows + 1]
-    std::int64_t rows;
-    const std::int64_t* start;  // [rows]
-    std::size_t item;
-    void* out;  // [out_size], flat
-    std::int64_t out_size;
-    Pieces pieces = {};
-};
-
-// Writes `value`, the bits of one element, in the low end, to out[start[i]].
-struct SeparateRows {
-    const std::int64_t* start;  // [rows]
-    std::int64_t rows;
-    std::size_t item;
-    std::uint64_t value;
-    void* out;  // [out_size]
-    std::int64_t out_size;
-};
-
 // One output of pad_columns: [rows, width, inner], contiguous. Without values, `value` stands in their place, as 1 does
 // in an attention mask. value, fill: the bits of one element, in the low end.
 struct PadColumn {
@@ -89,8 +65,7 @@ struct Unpad {
     Pieces pieces = {};
 };
 
-// One output of flatten_columns. Every row but for `separate` is as long as in the offsets; what follows the last row
-// is filled.
+// One output of flatten_columns. Every row is as long as in the offsets; what follows the last row is filled.
 enum class FlatSource : std::uint8_t {
     values,     // copied
     separated,  // copied, but for the first token of each row, which is filled
@@ -128,8 +103,8 @@ struct CausalLabels {
     std::int64_t* labels;
 };
 
-// Rows as in CopyRows, or, where not `flat`, in values that are padded already, [rows, width]. The launcher zeroes
-// `out` first: threads add to it.
+// Row i is values[offsets[i]:offsets[i + 1]], or, where not `flat`, a row of values that are padded already,
+// [rows, width]. The launcher zeroes `out` first: threads add to it.
 struct RowKeys {
     const std::int64_t* values;
     std::int64_t values_size;
@@ -196,8 +171,8 @@ struct TakeTokens {
     void* out;
 };
 
-// Rows of ids as in CopyRows, to ids, labels and mask, [rows, width]; mask may be nullptr. Special ids, those whose bit
-// in `set` is 1, are not masked.
+// Rows of ids, values[offsets[i]:offsets[i + 1]], to ids, labels and mask, [rows, width]; mask may be nullptr. Special
+// ids, those whose bit in `set` is 1, are not masked.
 struct PadMasked {
     PhiloxMasking how;
     const std::uint64_t* row_keys;  // [rows]

@@ -47,14 +47,6 @@ QUADRAT_HOST_DEVICE inline Run gap_run(std::int64_t row, std::int64_t length, st
     return {row * width + (side == Side::left ? 0 : kept), width - kept};
 }
 
-// The place of a row in a flat output; what runs past the end is cut, and all of a row that starts outside.
-QUADRAT_HOST_DEVICE inline Run flat_run(std::int64_t start, std::int64_t length, std::int64_t size) {
-    if (start < 0 || start > size) {
-        return {0, 0};
-    }
-    return {start, clamp(length, 0, size - start)};
-}
-
 // The place of a row in a flat output that begins where the offsets begin; what runs past the end is cut.
 QUADRAT_HOST_DEVICE inline Run token_run(std::int64_t begin, std::int64_t end, std::int64_t origin, std::int64_t size) {
     // Unsigned: the distance between two int64 need not fit one.

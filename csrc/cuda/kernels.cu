@@ -31,13 +31,11 @@ cudaError_t launch(const Call& call, cudaStream_t stream) {
     return launch_on(StreamQueue{stream}, call);
 }
 
-template cudaError_t launch(const CopyRows&, cudaStream_t);
 template cudaError_t launch(const PadColumns&, cudaStream_t);
 template cudaError_t launch(const FlattenColumns&, cudaStream_t);
 template cudaError_t launch(const Unpad&, cudaStream_t);
 template cudaError_t launch(const MaskLayout&, cudaStream_t);
 template cudaError_t launch(const TakeTokens&, cudaStream_t);
-template cudaError_t launch(const SeparateRows&, cudaStream_t);
 template cudaError_t launch(const CausalLabels&, cudaStream_t);
 template cudaError_t launch(const RowKeys&, cudaStream_t);
 template cudaError_t launch(const PhiloxMask&, cudaStream_t);

@@ -7,21 +7,18 @@
 #include <utility>
 
 #include "causal_labels.cuh"
-#include "copy_rows.cuh"
 #include "flatten_columns.cuh"
 #include "mask_layout.cuh"
 #include "pad_columns.cuh"
 #include "pad_masked.cuh"
 #include "philox_mask.cuh"
 #include "row_keys.cuh"
-#include "separate_rows.cuh"
 #include "shape.hpp"
 #include "take_tokens.cuh"
 #include "unpad.cuh"
 
 namespace quadrat::cuda {
 
-inline auto kernel_of(const CopyRows&) { return copy_rows; }
 template <int most>
 auto kernel_of(const SomeColumns<most>&) {
     return pad_columns<most>;
@@ -40,9 +37,6 @@ auto with_item(std::size_t item, F f) {
            : item == 2 ? f(std::uint16_t{})
            : item == 4 ? f(std::uint32_t{})
                        : f(std::uint64_t{});
-}
-inline auto kernel_of(const SeparateRows& call) {
-    return with_item(call.item, [](auto item) { return separate_rows<decltype(item)>; });
 }
 inline auto kernel_of(const MaskLayout& call) {
     return with_item(call.item, [](auto item) { return mask_layout<decltype(item)>; });

@@ -243,29 +243,6 @@ void register_tokens(py::module_& m, Launch launch, const Names&... names) {
 template <typename... Extra, typename Launch, typename... Names>
 void register_kernels(py::module_& m, Launch launch, const Names&... names) {
     m.def(
-        "copy_rows",
-        [launch](std::uintptr_t values, std::int64_t values_size, std::uintptr_t offsets, std::int64_t rows,
-                 std::uintptr_t start, std::size_t item, std::uintptr_t out, std::int64_t out_size, Extra... extra) {
-            require_item(item);
-            require(values_size >= 0 && out_size >= 0, "a size is negative");
-            static_cast<void>(padded_size(rows, 1));
-            launch(CopyRows{pointer<const void>(values, item, values_size), values_size, offsets_pointer(offsets, rows),
-                            rows, offsets_pointer(start, rows), item, pointer<void>(out, item, out_size), out_size},
-                   extra...);
-        },
-        "values"_a, "values_size"_a, "offsets"_a, "rows"_a, "start"_a, "item"_a, "out"_a, "out_size"_a, names...);
-    m.def(
-        "separate_rows",
-        [launch](std::uintptr_t start, std::int64_t rows, std::size_t item, std::uint64_t value, std::uintptr_t out,
-                 std::int64_t out_size, Extra... extra) {
-            require_item(item);
-            require(rows >= 0 && out_size >= 0, "rows and out_size must not be negative");
-            launch(SeparateRows{offsets_pointer(start, rows), rows, item, value, pointer<void>(out, item, out_size),
-                                out_size},
-                   extra...);
-        },
-        "start"_a, "rows"_a, "item"_a, "value"_a, "out"_a, "out_size"_a, names...);
-    m.def(
         "causal_labels",
         [launch](std::uintptr_t ids, std::int64_t count, std::int64_t pad_id, std::uintptr_t labels, Extra... extra) {
             launch(CausalLabels{array<const std::int64_t>(ids, padded_size(1, count)), count, pad_id,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../kernels/philox_mask.hpp"
-#include "kernel.cuh"
+#include "warp.hpp"
 
 namespace quadrat::cuda {
 
@@ -17,15 +17,10 @@ __global__ void row_keys(RowKeys call) {
         for (std::int64_t k = tokens.first; k < source.length; k += tokens.step) {
             sum += key_of_token(call.values[source.first + k], k);
         }
-#if defined(__CUDACC__)
-        for (int distance = 16; distance > 0; distance /= 2) {  // a warp works at one row: all of it is here
-            sum += __shfl_down_sync(0xFFFFFFFFU, sum, static_cast<unsigned>(distance));
+        sum = sum_of_lanes(sum);  // a warp works at one row: all of it is here
+        if (threadIdx.x % warp_lanes == 0) {
+            atomicAdd(reinterpret_cast<unsigned long long*>(call.out + row), sum);
         }
-        if (threadIdx.x % 32 != 0) {
-            continue;
-        }
-#endif
-        atomicAdd(reinterpret_cast<unsigned long long*>(call.out + row), sum);
     }
 }
 

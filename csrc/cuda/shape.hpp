@@ -87,12 +87,6 @@ inline bool idle(const TakeTokens& call) { return call.count == 0 || call.token 
 inline bool idle(const FlattenColumns&) { return false; }  // without rows, too, the last one ends somewhere
 
 // plan: shares a call that is not idle among blocks, and returns their number.
-inline std::int64_t plan(CopyRows& call, int most_log) {
-    const std::int64_t size = std::min(call.values_size, call.out_size);
-    call.pieces = flat_pieces(call.rows, size, static_cast<std::int64_t>(call.item), most_log);
-    return call.pieces.blocks;
-}
-
 inline std::int64_t plan(Unpad& call, int most_log) {
     const std::int64_t token = token_bytes(call);
     const std::int64_t mean = std::min(call.out_size / call.rows, call.width) * token;
@@ -149,7 +143,6 @@ inline std::int64_t plan(const TakeTokens& call, int) {
 }
 
 // The threads of what has a thread per element. The width of a typical row decides.
-inline std::int64_t typical_width(const SeparateRows&) { return 1; }
 inline std::int64_t typical_width(const CausalLabels& call) { return call.count; }
 inline std::int64_t typical_width(const RowKeys& call) { return call.values_size / call.rows; }
 inline std::int64_t typical_width(const PadMasked& call) { return call.width / 4; }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fuzz import targets
+from quadrat import _core
 from quadrat.ops._device import column_of
 from quadrat.support.gpu import pad_columns
 from support.gpu import DEVICE, NEEDS_GPU, OnDevice, _cuda, torch, where
@@ -76,9 +77,8 @@ def test_more_than_2_to_the_32_elements() -> None:
     # From beyond 2**32 to beyond 2**32.
     flat = out.reshape(-1)
     picked = torch.tensor([3 * width - 5, 3 * width], device=DEVICE)
-    start = torch.tensor([3 * width - 12], device=DEVICE)
-    memory = flat.data_ptr(), flat.numel()
-    _cuda.copy_rows(*memory, picked.data_ptr(), 1, start.data_ptr(), 1, *memory, *where())
+    column = (_core.FLAT_VALUES, flat.data_ptr(), flat.numel(), 1, 1, 0, 0, flat[-12:].data_ptr())
+    _cuda.flatten_columns([column], picked.data_ptr(), 1, 5, *where())
     assert flat[-13:].tolist() == [1, 1, 1, 9, 9, 9, 1, 1, 1, 1, 9, 9, 9]
 
 
@@ -86,13 +86,13 @@ def test_another_stream_and_a_graph() -> None:
     offsets = torch.tensor([0, 2, 2, 5], device=DEVICE)
     values = torch.arange(1, 6, device=DEVICE)
     out = torch.empty((3, 4), dtype=torch.int64, device=DEVICE)
-    flat, starts = torch.zeros(9, dtype=torch.int64, device=DEVICE), torch.tensor([6, 6, 1], device=DEVICE)
+    flat = torch.zeros(6, dtype=torch.int64, device=DEVICE)
 
     def launches() -> None:
         column = (values.data_ptr(), 5, offsets.data_ptr(), 4, True, 8, 1, 0, 0, out.data_ptr())
         _cuda.pad_columns([column], 3, *where())
-        place = values.data_ptr(), 5, offsets.data_ptr(), 3, starts.data_ptr(), 8
-        _cuda.copy_rows(*place, flat.data_ptr(), 9, *where())
+        separated = (_core.FLAT_SEPARATED, values.data_ptr(), 5, 1, 8, 0, 9, flat.data_ptr())
+        _cuda.flatten_columns([separated], offsets.data_ptr(), 3, 6, *where())
 
     launches()  # loads the kernels, which a capture does not allow
     graph = torch.cuda.CUDAGraph()
@@ -102,7 +102,7 @@ def test_another_stream_and_a_graph() -> None:
     flat.fill_(0)
     graph.replay()
     assert out.tolist() == [[0, 0, 1, 2], [0, 0, 0, 0], [0, 3, 4, 5]]
-    assert flat.tolist() == [0, 3, 4, 5, 0, 0, 1, 2, 0]
+    assert flat.tolist() == [9, 2, 9, 4, 5, 9]
     # Other rows, same graph.
     offsets.copy_(torch.tensor([0, 1, 4, 5]))
     graph.replay()
@@ -111,6 +111,6 @@ def test_another_stream_and_a_graph() -> None:
 
 def test_errors_name_their_cause() -> None:
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        _cuda.separate_rows(0, 0, 1, 0, 0, 0, device=10_000, stream=0)
+        _cuda.causal_labels(0, 0, 0, 0, device=10_000, stream=0)
     with pytest.raises(ValueError, match="not a multiple"):
-        _cuda.separate_rows(4, 1, 1, 0, 8, 1, device=0, stream=0)
+        _cuda.causal_labels(4, 1, 0, 8, device=0, stream=0)

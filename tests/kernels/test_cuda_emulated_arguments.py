@@ -16,16 +16,6 @@ IDS = {"ids": 64, "labels": 64}
 MASKING = {"options": HOW, "row_keys": 64, **ROWS, "set": 64, "set_size": 2, **IDS}
 # What each kernel takes, its addresses and how far from a multiple they are tried, and its sizes.
 KERNELS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[str, ...]]] = {
-    "copy_rows": (
-        {"values": 64, "values_size": 4, "offsets": 64, "rows": 2, "start": 64, "item": 4, "out": 64, "out_size": 6},
-        {"values": 66, "offsets": 68, "start": 4, "out": 65},
-        (),
-    ),
-    "separate_rows": (
-        {"start": 64, "rows": 2, "item": 4, "value": 1, "out": 64, "out_size": 4},
-        {"start": 4, "out": 65},
-        (),
-    ),
     "causal_labels": ({"count": 3, "pad_id": 0, **IDS}, {"ids": 4, "labels": 4}, ("count",)),
     "row_keys": (
         {"values": 64, "values_size": 3, **ROWS, "width": 0, "flat": True, "out": 64},
@@ -59,9 +49,6 @@ KERNELS: dict[str, tuple[dict[str, Any], dict[str, int], tuple[str, ...]]] = {
     ),
 }
 OTHERS = [
-    *(("copy_rows", {name: -1}, "negative") for name in ("rows", "values_size", "out_size")),
-    *(("separate_rows", {name: -1}, "negative") for name in ("rows", "out_size")),
-    *((kernel, {"item": item}, "item must be") for kernel in ("copy_rows", "separate_rows") for item in (0, 3)),
     ("row_keys", {"flat": False}, "must be values_size"),
     *(("philox_mask", {name: -1}, "must not be negative") for name in ("rows", "width")),
     ("philox_mask", {"out_size": 7}, "must be out_size"),

@@ -1,4 +1,4 @@
-"""flatten_columns, copy_rows and separate_rows for CUDA, compiled as C++, against the oracles and hostile input."""
+"""flatten_columns for CUDA, compiled as C++, against the oracles and hostile input."""
 
 import itertools
 
@@ -11,7 +11,7 @@ import oracles
 from quadrat import _core
 from support.compiled import emulated
 from support.emulated import BLOCKS, address, shifted, sparse_bytes
-from support.hostile import BITS, HOSTILE, INT64, KINDS, LENGTHS, cut_rows
+from support.hostile import BITS, HOSTILE, INT64, KINDS, LENGTHS
 
 COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
 POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
@@ -124,82 +124,12 @@ def test_flatten_columns_beyond_32_bits() -> None:
     assert separated.tolist() == [9, 2, 3, 9, 5, 9]
 
 
-@given(KINDS, LENGTHS, st.integers(0, 5), st.integers(0, 40), st.randoms(), BLOCKS)
-def test_copy_rows(guarded, kind, lengths, before, space, random, blocks):  # noqa: PLR0917
-    """Rows in any order, with gaps between them, which stay as they are."""
-    unsigned, offsets = f"u{np.dtype(kind).itemsize}", offsets_of(lengths, before)
-    values = (np.arange(int(offsets[-1]) + 3) * 7919).astype(unsigned)
-    values = shifted(values, random.randint(0, 15))
-    starts, position = np.zeros(len(lengths), np.int64), 0
-    for row in random.sample(range(len(lengths)), len(lengths)):
-        position += random.randint(0, space)
-        starts[row] = position
-        position += lengths[row]
-    out = guarded(unsigned, position + space)
-    expected = out.array.copy()
-    oracles.copy_rows([values[a:b] for a, b in itertools.pairwise(offsets)], starts.tolist(), expected)
-    emulated.copy_rows(
-        address(values), len(values), address(offsets), len(lengths), address(starts), values.itemsize, out.address,
-        out.array.size, blocks,
-    )  # fmt: skip
-    assert out.holds(expected)
-
-
-@given(
-    st.lists(HOSTILE, min_size=1, max_size=8), st.lists(HOSTILE, min_size=7, max_size=7), st.integers(0, 40),
-    st.integers(0, 40), st.sampled_from([1, 2, 4, 8]), BLOCKS,
-)  # fmt: skip
-def test_copy_rows_with_hostile_offsets(guarded, offsets, starts, size, out_size, item, blocks):  # noqa: PLR0917
-    """What does not fit is cut; where rows overlap, the number of any of them may stay."""
-    source, rows = np.array(offsets, np.int64), len(offsets) - 1
-    start = np.array(starts[:rows], np.int64)
-    values, out = guarded(f"u{item}", (size,)), guarded(f"u{item}", (out_size,))
-    values.array[:] = np.arange(size) + 1
-    before = out.array.copy()
-    emulated.copy_rows(values.address, size, address(source), rows, address(start), item, out.address, out_size, blocks)
-    assert out.intact()
-    assert values.intact()
-    allowed = [{one} for one in before.tolist()]
-    for first, row in zip(starts, cut_rows(values.array, offsets, size), strict=False):
-        if 0 <= first <= out_size:
-            for place, number in enumerate(row[: out_size - first].tolist(), first):
-                allowed[place].add(number)
-    assert all(number in some for number, some in zip(out.array.tolist(), allowed, strict=True))
-
-
-def test_copy_rows_beyond_32_bits() -> None:
-    size = 2**32 + 100
-    with sparse_bytes(size) as values, sparse_bytes(size) as out:
-        values[2**32 + 10 : 2**32 + 15] = [1, 2, 3, 4, 5]
-        offsets = np.array([2**32 + 10, 2**32 + 13, 2**32 + 15], np.int64)
-        starts = np.array([2**32 + 50, 2**31 + 7], np.int64)
-        emulated.copy_rows(address(values), size, address(offsets), 2, address(starts), 1, address(out), size, 64)
-        assert out[2**32 + 48 : 2**32 + 55].tolist() == [0, 0, 1, 2, 3, 0, 0]
-        assert out[2**31 + 5 : 2**31 + 11].tolist() == [0, 0, 4, 5, 0, 0]
-        # Wrapped to 32 bits, the starts would be these.
-        assert not out[:100].any()
-
-
-@pytest.mark.parametrize("item", [1, 2, 4, 8])
-@given(starts=st.lists(HOSTILE, max_size=12), size=st.integers(0, 40), blocks=BLOCKS, value=BITS)
-def test_separate_rows(guarded, item, *, starts, size, blocks, value):
-    start = np.array(starts, np.int64)
-    out = guarded(f"u{item}", (size,))
-    expected = out.array.copy()
-    value %= 2 ** (8 * item)
-    oracles.separate_rows([one for one in starts if 0 <= one < size], value, expected)
-    emulated.separate_rows(address(start), len(starts), item, value, out.address, size, blocks)
-    assert out.holds(expected)
-
-
 def test_no_rows(guarded):
     """Nothing is read, and nothing written but where the last row ends."""
     bound, offsets = guarded("int32", (1,)), np.array([7], np.int64)
     emulated.flatten_columns([(BOUNDS, 0, 0, 1, 4, 0, 0, bound.address)], address(offsets), 0, 0)
     assert bound.array.tolist() == [0]
     emulated.flatten_columns([], address(offsets), 0, 0)
-    emulated.copy_rows(0, 0, 0, 0, 0, 4, 0, 0)
-    emulated.separate_rows(0, 0, 8, 0, 0, 0)
 
 
 @pytest.mark.parametrize("item", [1, 2, 4, 8])
@@ -209,5 +139,3 @@ def test_no_tokens(item: int) -> None:
     columns = [(source, 0, 0, 1, item, 0, 0, 0) for source in (COPIED, SEPARATED)]
     columns += [(POSITIONS, 0, 0, 1, 8, 0, 0, 0), (SEQUENCES, 0, 0, 1, 4, 0, 0, 0)]
     emulated.flatten_columns(columns, address(offsets), 3, 0)
-    emulated.copy_rows(0, 0, address(offsets), 3, address(offsets), item, 0, 0)
-    emulated.separate_rows(address(offsets), 3, item, 0, 0, 0)

@@ -95,16 +95,6 @@ def test_runs_of_a_padded_row_beyond_32_bits(layout: tuple[int, int], length: in
     assert emulated.gap_run(row, length, width, left) == (begin if left else begin + kept, gap)
 
 
-@given(anywhere, size_of_anything, size_of_anything)
-def test_flat_run_stays_inside(start: int, length: int, size: int) -> None:
-    first, kept = emulated.flat_run(start, length, size)
-    assert 0 <= first <= first + kept <= size
-    if 0 <= start <= size:
-        assert (first, kept) == (start, min(length, size - start))
-    else:
-        assert kept == 0
-
-
 @given(HOSTILE, HOSTILE, HOSTILE, size_of_anything)
 def test_token_run_stays_inside(begin: int, end: int, origin: int, size: int) -> None:
     first, length = emulated.token_run(begin, end, origin, size)

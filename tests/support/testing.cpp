@@ -149,7 +149,6 @@ PYBIND11_MODULE(_testing, m, pybind11::mod_gil_not_used()) {
     m.def("row_length", &row_length);
     m.def("padded_run", &padded_run);
     m.def("gap_run", &gap_run);
-    m.def("flat_run", &flat_run);
     m.def("token_run", &token_run);
     m.def("thread_number", &thread_number);
     m.def("quotient", &quotient);

@@ -22,14 +22,14 @@ struct Place {
     std::int64_t offsets = nowhere, values = nowhere, total = 0;
     py::object fill = py::none();
     std::vector<std::int64_t> shape;
-    std::int64_t start = nowhere, extent = 0;
+    std::int64_t extent = 0;
 
     py::tuple as_tuple() const {
         py::tuple extents(shape.size());
         for (std::size_t i = 0; i < shape.size(); ++i) {
             extents[i] = shape[i];
         }
-        return py::make_tuple(offsets, values, total, fill, std::move(extents), start);
+        return py::make_tuple(offsets, values, total, fill, std::move(extents));
     }
 };
 
@@ -44,17 +44,14 @@ public:
         return at;
     }
 
-    // Where rows begin that take `least` places at least, and where the last one ends. Columns whose rows are equally
-    // long share them.
-    std::int64_t offsets(std::size_t index, std::int64_t least = 0) {
-        const Column& column = columns_.at(index);
-        least = column.min_length < least ? least : 0;
+    // Where rows begin, and where the last one ends. Columns whose rows are equally long share them.
+    std::int64_t offsets(std::size_t index) {
         for (const Offsets& known : offsets_) {
-            if (known.least == least && columns_.at(known.index).lengths == column.lengths) {
+            if (columns_.at(known.index).lengths == columns_.at(index).lengths) {
                 return known.at;
             }
         }
-        offsets_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64), least});
+        offsets_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64)});
         return offsets_.back().at;
     }
 
@@ -85,7 +82,7 @@ public:
 
     Status write(std::size_t* failed) const {
         for (const Offsets& piece : offsets_) {
-            row_offsets(columns_.at(piece.index).all_lengths(), piece.least, at<std::int64_t>(piece.at));
+            row_offsets(columns_.at(piece.index).all_lengths(), 0, at<std::int64_t>(piece.at));
         }
         for (const Piece& piece : values_) {
             *failed = piece.step;
@@ -113,7 +110,7 @@ private:
 
     struct Offsets {
         std::size_t index;
-        std::int64_t at, least;
+        std::int64_t at;
     };
     struct Piece {
         std::size_t index;
@@ -237,7 +234,7 @@ public:
                 place.total = place.shape[0];
                 return {};
             case Action::labels:
-                return place_labels(&place);
+                return place_labels(i, &place);
             default:
                 return place_rows(step, i, &place);
         }
@@ -254,12 +251,10 @@ public:
             *failed = number_of(execution_.labels());
             status = causal_->check_special(columns_);
         }
-        for (const Step* const step : {execution_.ids(), execution_.labels()}) {
-            if (status && draws()) {
-                *failed = number_of(step);
-                const Place& place = places_[*failed];
-                status = execution_.write(*step, place.extent, buffer_.at<void>(place.values));
-            }
+        for (std::size_t i = 0; i < whole_.size() && status; ++i) {
+            *failed = whole_[i];
+            const Place& place = places_[whole_[i]];
+            status = execution_.write(plan_.steps[whole_[i]], place.extent, buffer_.at<void>(place.values));
         }
         return status;
     }
@@ -280,14 +275,16 @@ private:
     bool draws() const { return labels_ != nullptr && causal_ == nullptr && !masking_; }
     std::size_t number_of(const Step* step) const { return static_cast<std::size_t>(step - plan_.steps.data()); }
 
-    void reserve_int64(Place* place) {
+    // An output that is written here, as it comes out.
+    void place_whole(std::size_t i, Kind kind, Place* place) {
         place->total = std::accumulate(place->shape.begin(), place->shape.end(), std::int64_t{1}, std::multiplies<>());
-        place->values = buffer_.reserve(place->total, Kind::int64);
+        place->values = buffer_.reserve(place->total, kind);
+        whole_.push_back(i);
     }
 
-    Status place_labels(Place* place) {
+    Status place_labels(std::size_t i, Place* place) {
         const Step* const step = execution_.labels();
-        if (step == nullptr || execution_.ids() == nullptr || place != &places_[number_of(step)]) {
+        if (step == nullptr || execution_.ids() == nullptr || i != number_of(step)) {
             return {Code::bad_argument};
         }
         if (masking_) {
@@ -295,7 +292,7 @@ private:
         } else if (causal_ != nullptr) {
             place->total = causal_->pad_id();
         } else {
-            reserve_int64(place);
+            place_whole(i, Kind::int64, place);
         }
         return {};
     }
@@ -310,26 +307,27 @@ private:
             return {Code::row_too_long, longer - column.lengths.begin()};
         }
         const bool gaps = flat ? execution_.filled(step) < extent : column.min_length < extent;
-        std::uint64_t element = 0;
+        std::uint64_t fill = 0, separator = 0;
         if (gaps) {
             PyObject* const value = PyDict_GetItemWithError(plan_.values.ptr(), step.name.ptr());
-            if (!decode_number(value, step.kind, &element)) {
+            if (!decode_number(value, step.kind, &fill)) {
                 return {Code::out_of_range};
             }
             place->fill = py::reinterpret_borrow<py::object>(value);
         }
-        if (shifts && !decode_number(layout_.separator.ptr(), step.kind, &element)) {
+        if (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator)) {
             return {Code::out_of_range};
         }
         const bool is_ids = labels_ != nullptr && &step == execution_.ids();
-        if (is_ids && draws()) {
-            reserve_int64(place);
+        // No kernel has a place for an empty row, or two values to fill with.
+        const bool odd = shifts && (column.min_length == 0 || (gaps && fill != separator));
+        if (odd || (is_ids && draws())) {
+            place_whole(i, step.kind, place);
             return {};
         }
         place->total = column.total * column.inner;
         place->values = buffer_.values(step.index, step.kind, i);
         place->offsets = gaps || shifts || is_ids ? buffer_.offsets(step.index) : nowhere;
-        place->start = shifts ? buffer_.offsets(step.index, 1) : nowhere;
         return {};
     }
 
@@ -342,6 +340,7 @@ private:
     DeferredMasking masking_;
     Buffer buffer_;
     std::vector<Place> places_;
+    std::vector<std::size_t> whole_;  // the steps that are written here
 };
 
 }  // namespace

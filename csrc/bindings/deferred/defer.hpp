@@ -17,10 +17,9 @@ inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more 
 
 // Makes the object: factory(buffer, steps, places, rows, layout, masking, wrapped).
 //
-// buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape, start):
-//   offsets, values, start: where in the buffer the offsets of the rows lie, int64 [rows + 1], their values, and where
-//     the rows of `shift` start in the output, int64 [rows]; -1 where there is no such thing. Values without offsets
-//     are the output as it is.
+// buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape):
+//   offsets, values: where in the buffer the offsets of the rows lie, int64 [rows + 1], and their values; -1 where
+//     there is no such thing. Values without offsets are the output as it is.
 //   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
 //     is ignored.
 //   fill: what fills the gaps, or None where there are none.

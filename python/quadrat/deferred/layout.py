@@ -28,7 +28,6 @@ class Parts(NamedTuple):
     total: int  # values, in elements; or the length of the longest row; or the id that causal labels ignore
     fill: Any  # of the gaps
     shape: tuple[int, ...]  # of the output
-    start: int  # where the rows start in the output, int64 [rows], or -1
 
     @property
     def trailing(self) -> tuple[int, ...]:
@@ -36,7 +35,7 @@ class Parts(NamedTuple):
         return self.shape[2:]
 
 
-NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, (), NOWHERE)
+NO_PARTS = Parts(NOWHERE, NOWHERE, 0, None, ())
 
 
 class Masking(NamedTuple):
@@ -165,11 +164,7 @@ class _Launches:
         separator, start = self.plan.options[3:5]
         value, fill = 0, 0 if place.fill is None else bits_of(place.fill, kind)
         if action == SHIFT:
-            first = bits_of(separator, kind)
-            if place.start != place.offsets or (place.fill is not None and fill != first):
-                self._shift(place, kind, first, out)
-                return
-            fill = first
+            fill = bits_of(separator, kind)
         elif action == POSITIONS:
             value = bits_of(start, kind)
         elif action == SEQUENCES:
@@ -179,15 +174,6 @@ class _Launches:
         values = (0, 0) if place.values < 0 else (self.base + place.values, place.total)
         column = FlatColumn(_SOURCES[action], *values, 1, item_size(kind), value, fill, address_of(out))
         self._flat.setdefault(place.offsets, []).append(column)
-
-    def _shift(self, place: Parts, kind: int, first: int, out: torch.Tensor) -> None:
-        """Where an empty row takes a place, or what pads the labels is not what separates them."""
-        if place.fill is not None:  # the rows are written over it
-            out[0, max(0, out.numel() - self.plan.options[1]) :] = place.fill
-        values, offsets, starts = (self.base + at for at in (place.values, place.offsets, place.start))
-        rows, item, target = self.plan.rows, item_size(kind), (address_of(out), out.numel())
-        gpu.launch("copy_rows", self.device, values, place.total, offsets, rows, starts, item, *target)
-        gpu.launch("separate_rows", self.device, starts, rows, item, first, *target)
 
 
 def elements(buffer: torch.Tensor, place: Parts, kind: int) -> torch.Tensor:
