@@ -11,7 +11,9 @@ import quadrat
 from quadrat import _core
 
 KINDS = _core.kinds
-NUMBERS = {int: st.integers(0, 100), float: st.floats(width=32), bool: st.booleans()}
+# Floats that float16 holds, too: NumPy warns of others.
+FLOATS = st.floats(-65000, 65000, width=32) | st.sampled_from([float("inf"), float("-inf"), float("nan")])
+NUMBERS = {int: st.integers(0, 100), float: FLOATS, bool: st.booleans()}
 DEFAULTS = {int: "int64", float: "float64", bool: "bool"}
 TYPES = {"np": np.ndarray, "pt": torch.Tensor}
 

@@ -76,7 +76,7 @@ def test_the_first_of_a_kind_is_a_warning(caplog):
 
 def test_what_costs_nothing_is_no_warning(caplog):
     with caplog.at_level(logging.DEBUG, "quadrat"):
-        quadrat.DefaultDataCollator()([{"pixels": np.ones((3, 2, 2))} for _ in range(2)])
+        quadrat.DefaultDataCollator()([{"spectrum": np.ones((3, 2), np.complex64)} for _ in range(2)])
     assert quadrat.stats().fell_back == 1
     assert [record.levelno for record in caplog.records] == [logging.DEBUG]
 
