@@ -12,6 +12,20 @@
 #include "walk.hpp"
 
 namespace quadrat {
+
+// For each value of a batch: a call would cost as much.
+inline __attribute__((always_inline)) void Column::see(const Row& row, std::uint32_t form, std::int64_t length) {
+    min_length = rows.empty() ? length : std::min(min_length, length);
+    max_length = std::max(max_length, length);
+    first_form = rows.empty() ? form : first_form;
+    forms |= form;
+    kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
+    total += length;
+    objects |= row.data == nullptr && row.length > 0;
+    rows.push_back(row);
+    lengths.push_back(length);
+}
+
 namespace {
 
 // What the processor's own prefetcher needs to see before it goes on by itself.
@@ -137,18 +151,6 @@ void Column::see_deep(const Row& row, std::uint32_t form, const Trailing& dimens
     const bool fits = dimensions == trailing;
     see(fits ? Row{row.data, row.length * inner, row.stride, row.kind} : Row{}, fits ? form : form_other,
         fits ? row.length : 0);
-}
-
-void Column::see(const Row& row, std::uint32_t form, std::int64_t length) {
-    min_length = rows.empty() ? length : std::min(min_length, length);
-    max_length = std::max(max_length, length);
-    first_form = rows.empty() ? form : first_form;
-    forms |= form;
-    kinds |= row.length > 0 && form != form_other ? 1U << static_cast<unsigned>(row.kind) : 0U;
-    total += length;
-    objects |= row.data == nullptr && row.length > 0;
-    rows.push_back(row);
-    lengths.push_back(length);
 }
 
 void Columns::look(const Interop& interop) {
