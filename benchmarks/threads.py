@@ -1,9 +1,9 @@
-"""Batches a second that a loader of one thread, of two threads and of two worker processes delivers.
+"""Batches a second that one thread, two threads and two worker processes of a `DataLoader` make.
 
-All ways are read through in turn, pass by pass. Of each the best pass counts, for another process on the machine only
-takes away; the processor time that the threads spend in a batch hardly depends on others. First, the batches of all
-ways are compared. Nothing is done with the batches. Jobs need transformers where their names say so; the
-others run on interpreters without it.
+All ways take turns; there are ten short passes of threads for one of the workers. Of each the best pass counts, for
+another process on the machine only takes away; the processor time that the threads spend in a batch depends less on
+others. First, the batches of all ways are compared. Nothing is done with the batches. Jobs of collators need
+transformers; the others run on interpreters without it.
 
     python benchmarks/threads.py
     PYTHONPATH=tests python -m support.without_tokenizers benchmarks/threads.py
@@ -15,9 +15,8 @@ import json
 import os
 import platform
 import sys
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
@@ -36,16 +35,29 @@ Keys = np.ndarray[Any, Any]
 Make = Callable[[Keys], dict[str, torch.Tensor]]
 
 
-def in_threads(make: Make, order: list[Keys], threads: int) -> Iterator[dict[str, torch.Tensor]]:
-    """The batches in order, up to four a thread ahead."""
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[dict[str, torch.Tensor]]] = deque()
-        for keys in order:
-            waiting.append(pool.submit(make, keys))
-            if len(waiting) > 4 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+def in_threads(make: Make, order: list[Keys], threads: int, keep: list[Any] | None = None) -> tuple[float, float]:
+    """Batches a second that threads make, each of its own share, and the processor seconds of all. keep: takes them."""
+    begin, spans, spent = threading.Barrier(threads), [], []
+
+    def work(first: int) -> None:
+        if hasattr(os, "sched_setaffinity"):  # else both may begin on one core, and a pass is short
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[first % len(cores)]})
+        begin.wait()
+        start, used = perf_counter(), thread_time()
+        for at in range(first, len(order), threads):
+            batch = make(order[at])
+            if keep is not None:
+                keep[at] = batch
+        spent.append(thread_time() - used)
+        spans.append((start, perf_counter()))
+
+    pool = [threading.Thread(target=work, args=(first,)) for first in range(threads)]
+    for thread in pool:
+        thread.start()
+    for thread in pool:
+        thread.join()
+    return len(order) / (max(end for _, end in spans) - min(start for start, _ in spans)), sum(spent)
 
 
 class _Made(torch.utils.data.Dataset[Any]):
@@ -121,36 +133,30 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 def measured(make: Make, order: list[Keys], passes: int) -> dict[str, Any]:
     """The best rate of each way, and the processor time of a batch where all is done in this process."""
-    spent: list[float] = []
-
-    def timed(keys: Keys) -> dict[str, torch.Tensor]:
-        start = thread_time()
-        batch = make(keys)
-        spent.append(thread_time() - start)
-        return batch
-
-    workers = DataLoader(_Made(make, order), None, num_workers=2, persistent_workers=True)
-    ways: dict[str, Callable[[], Any]] = {
-        "1 thread": lambda: in_threads(timed, order, 1),
-        "2 threads": lambda: in_threads(timed, order, 2),
-        "2 workers": lambda: workers,
-    }
     expected = [make(keys) for keys in order]
-    for name, way in ways.items():
-        if not all(same(one, two) for one, two in zip(way(), expected, strict=True)):
+    workers = DataLoader(_Made(make, order), None, num_workers=2, persistent_workers=True)
+    found: dict[str, list[Any]] = {"2 workers": list(workers)}
+    for threads in (1, 2):
+        found[f"{threads} threads"] = made = [None] * len(order)
+        in_threads(make, order, threads, made)
+    for name, batches in found.items():
+        if not all(same(one, two) for one, two in zip(batches, expected, strict=True)):
             raise AssertionError(f"other batches from {name}")
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    costs: dict[str, list[float]] = {name: [] for name in ways}
+    found.clear()
+    rates: dict[str, list[float]] = {"1 thread": [], "2 threads": [], "2 workers": []}
+    costs: dict[str, list[float]] = {"1 thread": [], "2 threads": []}
     for _ in range(passes):
-        for name, way in ways.items():
-            spent.clear()
-            start = perf_counter()
-            for _ in way():
-                pass
-            rates[name].append(len(order) / (perf_counter() - start))
-            costs[name].append(sum(spent) / len(order) * 1e6)
+        for _ in range(10):
+            for threads, name in enumerate(costs, 1):
+                rate, used = in_threads(make, order, threads)
+                rates[name].append(rate)
+                costs[name].append(used / len(order) * 1e6)
+        start = perf_counter()
+        for _ in workers:
+            pass
+        rates["2 workers"].append(len(order) / (perf_counter() - start))
     best = {name: round(max(found)) for name, found in rates.items()}
-    cost = {name: round(min(found), 1) for name, found in costs.items() if "thread" in name}
+    cost = {name: round(min(found), 1) for name, found in costs.items()}
     return {
         "batches_per_second": best,
         "two_threads_to_one": round(best["2 threads"] / best["1 thread"], 3),

@@ -4,8 +4,8 @@ Each batch is a call of quadrat in a thread of a pool; the loader gives them in 
 Python lists and from an Arrow column. Masks are drawn by counter (`rng="philox"`): they depend on the row, not on the
 thread, so that batches are the same with any number of threads. The script checks this.
 
-On free-threaded CPython (3.14t) two threads make almost twice the batches of one. With the GIL they make about as many:
-quadrat gives the GIL up for long copies only. The script needs no transformers, and takes a few seconds.
+On free-threaded CPython (3.14t) the threads work side by side. With the GIL they do so only in long copies, for which
+quadrat gives it up. The script needs no transformers, and takes a few seconds.
 
     python examples/threads.py
     python examples/threads.py --threads 4 --rows 64
