@@ -372,6 +372,14 @@ def test_classes_that_pad_in_their_own_way_do_it(method):
     assert quadrat.stats().compiled == (method == "pad")  # which calls that of the base class
 
 
+@pytest.mark.parametrize("name", ["feature_size", "padding_value", "return_attention_mask", "padding_side"])
+def test_an_extractor_that_lacks_an_attribute(name):
+    extractor = Extractor(1, 16000, 0.0)
+    delattr(extractor, name)
+    assert_same(extractor, CLIPS, {})
+    assert_same(extractor, CLIPS[:1], {"return_attention_mask": False})
+
+
 def test_what_numpy_says_of_numbers_beyond_float32_is_said():
     rows = [{"input_values": np.array([1e300, 1.0])}, {"input_values": np.array([0.5])}]
     with pytest.warns(RuntimeWarning, match="overflow"):

@@ -129,7 +129,9 @@ def _main_of(extractor: Any) -> str:
     if any(getattr(cls, name, None) is not part or name in own for name, part in _PARTS.items()):
         raise FallBack(f"{cls.__name__} pads in its own way")
     with or_fall_back("the extractor lacks what the base class has"):
-        return str(extractor.model_input_names[0])
+        if type(extractor.feature_size) is int:
+            return str(extractor.model_input_names[0])
+    raise FallBack("feature_size is no int")
 
 
 def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
@@ -143,7 +145,7 @@ def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
         raise FallBack("return_attention_mask is no bool")
     with or_fall_back("the padding options are refused"):
         strategy = extractor._get_padding_strategies(padding=options.padding, max_length=limit)
-    if strategy != PaddingStrategy.DO_NOT_PAD and extractor.padding_side not in ("left", "right"):
+    if strategy != PaddingStrategy.DO_NOT_PAD and getattr(extractor, "padding_side", None) not in ("left", "right"):
         raise FallBack("unknown padding_side")
     return strategy, rounded_up(limit or 0, options.pad_to_multiple_of)
 
