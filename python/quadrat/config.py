@@ -47,17 +47,15 @@ def _versions() -> str:
 
 def _cuda_build() -> str:
     try:
-        description: str = load_cuda_kernels().description()
+        return str(load_cuda_kernels().description())
     except ModuleNotFoundError:
         return "not built"
     except ImportError as error:
         return f"does not load: {error}"
-    return description
 
 
 def _exchange() -> str:
-    torch = sys.modules.get("torch")
-    if torch is None:
+    if sys.modules.get("torch") is None:
         return "torch not loaded yet"
     from quadrat.support.memory import interop
 

@@ -17,13 +17,6 @@ ENOUGH_WITH_BUDGET = 0.10
 # From so many times as many steps on, or as few, a token budget is not just a faster epoch.
 MANY_STEPS = 2
 
-# How to get a pad token, by whether the tokenizer has an end-of-sequence token.
-_PAD_TOKEN = {
-    True: "set tokenizer.pad_token = tokenizer.eos_token",
-    False: 'call tokenizer.add_special_tokens({"pad_token": "[PAD]"}) and '
-    "model.resize_token_embeddings(len(tokenizer))",
-}
-
 
 def choose(costs: Sequence[Cost]) -> str:
     """The way of batching to advise: `DYNAMIC`, `BUDGET` or `PACKED`."""
@@ -47,7 +40,11 @@ def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = No
             f"{fewer} rows: change --max-tokens, the gradient accumulation or the learning rate."
         )
     if tokenizer is not None and tokenizer.pad_token is None:
-        said.append(f"The tokenizer has no pad token: before padding, {_PAD_TOKEN[tokenizer.eos_token is not None]}.")
+        remedy = "set tokenizer.pad_token = tokenizer.eos_token"
+        if tokenizer.eos_token is None:
+            added = 'tokenizer.add_special_tokens({"pad_token": "[PAD]"})'
+            remedy = f"call {added} and model.resize_token_embeddings(len(tokenizer))"
+        said.append(f"The tokenizer has no pad token: before padding, {remedy}.")
     return said
 
 
@@ -92,10 +89,7 @@ def code(
     pad_to_multiple_of: int | None = None,
     longest: int = 0,
 ) -> dict[str, list[str]]:
-    """The lines of Python that do what `advise` says, for a DataLoader and for a Trainer.
-
-    They use `dataset`, whose rows of at most `longest` tokens are in the column "input_ids", `tokenizer` and `model`.
-    """
+    """The lines of Python that do what `advise` says with a `dataset` whose rows have at most `longest` tokens."""
     choice = choose(costs)
     multiple_of = pad_to_multiple_of or 1
     rounding = "" if pad_to_multiple_of is None else f", pad_to_multiple_of={pad_to_multiple_of}"

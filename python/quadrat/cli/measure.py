@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import math
 import os
 import platform
@@ -120,10 +121,7 @@ def timed(
 
 
 def calls_of(reference: Collate, features: list[Feature]) -> int:
-    """How many calls are long enough to be timed.
-
-    By the reference's time: were quadrat called twice in a row, the second call would find warm caches.
-    """
+    """How many calls of the reference are long enough to be timed; a second one of quadrat would find warm caches."""
     return math.ceil(SHORTEST_SAMPLE_NS / min(sample(reference, features) for _ in range(5)))
 
 
@@ -149,12 +147,8 @@ def times_as(ratio: float) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """The same data with floats of three decimals."""
-    if isinstance(value, float):
-        return round(value, 3)
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+    """The same data, as JSON has it, with floats of three decimals."""
+    return json.loads(json.dumps(value), parse_float=lambda number: round(float(number), 3))
 
 
 def _same(what: str, expected: Any, actual: Any) -> None:

@@ -38,10 +38,7 @@ class Options:
 
 
 def launch(command: list[str], options: Options) -> int:
-    """Replace this process by a Python that runs `command`: what follows `python` on a command line.
-
-    Raises CommandError.
-    """
+    """Replace this process by a Python that runs `command`, what follows `python` in a shell. Raises CommandError."""
     if not command or command in (["-m"], ["-c"]):
         raise CommandError("name a script: quadrat run train.py, or quadrat run -m package.module")
     if sys.flags.ignore_environment:

@@ -49,14 +49,10 @@ def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int]
 def show(total: dict[str, Any], out: TextIO) -> None:
     """Writes the report as text."""
     compiled, fallen = total.get("compiled", 0), total.get("fell_back", 0)
-    lines = []
-    if not compiled + fallen:
-        lines.append("no batch was made by a collator that quadrat replaces")
-    else:
-        lines.append(
-            f"{compiled + fallen:,} batches, {compiled:,} of them compiled and {fallen:,} made by transformers; "
-            f"{total['seconds']:.3g} s in collators"
-        )
+    lines = ["no batch was made by a collator that quadrat replaces"]
+    if compiled + fallen:
+        made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled and {fallen:,} made by transformers"
+        lines = [f"{made}; {total['seconds']:.3g} s in collators"]
     for cause, batches in total["causes"].items():
         remedy = remedy_for(cause)
         lines.append(f"  {batches:,} by transformers: {cause}" + (f"; {remedy}" if remedy is not None else ""))

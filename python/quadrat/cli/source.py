@@ -50,8 +50,7 @@ class Source:
 
     def texts(self, rows: Sequence[int]) -> list[str]:
         """The texts at `rows`."""
-        texts: list[str] = self.values(self.column).take(rows).to_pylist()
-        return texts
+        return list(self.values(self.column).take(rows).to_pylist())
 
     def tokens(self, rows: Sequence[int], names: Sequence[str], max_length: int | None) -> list[dict[str, list[int]]]:
         """The columns `names`, where they are there, of the rows at `rows`, truncated; the tokens are `input_ids`."""
@@ -71,13 +70,14 @@ class Source:
         if self.has_tokens:
             import pyarrow.compute as pc
 
-            found: IntArray = pc.list_value_length(values).to_numpy().astype(np.int64)
-            return found
+            return np.array(pc.list_value_length(values).to_numpy(), np.int64)
         counts: list[int] = []
         firsts = range(0, len(values), _CHUNK)
         for first in with_progress(firsts, len(firsts), "Counting"):
             texts = values.slice(first, _CHUNK).to_pylist()
-            counts += map(len, map(str.split, texts) if tokenizer is None else _token_ids(tokenizer, texts))
+            # Without warnings about rows that are too long for the model.
+            rows = tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if tokenizer else None
+            counts += map(len, map(str.split, texts) if rows is None else rows)
         return np.array(counts, np.int64)
 
 
@@ -99,11 +99,11 @@ def open_source(options: Namespace) -> Source:
         raise CommandError(f"{path}: --split is for a folder with a DatasetDict")
     elif not path.exists():
         raise CommandError(f"{path}: no such file or folder")
-    elif not path.is_file() or path.suffix.lower() not in _READERS:  # a pipe or a device might never end
+    elif not path.is_file() or (read := _READERS.get(path.suffix.lower())) is None:  # a pipe might never end
         raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}expected a file that ends in {ENDINGS}")
     else:
         try:
-            table = _READERS[path.suffix.lower()](path, field)
+            table = read(path, field)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror or error}") from error
         except (ValueError, RecursionError, pa.ArrowException) as error:  # thousands of brackets are the second
@@ -122,22 +122,15 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # of a folder or a server; there are many kinds
         raise CommandError(f"no tokenizer could be loaded from {name!r}: {one_line(error)}") from error
-    return tokenizer
 
 
 def longest_sane(tokenizer: PreTrainedTokenizerBase | None) -> int | None:
     """The most tokens in a row according to the tokenizer; None if it has no limit."""
     longest = None if tokenizer is None else tokenizer.model_max_length
     return int(longest) if longest is not None and 0 < longest <= _LONGEST_SANE else None
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """With special tokens, nothing truncated, and without warnings about rows that are too long for the model."""
-    ids: list[list[int]] = tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
-    return ids
 
 
 def _saved(path: Path, split: str | None) -> tuple[str, Any]:

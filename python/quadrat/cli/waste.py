@@ -83,10 +83,7 @@ def summarise(lengths: IntArray, max_length: int) -> dict[str, Any]:
 
 
 def histogram(lengths: IntArray, *, at_most: int = 20) -> list[Bin]:
-    """At most `at_most` bins of one width, a power of two, from the shortest row on.
-
-    Where the longest row is more than twice as long as 95 % of the rows, a further bin holds what is beyond.
-    """
+    """At most `at_most` bins of one width, a power of two; one more for few rows far longer than the others."""
     shortest, longest = int(lengths.min()), int(lengths.max())
     usual = int(np.percentile(lengths, 95, method="inverted_cdf"))
     last = usual if longest > 2 * usual else longest
@@ -111,10 +108,7 @@ def shuffled(order: IntArray, batch_size: int) -> Ragged:
 
 
 def length_grouped(lengths: IntArray, order: IntArray, batch_size: int) -> Ragged:
-    """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws.
-
-    Rows are sorted by falling length within megabatches of `order`, and the longest of all rows comes first.
-    """
+    """The batches of transformers' `get_length_grouped_indices`, where `order` is the permutation that it draws."""
     lengths, rows = np.ascontiguousarray(lengths), order.copy()
     # Few rows make four megabatches, very few as many as there are batches.
     megabatch = batch_size * max(1, min(len(rows) // (4 * batch_size), MEGABATCH))
@@ -134,9 +128,9 @@ def token_budget(lengths: IntArray, max_tokens: int, *, multiple_of: int = 1, se
 def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1, to: int | None = None) -> Cost:
     """The cost of batches that are padded to their longest row, or `to` a length, rounded up to a multiple."""
     rows = batches.lengths
-    longest = (
-        np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1]) if to is None else np.full_like(rows, to)
-    )
+    longest = np.full_like(rows, to or 0)
+    if to is None:
+        longest = np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1])
     longest = -(-longest // multiple_of) * multiple_of
     shapes = len(np.unique(np.stack([rows, longest]), axis=1).T)
     return _cost(name, lengths, rows * longest, shapes, (rows * longest.astype(np.float64) ** 2).sum())
@@ -165,11 +159,9 @@ def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
 def every_way(
     lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
 ) -> list[Cost]:
-    """What one pass costs in each way of batching: `FIXED`, `DYNAMIC`, `GROUPED`, `BUDGET`, `FLATTENED` and `PACKED`.
+    """What one pass costs in each way of batching. `lengths`, `[rows]`, are those of truncated rows, at least one.
 
-    `lengths`, `[rows]`, are those of truncated rows: at least one row, and none longer than `max_length`, which is at
-    least 1. `max_tokens` is at least `multiple_of`. `FIXED`, `DYNAMIC`, `GROUPED` and `FLATTENED` begin with the same
-    permutation, which NumPy draws from `seed`.
+    `max_tokens` is at least `multiple_of`. All but `BUDGET` and `PACKED` begin with one permutation, drawn from `seed`.
     """
     order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
     batches = shuffled(order, batch_size)

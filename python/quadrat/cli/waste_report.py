@@ -55,12 +55,11 @@ def examine(options: Namespace) -> Report:
     source = open_source(options)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     lengths = source.lengths(tokenizer)
+    counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     if source.has_tokens:
         counted_by = f"the lists in column {source.column!r}"
     elif tokenizer is not None:
         counted_by = f"the tokenizer {options.tokenizer}"
-    else:
-        counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
@@ -145,15 +144,14 @@ def show(report: Report) -> None:
     say(out)
     for number, sentence in enumerate(report.advice):
         say(out, sentence, style="" if number else "bold")
-    for purpose, lines in report.code.items():
+    shown = dict(report.code)
+    if choose(report.costs) == BUDGET:
+        shown["Trainer, without a change to the script"] = [f"quadrat run --max-tokens {report.max_tokens} script.py"]
+    for purpose, lines in shown.items():
         say(out)
         say(out, f"{purpose}:")
         for line in lines:
             out.print(harmless(f"    {line}"), soft_wrap=True)
-    if choose(report.costs) == BUDGET:
-        say(out)
-        say(out, "Trainer, without a change to the script:")
-        out.print(f"    quadrat run --max-tokens {report.max_tokens} script.py", soft_wrap=True)
     say(out)
     cut = f", truncated to {report.max_length:,}" if found["truncated"] else ""
     say(
@@ -167,9 +165,8 @@ def notes(report: Report) -> list[str]:
     """Explanations of the table of costs."""
     packing, ways = report.packing, report.ways
     few = ", ".join(f"{number} {times(tokens / ways[BUDGET].tokens)}" for number, tokens in report.few_shapes.items())
-    shapes = (
-        f"Shapes: dynamic batches have {ways[DYNAMIC].shapes:,}, those of the token budget {ways[BUDGET].shapes:,}."
-    )
+    dynamic, budget = ways[DYNAMIC].shapes, ways[BUDGET].shapes
+    shapes = f"Shapes: dynamic batches have {dynamic:,}, those of the token budget {budget:,}."
     return [
         f"Dynamic: shuffled rows, padded to the longest of each batch. Token budget: {report.budget_is}.",
         f"Packed: rows joined to packs of {report.max_length:,} tokens, {packing['fill']:.2%} full. "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import itertools
 import json
+import math
 import multiprocessing.util
 import os
 import shutil
@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import quadrat
 from quadrat.cli.run import VARIABLE, Options
@@ -56,10 +58,7 @@ class _Seen:
         is_worker = multiprocessing.parent_process() is not None
         return {
             **made._asdict(),
-            "seconds": self.seconds,
-            "computed": self.computed,
-            "tokens": self.tokens,
-            "lengths": dict(self.lengths),
+            **{name: getattr(self, name) for name in ("seconds", "computed", "tokens", "lengths")},
             "workers": int(is_worker and batches > 0),
             "batches_of_workers": batches * is_worker,
         }
@@ -72,14 +71,14 @@ def _sizes(batch: Any) -> tuple[int, list[int]]:
     """How many tokens a model computes for a batch, and the lengths of its rows; nothing of a batch without tokens."""
     if not isinstance(batch, Mapping) or isinstance(batch, DeferredBatch):  # which would be made here
         return 0, []
-    mask, ids = batch.get("attention_mask"), batch.get("input_ids")
-    if mask is not None and getattr(mask, "ndim", 0) == 2:
-        return mask.numel() if hasattr(mask, "numel") else mask.size, list(map(int, mask.sum(1).tolist()))
+    mask: Any = batch.get("attention_mask")
+    ids: Any = batch.get("input_ids")
     bounds = batch.get("cu_seq_lens_q")
-    if ids is None or bounds is None or getattr(ids, "ndim", 0) != 2:
+    if getattr(mask, "ndim", 0) == 2:
+        return math.prod(mask.shape), list(map(int, mask.sum(1).tolist()))
+    if bounds is None or getattr(ids, "ndim", 0) != 2:
         return 0, []
-    ends = bounds.tolist()
-    return ids.shape[1], [end - begin for begin, end in itertools.pairwise(ends)]
+    return ids.shape[1], np.diff(bounds.tolist()).tolist()
 
 
 def loaded(name: str) -> None:
@@ -141,7 +140,14 @@ def _patch_trainer() -> None:
     def prepared(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(self, "_quadrat_prepared", False):
             self._quadrat_prepared = True
-            _group(self) if OPTIONS.max_tokens is None else _batch(self, OPTIONS.max_tokens)
+            if OPTIONS.max_tokens is None:
+                _group(self)
+            else:
+                try:
+                    said = str(quadrat.batch_by_tokens(self, OPTIONS.max_tokens or "auto", shapes=OPTIONS.shapes))
+                except (TypeError, ValueError) as error:
+                    said = f"batches are as before: {error}"
+                _say_of(self, said)
         return train(self, *args, **kwargs)
 
     class QuadratChecksPacking(TrainerCallback):  # type: ignore[misc]
@@ -159,14 +165,6 @@ def _patch_trainer() -> None:
         Trainer.__init__ = started
     if OPTIONS.max_tokens is not None or OPTIONS.group_by_length:
         Trainer.train = prepared
-
-
-def _batch(trainer: Any, max_tokens: int) -> None:
-    """Batches by token budget, or the reason why not."""
-    try:
-        _say_of(trainer, str(quadrat.batch_by_tokens(trainer, max_tokens or "auto", shapes=OPTIONS.shapes)))
-    except (TypeError, ValueError) as error:
-        _say_of(trainer, f"batches are as before: {error}")
 
 
 def _group(trainer: Any) -> None:

@@ -223,10 +223,8 @@ class EvalLoopContainer(Atomic, originals.EvalLoopContainer):  # type: ignore[mi
         return _Apart(None, both, 2, self.padding_index)
 
     def _plus_ragged(self, held: Any, batch: Any) -> Any:
-        if batch is None and held is None:
-            return None
         if held is None:
-            return GrownRagged.of(batch)
+            return None if batch is None else GrownRagged.of(batch)
         rows = held if isinstance(held, GrownRagged) else GrownRagged.of(held)
         if (more := rows.plus(batch)) is not None:
             return more

@@ -104,15 +104,6 @@ def _pad_input(original: Function, hidden_states: Any, indices: Any, batch: int,
     return put(hidden_states, indices, (batch, seqlen))
 
 
-# What stands in the place of what, in transformers.modeling_flash_attention_utils.
-_OF_TRANSFORMERS: dict[str, Function] = {
-    "_get_unpad_data": _get_unpad_data,
-    "_unpad_input": _unpad_input,
-    "_index_first_axis": _index_first_axis,
-    "_pad_input": _pad_input,
-}
-
-
 def _twin(function: Function, original: Function) -> Function:
     """`function`, told what it stands for, under the name of the original."""
 
@@ -127,8 +118,9 @@ def _swaps() -> list[Swap]:
     with contextlib.suppress(ModuleNotFoundError):  # a transformers without it
         from transformers import modeling_flash_attention_utils as utils
 
-        own = vars(utils)
-        return [Swap(own[name], _twin(twin, own[name])) for name, twin in _OF_TRANSFORMERS.items() if name in own]
+        own, twins = vars(utils), (_get_unpad_data, _unpad_input, _index_first_axis, _pad_input)
+        found = [(own[twin.__name__], twin) for twin in twins if twin.__name__ in own]  # under the names of these
+        return [Swap(original, _twin(twin, original)) for original, twin in found]
     return []
 
 

@@ -68,8 +68,7 @@ def _convert_to_tensors(self: Any, tensor_type: Any = None, prepend_batch_axis: 
     return convert_to_tensors(self, tensor_type, prepend_batch_axis)
 
 
-def _swaps() -> list[Swap]:
-    return [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, _convert_to_tensors)]
-
-
-TOKENIZERS = Switch(_swaps, others=lambda: [PreTrainedTokenizerBase, BatchEncoding])
+TOKENIZERS = Switch(
+    lambda: [Swap(originals.PAD, _pad), Swap(originals.CONVERT_TO_TENSORS, _convert_to_tensors)],
+    others=lambda: [PreTrainedTokenizerBase, BatchEncoding],
+)

@@ -47,10 +47,9 @@ def _swaps() -> list[Swap]:
 
     from quadrat.trl import padding
 
-    modules = [module for module in (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo) if module is not None]
     found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
     found.append(Swap(SFTTrainer.__init__, _checked(SFTTrainer.__init__)))
-    for module in modules:
+    for module in filter(None, (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo)):
         twin = getattr(module, module.Original.__name__)
         found.append(Swap(module.Original, twin, (module.__name__, "Original")))
     return found
@@ -69,9 +68,5 @@ def _checked(start: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def _classes() -> list[Any]:
-    module = sys.modules.get("trl.trainer.sft_trainer")
-    return [] if module is None else [module.SFTTrainer]
-
-
-TRL = Switch(_swaps, "trl", others=_classes)
+_SFT = "trl.trainer.sft_trainer"
+TRL = Switch(_swaps, "trl", others=lambda: [sys.modules[_SFT].SFTTrainer] if _SFT in sys.modules else [])

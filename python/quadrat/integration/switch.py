@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 _lock = threading.RLock()
@@ -22,13 +22,9 @@ class Swap(NamedTuple):
 class Switch:
     """Objects of other libraries that are swapped together, and the patches that are in force.
 
-    They are swapped wherever they are: in all loaded modules of the packages, under any name, and in other places.
-    Modules that are loaded while a patch is in force take the twins from there; undoing finds them, too.
-
-    Args:
-        swaps: gives what is swapped; called each time.
-        packages: the names of packages.
-        others: gives classes, and modules that are not in `sys.modules`.
+    `swaps` gives them, each time. They are swapped under any name in all loaded modules of `packages`, and in `others`:
+    classes, and modules that are not in `sys.modules`. Modules that are loaded while a patch is in force take the twins
+    from there; undoing finds them, too.
     """
 
     def __init__(
@@ -124,8 +120,6 @@ class Patch:
             raise RuntimeError(f"this patch has been undone: call quadrat.{self._name}() for a new one")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Undo the patch."""
         self.undo()

@@ -147,5 +147,4 @@ def bits_of_ids(ids: list[int]) -> Numbers:
 
 def ids_of_bits(members: Numbers) -> list[int]:
     """The ids in such a set."""
-    ids: list[int] = np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little")).tolist()
-    return ids
+    return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little")).tolist()

@@ -43,10 +43,7 @@ def _is_integer(dtype: Any) -> bool:
 
 
 def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
-    """A private copy of offsets on the CPU, which nobody changes after the check, and facts about them.
-
-    Raises what `require_offsets` does, and ValueError if they decrease or leave the `total` values.
-    """
+    """A private copy of offsets on the CPU, and facts about them. Raises as `require_offsets`, and ValueError."""
     require_offsets(offsets)
     return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
 
@@ -63,10 +60,7 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
 
 
 def as_lengths(lengths: Any) -> NDArray[np.int64]:
-    """A private copy of the lengths of rows, int64 on the CPU; they are an array, a tensor on any device, or a list.
-
-    Raises TypeError unless they are 1-D integers, and ValueError when one is negative or their sum too large.
-    """
+    """A private copy of lengths, int64 on the CPU, of an array, a tensor or a list. Raises TypeError, ValueError."""
     array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
         array = array.astype(np.int64)

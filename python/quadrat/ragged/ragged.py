@@ -300,16 +300,9 @@ class Ragged(Generic[Array]):
         return_tensors: Framework | None = None,
     ) -> Array:
         """The rows padded to one length, `[rows, length, ...]`; see `quadrat.pad` for the options."""
-        padded: Array = load("pad")(
-            self,
-            padding_side=padding_side,
-            max_length=max_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_value=padding_value,
-            dtype=dtype,
-            return_tensors=return_tensors,
-        )
-        return padded
+        options = {"max_length": max_length, "pad_to_multiple_of": pad_to_multiple_of, "padding_value": padding_value}
+        pad: Any = load("pad")
+        return pad(self, padding_side=padding_side, dtype=dtype, return_tensors=return_tensors, **options)  # type: ignore[no-any-return]
 
     def to_nested(self) -> torch.Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, `[rows, *, ...]`, over the same values.

@@ -24,9 +24,9 @@ def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any
     return copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
 
 
-def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int) -> Any:
+def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int, name: str = "values") -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
-    source = dense(values, "values")
+    source = dense(values, name)
     out, address = room_like(source, (total, *source.shape[1:]))
     # Nothing is converted: whatever the numbers are, they are moved as integers of their size.
     kind = KINDS.index(f"int{8 * int(source.dtype.itemsize)}")

@@ -63,17 +63,13 @@ def dense(array: Any, name: str) -> Any:
 
 
 def as_numpy(array: Any, name: str) -> NDArray[Any]:
-    """An array, a tensor or a sequence of numbers as a NumPy array, which shares the memory of a CPU tensor.
-
-    Raises what `require_plain` and `require_unrecorded` do, and what NumPy does for a sequence.
-    """
+    """An array, tensor or sequence as a NumPy array, which shares a CPU tensor's memory. Raises as `dense`."""
     if not is_tensor(array):
         return np.asarray(array)
     require_unrecorded(name)
     require_plain(array, name)
     stored = array.is_cpu and not (array.requires_grad or array.is_neg())
-    host: NDArray[Any] = array.numpy() if stored else array.numpy(force=True)
-    return host
+    return array.numpy() if stored else array.numpy(force=True)  # type: ignore[no-any-return]
 
 
 # Numbers no kernel computes with are moved as integers of their size.
@@ -124,10 +120,7 @@ def fill_value(value: Any, kind: int | None) -> Any:
 
 
 def carried(value: Any, values: Any) -> int:
-    """The bits of a number as one element of the dtype of `values`, as a signed integer of its size.
-
-    Raises OverflowError when a finite number is beyond the dtype, which would make it infinite.
-    """
+    """The bits of a number in the dtype of `values`, as a signed integer. Raises OverflowError if it is too large."""
     one: Any
     try:
         number = float(fill_value(value, None))

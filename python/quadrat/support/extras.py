@@ -22,10 +22,9 @@ _PACKAGES = frozenset({"einops", "flash_attn", "jax", "tensorflow", "trl"}.union
 
 @contextlib.contextmanager
 def needs(what: str, extra: str | None = None) -> Iterator[None]:
-    """Surrounds imports of packages that may be missing: `with needs("Ragged.to_nested"): import torch`.
+    """Surrounds imports: the error for a missing package says that `what` needs it, and how to install it.
 
-    The ModuleNotFoundError for a missing package says that `what` needs it, and how to install it: by quadrat's `extra`
-    if that has it, else by its own name.
+    It is installed by quadrat's `extra` if that has it, else by its own name.
     """
     try:
         yield

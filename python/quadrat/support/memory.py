@@ -267,10 +267,7 @@ def compiling() -> bool:
 
 
 def recording() -> bool:
-    """Whether torch records what is done to tensors: `torch.compile`, `make_fx`, `torch.jit.trace`, a dispatch mode.
-
-    Then a result that a kernel computed would be a constant: tensors go by way of quadrat's operators.
-    """
+    """Whether torch records tensor operations, for example `torch.compile`: then tensors need quadrat's operators."""
     if compiling():
         return True
     torch = sys.modules.get("torch")
@@ -295,10 +292,9 @@ def item_size(kind: int) -> int:
 
 def torch_dtype(kind: int) -> torch.dtype:
     """The torch dtype of a kind. Raises TypeError where this torch has none."""
-    dtype: torch.dtype | None = getattr(_torch(), KINDS[kind], None)
-    if dtype is None:
+    if (dtype := getattr(_torch(), KINDS[kind], None)) is None:
         raise TypeError(f"this torch has no dtype {KINDS[kind]}")
-    return dtype
+    return dtype  # type: ignore[no-any-return]
 
 
 def describe_tensor(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], int, int] | None:

@@ -122,9 +122,8 @@ class Placement(NamedTuple):
 
     def total(self, needed: int, sequences: int) -> int:
         """The length of the result, where the places take `needed`. Raises ValueError and OverflowError."""
-        if self.total_length is None:
-            total = -(-needed // self.rounding) * self.rounding
-        else:
+        total = -(-needed // self.rounding) * self.rounding
+        if self.total_length is not None:
             total = whole(self.total_length, "total_length")
         if needed >= _INT32:
             raise OverflowError("the padded sequences are more than int32 cu_seqlens can hold")
@@ -207,10 +206,7 @@ def join(
     dtype: Any = None,
     return_tensors: Framework | None = None,
 ) -> dict[str, Any]:
-    """The `values` of the rows, `[total, ...]`, and the outputs of `steps`; `total` is that of the layout.
-
-    Raises OverflowError, TypeError and ValueError.
-    """
+    """The `values` of the rows, `[total, ...]`, and the outputs of `steps`. Raises as `run_flat`, and `output_of`."""
     framework, kind, fill = output_of(source, dtype, return_tensors, fill)
     made = run_flat(source.columns, (("values", 0, col.JOIN, kind), *steps), {"values": fill}, framework, layout)
     if source.own is not None:

@@ -218,19 +218,14 @@ def unpad_input_for_concatenated_sequences(
     kept = torch.arange(lengths.shape[1], device=lengths.device) < lengths.sum(dim=-1)[:, None]
     at_once = on_gpu(lengths) and not recording() and is_ours(lengths) and lengths.numel() > 0
     if at_once and not lengths.is_floating_point():
-        indices, places, longest = _waited_for_once(kept, lengths)
+        tokens, sequences = LaunchedLayout(kept), LaunchedLayout((lengths != 0).contiguous())
+        total, count, longest = torch.stack([tokens.state[0], sequences.state[0], lengths.max().long()]).tolist()
+        indices, places = tokens.indices[:total], sequences.indices[:count]
     else:
         longest = lengths.max().item() if lengths.numel() > 0 else 0
         (indices, *_), (places, *_) = layout_of(kept), layout_of(lengths != 0)
     bounds = torch.cumsum(lengths.flatten()[places], dim=0, dtype=torch.int32)
     return take(hidden_states, indices, 2), indices, torch.nn.functional.pad(bounds, (1, 0)), longest
-
-
-def _waited_for_once(kept: Any, lengths: Any) -> tuple[Any, Any, int]:
-    """The places of two masks on a GPU, and the largest of the lengths."""
-    tokens, sequences = LaunchedLayout(kept), LaunchedLayout((lengths != 0).contiguous())
-    sizes = torch.stack([tokens.state[0], sequences.state[0], lengths.max().long()]).tolist()
-    return tokens.indices[: sizes[0]], sequences.indices[: sizes[1]], sizes[2]
 
 
 def _require_indices(indices: Any, tokens: Any) -> None:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from quadrat import _core
-from quadrat.input.columns import explain
 from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
-from quadrat.support.arrays import carrier_of, dense, require_array
-from quadrat.support.memory import Framework, address_of, empty, is_tensor, kind_of, on_gpu
+from quadrat.ragged.take import copy_rows
+from quadrat.support.arrays import require_array
+from quadrat.support.memory import is_tensor, on_gpu
 
 if TYPE_CHECKING:
     import torch
@@ -113,23 +112,11 @@ class _Slicer:
 
                 self._index = self._copied(torch.arange(column.shape[self._dim]), 0)
             return column.index_select(self._dim, self._index)
-        return self._copied(column)
+        return self._copied(column, self._dim)
 
-    def _copied(self, column: Any, dim: int | None = None) -> Any:
-        dim = self._dim if dim is None else dim
+    def _copied(self, column: Any, dim: int) -> Any:
         moved = column.movedim(dim, 0) if is_tensor(column) else np.moveaxis(column, dim, 0)
-        carrier = carrier_of(column.dtype)
-        source = dense(moved, "columns")
-        source = source if carrier is None else source.view(carrier)
-        framework: Framework = "pt" if is_tensor(column) else "np"
-        kind, inner = kind_of(source.dtype), int(np.prod(source.shape[1:], dtype=np.int64))
-        out, address = empty(framework, (self._tokens, *source.shape[1:]), kind)
-        runs = self._runs if inner == 1 else self._runs * inner
-        place = address_of(source), len(source) * inner, kind
-        failure = _core.copy_rows(*place, runs, self._chosen, address, self._tokens * inner)
-        if failure is not None:
-            raise ValueError(explain(failure))
-        out = out if carrier is None else out.view(column.dtype)
+        out = copy_rows(moved, self._runs, self._chosen, self._tokens, "columns")
         if dim == 0:
             return out
         return out.movedim(0, dim).contiguous() if is_tensor(out) else np.ascontiguousarray(np.moveaxis(out, 0, dim))

@@ -94,11 +94,11 @@ def pad_many(mask: Any, *tensors: Any) -> tuple[Any, ...]:
 
 def _joined(mask: Any) -> tuple[Any, list[int] | None]:
     """The mask, and the widths of its parts where there are several."""
-    if not isinstance(mask, Sequence):
-        require_mask(mask)
-        return mask, None
-    for part in mask:
+    parts = mask if isinstance(mask, Sequence) else [mask]
+    for part in parts:
         require_mask(part)
+    if parts is not mask:
+        return mask, None
     if len({(len(part), part.device) for part in mask}) != 1:
         raise ValueError(f"masks must have the same rows, on one device, not {[list(part.shape) for part in mask]}")
     return torch.cat(list(mask), 1), [part.shape[1] for part in mask]

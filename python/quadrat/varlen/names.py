@@ -55,21 +55,16 @@ def outputs() -> frozenset[str]:
 
 def renamed(made: Any, names: str, *, aligned: bool) -> dict[str, Any]:
     """A `Flattened` or an `Aligned` under the names of a consumer."""
-    batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
-    for output, what in parts_of(names, aligned=aligned):
-        batch[output] = _part(made, what, aligned)
-    return batch
-
-
-def _part(made: Any, what: str, aligned: bool) -> Any:
-    if what == "documents":
-        following = made.seq_idx + 1
-        return following.long() if hasattr(following, "long") else following.astype("int64")
-    return {
+    parts = {
         "places": made.cu_seqlens_padded if aligned else made.cu_seqlens,
         "tokens": made.cu_seqlens,
         "longest": made.max_length_padded if aligned else made.max_length,
         "total": len(made.position_ids),
         "gaps": made.padding_mask if aligned else None,
         "thd": "thd",
-    }[what]
+    }
+    if names == "mask":
+        following = made.seq_idx + 1
+        parts["documents"] = following.long() if hasattr(following, "long") else following.astype("int64")
+    batch = {"values": made.values, "position_ids": made.position_ids, "seq_idx": made.seq_idx}
+    return batch | {output: parts[what] for output, what in parts_of(names, aligned=aligned)}
