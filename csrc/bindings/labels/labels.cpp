@@ -78,8 +78,11 @@ Status CausalLabels::check_special(const Columns& columns) const {
 }
 
 MaskingLabels::MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                             WordSource word_source)
-    : special_set_(bit_set(special_ids)), special_(special), words_(words), word_source_(word_source) {}
+                             int word_source)
+    : special_set_(bit_set(special_ids)),
+      special_(special),
+      words_(words),
+      word_source_(static_cast<WordSource>(word_source)) {}
 
 Status MaskingLabels::mark_special(const Columns& columns, const BatchIds& batch, std::uint8_t* special) const {
     const std::int64_t filled = batch.flat ? columns.at(batch.column).total : batch.count();
@@ -163,15 +166,18 @@ namespace {
 // Draws from a generator, as the reference does.
 class MaskedLabels final : public MaskingLabels {
 public:
-    MaskedLabels(Source source, py::object generator, bool every_word, double mlm_probability,
-                 const Replacement& replacement, const std::vector<std::int64_t>& special_ids, std::int64_t special,
-                 std::int64_t words, WordSource word_source)
+    MaskedLabels(int source, py::object generator, bool every_word, double mlm_probability, double mask,
+                 double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
+                 const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
+                 int word_source)
         : MaskingLabels(special_ids, special, words, word_source),
-          source_(source),
+          source_(static_cast<Source>(source)),
           generator_(std::move(generator)),
           every_word_(every_word),
           probability_(mlm_probability),
-          replacement_(replacement) {}
+          replacement_{mask, random_of_rest, has_random, mask_id, vocab_size} {
+        check_vocab_size(vocab_size);
+    }
 
     template <typename Visit>
     void traverse(Visit& visit) const {
@@ -220,16 +226,8 @@ void register_labels(py::module_& m) {
             },
             "ids"_a, "count"_a, "labels"_a);
     bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
-        .def(py::init([](int source, py::object generator, bool every_word, double mlm_probability, double mask,
-                         double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
-                         const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                         int word_source) {
-                 const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 check_vocab_size(vocab_size);
-                 return std::make_unique<MaskedLabels>(static_cast<Source>(source), std::move(generator), every_word,
-                                                       mlm_probability, replacement, special_ids, special, words,
-                                                       static_cast<WordSource>(word_source));
-             }),
+        .def(py::init<int, py::object, bool, double, double, double, bool, std::int64_t, std::int64_t,
+                      const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int>(),
              "source"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "mask"_a, "random_of_rest"_a,
              "has_random"_a, "mask_id"_a, "vocab_size"_a, "special_ids"_a, "special"_a, "words"_a, "word_source"_a)
         .def(

@@ -71,9 +71,9 @@ enum class WordSource : std::uint8_t { none, offsets, word_ids };
 class MaskingLabels : public Labels {
 public:
     // special: the column of special-token masks, or -1: then tokens of `special_ids`, 0 ... 2^28 - 1, are special.
-    // words: the column of offsets or word ids, or -1.
+    // words: the column of offsets or word ids, or -1. word_source: see WordSource.
     MaskingLabels(const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                  WordSource word_source);
+                  int word_source);
 
     Status write(const Columns& columns, const BatchIds& batch) const final;
 

@@ -13,7 +13,7 @@
 namespace quadrat {
 
 PhiloxLabels::PhiloxLabels(const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
-                           std::int64_t special, std::int64_t words, WordSource word_source, std::int64_t keys,
+                           std::int64_t special, std::int64_t words, int word_source, std::int64_t keys,
                            std::optional<py::array_t<std::uint32_t>> epoch)
     : MaskingLabels(special_ids, special, words, word_source),
       masking_(checked_masking(options)),
@@ -86,12 +86,8 @@ Status PhiloxLabels::write(const std::uint8_t* special, const std::int64_t* offs
 
 void register_philox(py::module_& m) {
     bind_class<PhiloxLabels, Labels>(m, "PhiloxLabels")
-        .def(py::init([](const PhiloxOptions& options, const std::vector<std::int64_t>& special_ids,
-                         std::int64_t special, std::int64_t words, int word_source, std::int64_t keys,
-                         std::optional<py::array_t<std::uint32_t>> epoch) {
-                 return std::make_unique<PhiloxLabels>(options, special_ids, special, words,
-                                                       static_cast<WordSource>(word_source), keys, std::move(epoch));
-             }),
+        .def(py::init<const PhiloxOptions&, const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int,
+                      std::int64_t, std::optional<py::array_t<std::uint32_t>>>(),
              "options"_a, "special_ids"_a, "special"_a = -1, "words"_a = -1,
              "word_source"_a = static_cast<int>(WordSource::none), "keys"_a = -1, "epoch"_a = py::none())
         .def(

@@ -32,16 +32,19 @@ public:
     // shuffle: the random.Random that orders the words, or None for the generator that all else is drawn from. pieces:
     // by id, see Piece. joined: whether column 1 holds positions that join the word before them. before: called without
     // arguments once the ids are there and nothing is drawn yet, or None.
-    WordLabels(py::object shuffle, Source source, py::object generator, double probability,
-               const Replacement& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
+    WordLabels(py::object shuffle, int source, py::object generator, double probability, double mask,
+               double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
+               py::array_t<std::uint8_t> pieces, bool joined, py::object before)
         : shuffle_(std::move(shuffle)),
-          source_(source),
+          source_(static_cast<Source>(source)),
           generator_(std::move(generator)),
           probability_(probability),
-          replacement_(replacement),
+          replacement_{mask, random_of_rest, has_random, mask_id, vocab_size},
           pieces_(std::move(pieces)),
           joined_(joined),
-          before_(std::move(before)) {}
+          before_(std::move(before)) {
+        check_vocab_size(vocab_size);
+    }
 
     template <typename Visit>
     void traverse(Visit& visit) const {
@@ -112,15 +115,8 @@ private:
 
 void register_word_labels(py::module_& m) {
     bind_class<WordLabels, Labels>(m, "WordLabels")
-        .def(py::init([](py::object shuffle, int source, py::object generator, double probability, double mask,
-                         double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
-                         py::array_t<std::uint8_t> pieces, bool joined, py::object before) {
-                 const Replacement replacement{mask, random_of_rest, has_random, mask_id, vocab_size};
-                 check_vocab_size(vocab_size);
-                 return std::make_unique<WordLabels>(std::move(shuffle), static_cast<Source>(source),
-                                                     std::move(generator), probability, replacement, std::move(pieces),
-                                                     joined, std::move(before));
-             }),
+        .def(py::init<py::object, int, py::object, double, double, double, bool, std::int64_t, std::int64_t,
+                      py::array_t<std::uint8_t>, bool, py::object>(),
              "shuffle"_a, "source"_a, "generator"_a, "probability"_a, "mask"_a, "random_of_rest"_a, "has_random"_a,
              "mask_id"_a, "vocab_size"_a, "pieces"_a, "joined"_a, "before"_a);
 }

@@ -57,10 +57,9 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         *((collator.row_key,) if collator.mlm and collator.row_key is not None else ()),
     )
     labelling = _labelling(collator, framework, omits)
-    keeps = collator.whole_word_mask or "offset_mapping" not in names
-    batch = pad_features(collator, features, framework, options, labelling=labelling, remembers=keeps)
-    if not keeps:  # after padding, where the reference may refuse it
-        batch = batch if isinstance(batch, dict) else batch.to("cpu")
+    remembers = collator.whole_word_mask or "offset_mapping" not in names  # a recipe would not leave it out
+    batch = pad_features(collator, features, framework, options, labelling=labelling, remembers=remembers)
+    if "offset_mapping" in batch:
         del batch["offset_mapping"]
     return plan_cache.as_encoding(batch)
 

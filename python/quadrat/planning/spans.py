@@ -45,21 +45,10 @@ def mask_spans(collator: Any, inputs: Any, framework: Framework) -> Masked:
         outputs = empty_batch(framework, (((rows, width), INT64), square, square))
     except (MemoryError, ValueError) as error:
         raise FallBack(str(error)) from error
-    (labels, labels_at), (perm_mask, perm_mask_at), (target_mapping, target_mapping_at) = outputs
-    failure = _core.permutation_mask(
-        generator,
-        shuffler,
-        contexts,
-        special,
-        mask_id,
-        rows,
-        width,
-        0 if flags is None else address_of(flags),
-        address_of(inputs),
-        labels_at,
-        perm_mask_at,
-        target_mapping_at,
-    )
+    (labels, perm_mask, target_mapping), places = zip(*outputs, strict=True)
+    drawn = generator, shuffler, contexts, special, mask_id, rows, width
+    flags_at = 0 if flags is None else address_of(flags)
+    failure = _core.permutation_mask(*drawn, flags_at, address_of(inputs), *places)
     if failure is not None:
         raise FallBack(explain(failure))
     return inputs if framework == "pt" else inputs.copy(), perm_mask, target_mapping, labels

@@ -18,21 +18,11 @@ from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
+from quadrat.planning import plan_cache
 from quadrat.planning.bare_rows import columns_of_ids
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.language_modeling import masking_facts
 from quadrat.planning.padded import require_tokenizer
-from quadrat.planning.plan_cache import (
-    ABSENT,
-    ATTRIBUTE,
-    OWN,
-    OWN_ABSENT,
-    TYPE,
-    Fact,
-    check_device,
-    create_generator,
-    run_steps,
-)
 from quadrat.planning.vocabulary import vocabulary_of
 from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import INT64, KINDS, Framework, interop
@@ -60,7 +50,7 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
 
     def _call(self, examples: Any, collate: Any, mask_tokens: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
-            create_generator(self)
+            plan_cache.create_generator(self)
         rows = examples
         if isinstance(examples[0], Mapping):
             rows = [example["input_ids"] for example in examples]
@@ -202,7 +192,7 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
         if getattr(cls, name) is not method or name in collator.__dict__:
             raise FallBack(f"{cls.__name__} has its own {name}")
     require_tokenizer(tokenizer)
-    check_device(framework)
+    plan_cache.check_device(framework)
     columns = columns_of_ids(features)
     # Column 1, if any feature has them: positions that continue the word before.
     if first_mapping(features) is not None and columns.add_optional(features, "chinese_ref", interop()) < 0:
@@ -210,7 +200,7 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
+    batch = plan_cache.run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
     if isinstance(batch, tuple):
         raise FallBack(f"{col.explain((batch[1], batch[2], batch[3]))}, or has no token")
     return batch
@@ -233,7 +223,7 @@ def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) ->
     return values
 
 
-def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
+def _facts(collator: Any, framework: Framework) -> tuple[plan_cache.Fact, ...] | None:
     """All that `_values` depends on besides the batch; None where that is not known."""
     cls, tokenizer = type(collator), collator.tokenizer
     own, state = collator.__dict__, tokenizer.__dict__
@@ -242,14 +232,14 @@ def _facts(collator: Any, framework: Framework) -> tuple[Fact, ...] | None:
     if masked is None or not own.keys() >= set(_FIELDS) or any(hasattr(type(tokenizer), name) for name in names):
         return None
     return (
-        *((OWN, None, name, own[name]) for name in _FIELDS),
-        *((OWN_ABSENT, None, name, None) for name in _METHODS),
-        *((ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
-        (TYPE, tokenizer, None, type(tokenizer)),
-        (ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
-        (ABSENT, state, "_convert_id_to_token", None),
-        *((ABSENT, state, name, None) for name in names),
-        (ATTRIBUTE, random, "shuffle", random.shuffle),
+        *((plan_cache.OWN, None, name, own[name]) for name in _FIELDS),
+        *((plan_cache.OWN_ABSENT, None, name, None) for name in _METHODS),
+        *((plan_cache.ATTRIBUTE, cls, name, method) for name, method in _METHODS.items()),
+        (plan_cache.TYPE, tokenizer, None, type(tokenizer)),
+        (plan_cache.ATTRIBUTE, type(tokenizer), "_convert_id_to_token", type(tokenizer)._convert_id_to_token),
+        (plan_cache.ABSENT, state, "_convert_id_to_token", None),
+        *((plan_cache.ABSENT, state, name, None) for name in names),
+        (plan_cache.ATTRIBUTE, random, "shuffle", random.shuffle),
         *masked,
     )
 

@@ -106,12 +106,9 @@ class PreferenceCollator(TrlCollator):
         if not (plan.held or self.deferred) and _starts_are_known(key):
             optional = (name for one in self._rows if one.optional for name in one.completions)
             either = (*optional, *(one.name for one in self._numbers if one.optional))
-            known: dict[str, Any] = {
-                "names": key.names,
-                "absent": tuple(name for name in either if name not in key.names),
-            }
-            layout = layout._replace(width=-1)
-            remember(self, key, plan, values, own_facts(self), falls_back=False, layout=layout, **known)
+            absent = tuple(name for name in either if name not in key.names)
+            known: dict[str, Any] = {"layout": layout._replace(width=-1), "names": key.names, "absent": absent}
+            remember(self, key, plan, values, own_facts(self), falls_back=False, **known)
         return batch
 
     def _limit(self) -> int:
