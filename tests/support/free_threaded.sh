@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # free_threaded.sh [TESTS]: CPython without the GIL, of Debian's source, in build/free-threaded-VERSION/python; an
 # environment beside it with torch, NumPy, pyarrow and pandas; quadrat, built for it; then the tests of these paths.
-# The interpreter and the environment are made once: remove their folders to repeat it. For Debian and Ubuntu with a compiler, dpkg-dev and the headers
-# of OpenSSL, libffi, zlib, bzip2, lzma and SQLite.
+# The interpreter and the environment are made once: remove their folders to repeat it. For Debian and Ubuntu with a
+# compiler, dpkg-dev and the headers of OpenSSL, libffi, zlib, bzip2, lzma and SQLite.
 # VERSION=3.13 for another CPython; SANITIZER=thread compiles the interpreter and quadrat with ThreadSanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
