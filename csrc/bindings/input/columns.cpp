@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "../../kernels/convert.hpp"
 #include "../../kernels/copy_rows.hpp"
@@ -238,11 +237,6 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
 
 Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const {
     return quadrat::attention_mask(at(index).all_lengths(), width, side, kind, out);
-}
-
-void Columns::lengths(std::size_t index, Address out) const {
-    const std::vector<std::int64_t>& lengths = at(index).lengths;
-    std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(out));
 }
 
 }  // namespace quadrat

@@ -35,17 +35,18 @@ void Column::add_as(const Row& row, std::uint32_t form, Kind kind, const Trailin
     Row& added = rows.back();
     kinds = before | (added.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
     if (row.kind == Kind::float64 && kind == Kind::float32) {
-        added = rounded(added);
+        keep(kind, &added);
     }
 }
 
-Row Column::rounded(const Row& row) {
-    const auto item = static_cast<std::int64_t>(sizeof(float));
-    kept.push_back(std::make_unique<char[]>(static_cast<std::size_t>(row.length * item)));
-    const Row result{kept.back().get(), row.length, item, Kind::float32};
+void Column::keep(Kind kind, Row* row) {
     constexpr std::int64_t first = 0;
-    copy_rows({&row, 1}, {&first, 1}, result.kind, kept.back().get(), row.length);
-    return result;
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    auto numbers = std::make_unique<char[]>(static_cast<std::size_t>(row->length * item));
+    if (copy_rows({row, 1}, {&first, 1}, kind, numbers.get(), row->length)) {
+        *row = {numbers.get(), row->length, item, kind};
+        kept.push_back(std::move(numbers));
+    }
 }
 
 namespace {

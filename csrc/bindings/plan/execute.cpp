@@ -81,10 +81,8 @@ bool Execution::writes(const Step& step) {
 }
 
 std::vector<std::int64_t> Execution::padded(std::int64_t rows, std::int64_t extent) const {
-    if (layout_.choices == 0) {
-        return {rows, extent};
-    }
-    return {rows / layout_.choices, layout_.choices, extent};
+    using Shape = std::vector<std::int64_t>;
+    return layout_.choices == 0 ? Shape{rows, extent} : Shape{rows / layout_.choices, layout_.choices, extent};
 }
 
 Output Execution::flat(std::int64_t placed, Kind kind) const {
@@ -95,11 +93,8 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
 Output Execution::output(const Step& step) const {
     Output made = in_tokens(step);
     const Trailing& trailing = columns_.at(step.index).trailing;
-    if (trailing.empty()) {
-        return made;
-    }
-    if (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
-        step.action == Action::join) {
+    if (!trailing.empty() && (step.action == Action::pad || step.action == Action::pad_own ||
+                              step.action == Action::stack || step.action == Action::join)) {
         made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
         made.trailing = trailing.size();
     }

@@ -1,6 +1,8 @@
 // Flat outputs: rows one after the other, and what tells them apart. Outputs of prompts and completions: each
 // completion of an example comes after its prompt.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/flat_rows.hpp"
@@ -13,9 +15,7 @@ namespace {
 
 std::vector<std::int64_t> lengths_between(const std::vector<std::int64_t>& places) {
     std::vector<std::int64_t> lengths(places.size() - 1);
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        lengths[i] = places[i + 1] - places[i];
-    }
+    std::transform(places.begin() + 1, places.end(), places.begin(), lengths.begin(), std::minus<>());
     return lengths;
 }
 
@@ -123,14 +123,12 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     if (column.max_length > extent) {
         return {Code::row_too_long};
     }
-    const std::vector<std::int64_t> widths(column.lengths.size(), extent);
-    std::vector<std::int64_t> start(column.lengths.size() + 1);
-    for (std::size_t i = 1; i < start.size(); ++i) {
-        start[i] = start[i - 1] + extent;
+    for (const std::int64_t length : column.lengths) {
+        std::iota(out, out + length, std::int64_t{0});
+        std::fill(out + length, out + extent, std::int64_t{0});
+        out += extent;
     }
-    const std::int64_t none = 0;
-    const Status status = position_ids(span_of(widths), 0, out, start.back());
-    return status ? fill_ends(span_of(start), column.lengths.data(), 1, Kind::int64, &none, out, start.back()) : status;
+    return {};
 }
 
 Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) const {
