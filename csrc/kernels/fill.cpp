@@ -26,8 +26,8 @@ QUADRAT_FILL(uint64_t)
 }  // namespace
 
 Fill find_fill(std::size_t item) {
-    constexpr Fill fills[] = {nullptr, fill_uint8_t, fill_uint16_t, nullptr,      fill_uint32_t,
-                              nullptr, nullptr,      nullptr,       fill_uint64_t};
+    static constexpr Fill fills[] = {nullptr, fill_uint8_t, fill_uint16_t, nullptr,      fill_uint32_t,
+                                     nullptr, nullptr,      nullptr,       fill_uint64_t};
     return item < std::size(fills) ? fills[item] : nullptr;
 }
 

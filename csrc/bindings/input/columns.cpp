@@ -122,12 +122,8 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
 
 std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
     const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
-    for (std::size_t i = 0; i < one.size() && i < two.size(); ++i) {
-        if (one[i] != two[i]) {
-            return static_cast<std::int64_t>(i);
-        }
-    }
-    return -1;
+    const auto [first, other] = std::mismatch(one.begin(), one.end(), two.begin(), two.end());
+    return first == one.end() || other == two.end() ? -1 : first - one.begin();
 }
 
 bool Columns::steps_forward(std::size_t index) const {

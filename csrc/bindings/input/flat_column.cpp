@@ -236,9 +236,7 @@ bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int
         return false;
     }
     *out = row_at(item->kind, items->data, items->first + found.begin, length);
-    // What the processor's own prefetcher needs to see before it goes on by itself.
-    constexpr std::int64_t ahead = 256;
-    prefetch_lines(out->data, std::min(ahead, (found.end - found.begin) * out->stride));
+    prefetch_lines(out->data, std::min(bytes_ahead, (found.end - found.begin) * out->stride));
     return true;
 }
 

@@ -55,21 +55,6 @@ bool is_sequence(const py::object& features) {
     return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
 }
 
-// The first `choices` rows of a list or tuple of rows; false when there are fewer.
-bool hold_choices(PyObject* value, Py_ssize_t choices, Column* column) {
-    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < choices; ++i) {
-        py::object row = item_of(value, i);
-        if (!row) {
-            return false;
-        }
-        column->hold(std::move(row));
-    }
-    return true;
-}
-
 // The keys of the first feature, or None when it is no plain dict and so no keys were given.
 py::object first_keys(const py::object& features, const Interop& interop) {
     const py::object first = PlainDicts(interop).dict_of(item_of(features.ptr(), 0));
@@ -241,12 +226,18 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
         }
     }
     const auto hold = [&](std::size_t at, py::object value) {
-        const std::size_t c = places[at];
-        if (nested[c]) {
-            return hold_choices(value.ptr(), choices, &columns->columns[c]);
+        Column& column = columns->columns[places[at]];
+        if (!nested[places[at]]) {
+            column.hold(std::move(value));
+            return true;
         }
-        columns->columns[c].hold(std::move(value));
-        return true;
+        bool all = is_sequence(value);
+        for (Py_ssize_t i = 0; all && i < choices; ++i) {
+            py::object row = item_of(value.ptr(), i);
+            all = static_cast<bool>(row);
+            column.hold(std::move(row));
+        }
+        return all;
     };
     return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
 }

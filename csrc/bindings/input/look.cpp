@@ -27,9 +27,6 @@ inline __attribute__((always_inline)) void Column::see(const Row& row, std::uint
 
 namespace {
 
-// What the processor's own prefetcher needs to see before it goes on by itself.
-constexpr std::int64_t bytes_ahead = 256;
-
 constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
 
 // torch asks its function modes, which are the user's code, even about an attribute; not while one of these lives.

@@ -23,15 +23,9 @@ std::int64_t length_of(const py::object& values) {
     return PySequence_Size(values.ptr());
 }
 
-// read(), whose errors say what is wrong with the memory of a column: says where, too.
-template <typename Name, typename Read>
-auto read_at(const Name& name, std::int64_t row, const Read& read) {
-    try {
-        return read();
-    } catch (const py::value_error& error) {
-        throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) +
-                              " of the table: " + error.what());
-    }
+// What is wrong with the memory of a column, and where.
+[[noreturn]] void refuse_value(const py::handle& name, std::int64_t row, const py::value_error& error) {
+    throw py::value_error("column '" + text(name) + "', row " + std::to_string(row) + " of the table: " + error.what());
 }
 
 [[noreturn]] void refuse_key(const std::string& key, std::int64_t size) {
@@ -118,8 +112,12 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
         if (source.form != 0) {
             return fallback_value(column, row);
         }
-        const auto read = [&] { return source.flat->value(source.flat->place(row)); };
-        py::object value = read_at(names_[column], row, read);
+        py::object value;
+        try {
+            value = source.flat->value(source.flat->place(row));
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], row, error);
+        }
         return value ? value : fallback_value(column, row);
     }
     auto value = py::reinterpret_steal<py::object>(PySequence_GetItem(source.values.ptr(), row));
@@ -150,15 +148,15 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
     Trailing trailing;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
-        const auto read = [&] {
-            const bool known =
-                look != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
-            if (known && !is_told(trailing)) {
+        bool found = false;
+        try {
+            found = look != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
+            if (found && !is_told(trailing)) {
                 trailing = out->rows.empty() ? told_by_any(*flat, places) : out->trailing;
             }
-            return known;
-        };
-        const bool found = read_at(names_[column], rows[i], read);
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], rows[i], error);
+        }
         const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
         if (found && look != 0) {
             out->add_as(row, own, sources_[column].kind, trailing);
@@ -179,9 +177,12 @@ bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>&
     std::vector<Row> found;
     found.reserve(rows.size() * static_cast<std::size_t>(choices));
     for (const std::int64_t row : rows) {
-        const auto read = [&] { return source.flat->rows(source.flat->place(row), choices, &found); };
-        if (!read_at(names_[column], row, read)) {
-            return false;
+        try {
+            if (!source.flat->rows(source.flat->place(row), choices, &found)) {
+                return false;
+            }
+        } catch (const py::value_error& error) {
+            refuse_value(names_[column], row, error);
         }
     }
     for (const Row& row : found) {

@@ -8,14 +8,6 @@
 #include "../labels/labels.hpp"
 
 namespace quadrat {
-namespace {
-
-bool may_be_ids(const Step& step) {
-    return step.kind == Kind::int64 &&
-           (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
-}
-
-}  // namespace
 
 Plan parse_plan(py::tuple steps, py::dict values) {
     std::vector<Step> parsed;
@@ -63,11 +55,11 @@ Execution::Execution(const Columns& columns, const Plan& plan, const BatchLayout
         }
     }
     for (const Step* step = plan.steps.data(); user_ != nullptr && step != user_; ++step) {
-        ids_ = step->index == user_->index && may_be_ids(*step) ? step : ids_;
+        const bool makes_rows =
+            step->action == Action::pad || step->action == Action::stack || step->action == Action::join;
+        ids_ = step->index == user_->index && step->kind == Kind::int64 && makes_rows ? step : ids_;
     }
 }
-
-const Step* Execution::labels() const { return user_ != nullptr && user_->action == Action::labels ? user_ : nullptr; }
 
 std::int64_t Execution::filled(const Step& step) const {
     const Column& column = columns_.at(step.index);

@@ -25,10 +25,6 @@ Span<const std::int64_t> span_of(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-std::int64_t Execution::placed(std::int64_t length) const {
-    return layout_.align_to == 0 ? length : round_up(length, layout_.align_to);
-}
-
 std::int64_t Execution::placed(const Column& column) const {
     if (layout_.align_to == 0) {
         return column.total;
@@ -38,10 +34,6 @@ std::int64_t Execution::placed(const Column& column) const {
         sum += placed(length);
     }
     return sum;
-}
-
-std::int64_t Execution::flat_extent(std::int64_t placed) const {
-    return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
 }
 
 const std::vector<std::int64_t>& Execution::places(std::size_t index, std::int64_t extent) const {
