@@ -11,35 +11,24 @@ namespace quadrat {
 namespace {
 
 // Strided or misaligned rows are gathered into a small buffer first, so that only contiguous, aligned runs convert.
-// Rows that convert into a streamed output do so by way of a buffer too, which then is streamed.
-constexpr std::int64_t block = 256;
-
-bool gather(const Row& row, Convert convert, std::size_t out_item, char* out) {
+// Plain rows that convert into a streamed output do so by way of a buffer too, which then is streamed.
+bool copy_blocks(const Row& row, bool plain, Convert convert, std::size_t out_item, char* out) {
+    constexpr std::int64_t block = 256;
     alignas(64) char buffer[block * 8];
     const std::size_t item = item_size(row.kind);
     for (std::int64_t done = 0; done < row.length; done += block) {
         const std::int64_t count = std::min(block, row.length - done);
-        const char* source = static_cast<const char*>(row.data) + done * row.stride;
-        for (std::int64_t k = 0; k < count; ++k) {
+        const char* const source = static_cast<const char*>(row.data) + done * row.stride;
+        char* const target = out + static_cast<std::size_t>(done) * out_item;
+        for (std::int64_t k = 0; k < count && !plain; ++k) {
             std::memcpy(buffer + static_cast<std::size_t>(k) * item, source + k * row.stride, item);
         }
-        if (!convert(buffer, out + static_cast<std::size_t>(done) * out_item, count)) {
+        if (!convert(plain ? source : buffer, plain ? buffer : target, count)) {
             return false;
         }
-    }
-    return true;
-}
-
-bool convert_and_stream(const Row& row, Convert convert, std::size_t out_item, char* out) {
-    alignas(64) char buffer[block * 8];
-    const std::size_t item = item_size(row.kind);
-    for (std::int64_t done = 0; done < row.length; done += block) {
-        const std::int64_t count = std::min(block, row.length - done);
-        if (!convert(static_cast<const char*>(row.data) + static_cast<std::size_t>(done) * item, buffer, count)) {
-            return false;
+        if (plain) {
+            stream_copy(target, buffer, static_cast<std::size_t>(count) * out_item);
         }
-        stream_copy(out + static_cast<std::size_t>(done) * out_item, buffer,
-                    static_cast<std::size_t>(count) * out_item);
     }
     return true;
 }
@@ -77,14 +66,12 @@ Status copy_rows(Span<const Row> rows, Span<const std::int64_t> start, Kind out_
         const bool plain = (row.stride == static_cast<std::int64_t>(item) || row.length == 1) &&
                            reinterpret_cast<std::uintptr_t>(row.data) % item == 0;
         bool fits = true;
-        if (!plain) {
-            fits = gather(row, convert, out_item, target);
-        } else if (!stream) {
+        if (plain && !stream) {
             fits = convert(row.data, target, row.length);
-        } else if (row.kind == out_kind) {
+        } else if (plain && row.kind == out_kind) {
             stream_copy(target, row.data, static_cast<std::size_t>(row.length) * item);
         } else {
-            fits = convert_and_stream(row, convert, out_item, target);
+            fits = copy_blocks(row, plain, convert, out_item, target);
         }
         if (!fits) {
             return {Code::out_of_range, i};

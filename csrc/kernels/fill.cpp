@@ -1,6 +1,7 @@
 #include "fill.hpp"
 
 #include <cstring>
+#include <iterator>
 
 #include "simd.hpp"
 
@@ -25,16 +26,9 @@ QUADRAT_FILL(uint64_t)
 }  // namespace
 
 Fill find_fill(std::size_t item) {
-    switch (item) {
-        case 1:
-            return fill_uint8_t;
-        case 2:
-            return fill_uint16_t;
-        case 4:
-            return fill_uint32_t;
-        default:
-            return fill_uint64_t;
-    }
+    static constexpr Fill fills[] = {nullptr, fill_uint8_t, fill_uint16_t, nullptr,      fill_uint32_t,
+                                     nullptr, nullptr,      nullptr,       fill_uint64_t};
+    return item < std::size(fills) ? fills[item] : nullptr;
 }
 
 }  // namespace quadrat

@@ -15,19 +15,28 @@ QUADRAT_CLONES void count_up(std::int64_t first, std::int64_t count, std::int64_
     }
 }
 
-// The last row that has tokens, or -1.
-std::int64_t last_row(Span<const std::int64_t> lengths) {
-    std::int64_t row = lengths.size - 1;
-    while (row >= 0 && lengths[row] == 0) {
-        --row;
+template <typename T>
+Status add_up(Span<const std::int64_t> lengths, T* out) {
+    constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<T>::max());
+    std::int64_t total = 0;
+    out[0] = 0;
+    for (std::int64_t i = 0; i < lengths.size; ++i) {
+        if (lengths[i] < 0 || lengths[i] > most - total) {
+            return {Code::out_of_range, i};
+        }
+        total += lengths[i];
+        out[i + 1] = static_cast<T>(total);
     }
-    return row;
+    return {};
 }
 
 }  // namespace
 
 Status position_ids(Span<const std::int64_t> lengths, std::int64_t start, std::int64_t* out, std::int64_t out_size) {
-    const std::int64_t last = last_row(lengths);
+    std::int64_t last = lengths.size - 1;  // of the rows that have tokens
+    while (last >= 0 && lengths[last] == 0) {
+        --last;
+    }
     if (out_size < 0 || (last < 0 && out_size > 0)) {
         return {Code::bad_argument};
     }
@@ -76,34 +85,10 @@ Status seq_idx(Span<const std::int64_t> start, const std::int64_t* lengths, RowN
 template Status seq_idx(Span<const std::int64_t>, const std::int64_t*, RowNumbers, std::int32_t*, std::int64_t);
 template Status seq_idx(Span<const std::int64_t>, const std::int64_t*, RowNumbers, std::int64_t*, std::int64_t);
 
-namespace {
-
-template <typename T>
-Status add_up(Span<const std::int64_t> lengths, T* out) {
-    constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<T>::max());
-    std::int64_t total = 0;
-    out[0] = 0;
-    for (std::int64_t i = 0; i < lengths.size; ++i) {
-        if (lengths[i] < 0 || lengths[i] > most - total) {
-            return {Code::out_of_range, i};
-        }
-        total += lengths[i];
-        out[i + 1] = static_cast<T>(total);
-    }
-    return {};
-}
-
-}  // namespace
-
 Status cu_seqlens(Span<const std::int64_t> lengths, Kind kind, void* out) {
-    switch (kind) {
-        case Kind::int32:
-            return add_up(lengths, static_cast<std::int32_t*>(out));
-        case Kind::int64:
-            return add_up(lengths, static_cast<std::int64_t*>(out));
-        default:
-            return {Code::bad_argument};
-    }
+    return kind == Kind::int32   ? add_up(lengths, static_cast<std::int32_t*>(out))
+           : kind == Kind::int64 ? add_up(lengths, static_cast<std::int64_t*>(out))
+                                 : Status{Code::bad_argument};
 }
 
 Status separate_rows(Span<const std::int64_t> start, Kind kind, const void* value, void* out, std::int64_t out_size) {

@@ -161,61 +161,6 @@ bool put_runs(const char* values, std::size_t token, Span<const std::int64_t> in
     return true;
 }
 
-}  // namespace
-
-Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
-                   void* out) {
-    if (size < 0 || indices.size < 0) {
-        return {Code::bad_argument};
-    }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
-    if (const Small small = small_of(token); small.take != nullptr) {
-        return small.take(source, size, indices, target);
-    }
-    const Copier copy(bytes(indices.size));
-    for (std::int64_t at = 0; at < indices.size;) {
-        const std::int64_t first = read_once(indices.data + at);
-        if (first < 0 || first >= size) {
-            return {Code::out_of_range, at};
-        }
-        const std::int64_t length = end_of_run(indices, at, first) - at;
-        if (length > size - first) {
-            return {Code::out_of_range, at + size - first};
-        }
-        copy(target + bytes(at), source + bytes(first), bytes(length));
-        at += length;
-    }
-    return {};
-}
-
-Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
-                  std::int64_t size) {
-    if (size < 0 || indices.size < 0) {
-        return {Code::bad_argument};
-    }
-    const char* const source = static_cast<const char*>(values);
-    char* const target = static_cast<char*>(out);
-    const Small small = small_of(token);
-    if (small.put != nullptr ? small.put(source, indices, target, size)
-                             : put_runs(source, token, indices, target, size)) {
-        return {};
-    }
-    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
-    fill_bytes(target, 0, bytes(size));
-    for (std::int64_t at = 0; at < indices.size; ++at) {
-        const std::int64_t place = read_once(indices.data + at);
-        if (place < 0 || place >= size) {
-            return {Code::out_of_range, at};
-        }
-        copy_bytes(target + bytes(place), source + bytes(at), token);
-    }
-    return {};
-}
-
-namespace {
-
 struct Count {
     std::int64_t kept;
     bool plain;
@@ -300,6 +245,57 @@ Status with_item(const void* mask, std::size_t item, F f) {
 }
 
 }  // namespace
+
+Status take_tokens(const void* values, std::int64_t size, std::size_t token, Span<const std::int64_t> indices,
+                   void* out) {
+    if (size < 0 || indices.size < 0) {
+        return {Code::bad_argument};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    const char* const source = static_cast<const char*>(values);
+    char* const target = static_cast<char*>(out);
+    if (const Small small = small_of(token); small.take != nullptr) {
+        return small.take(source, size, indices, target);
+    }
+    const Copier copy(bytes(indices.size));
+    for (std::int64_t at = 0; at < indices.size;) {
+        const std::int64_t first = read_once(indices.data + at);
+        if (first < 0 || first >= size) {
+            return {Code::out_of_range, at};
+        }
+        const std::int64_t length = end_of_run(indices, at, first) - at;
+        if (length > size - first) {
+            return {Code::out_of_range, at + size - first};
+        }
+        copy(target + bytes(at), source + bytes(first), bytes(length));
+        at += length;
+    }
+    return {};
+}
+
+Status put_tokens(const void* values, std::size_t token, Span<const std::int64_t> indices, void* out,
+                  std::int64_t size) {
+    if (size < 0 || indices.size < 0) {
+        return {Code::bad_argument};
+    }
+    const char* const source = static_cast<const char*>(values);
+    char* const target = static_cast<char*>(out);
+    const Small small = small_of(token);
+    if (small.put != nullptr ? small.put(source, indices, target, size)
+                             : put_runs(source, token, indices, target, size)) {
+        return {};
+    }
+    const auto bytes = [token](std::int64_t tokens) { return static_cast<std::size_t>(tokens) * token; };
+    fill_bytes(target, 0, bytes(size));
+    for (std::int64_t at = 0; at < indices.size; ++at) {
+        const std::int64_t place = read_once(indices.data + at);
+        if (place < 0 || place >= size) {
+            return {Code::out_of_range, at};
+        }
+        copy_bytes(target + bytes(place), source + bytes(at), token);
+    }
+    return {};
+}
 
 Status mask_layout(const void* mask, std::size_t item, std::int64_t width, Span<std::int32_t> cu_seqlens,
                    std::int32_t* lengths, MaskFacts* facts) {

@@ -5,31 +5,21 @@
 #include "simd.hpp"
 
 namespace quadrat {
-namespace {
-
-// Writes the positions of masked tokens, rising, and returns how many there are. `begun` is scratch.
-std::int64_t choose_tokens(rng::Draws& draws, double p, const std::uint8_t* words, std::int64_t count,
-                           std::int64_t width, std::int64_t* begun, std::int64_t* positions) {
-    const std::int64_t found = draws.trials(p, words, count, begun);
-    std::int64_t chosen = 0;
-    for (std::int64_t i = 0; i < found; ++i) {
-        const std::int64_t end = begun[i] - begun[i] % width + width;
-        positions[chosen++] = begun[i];
-        for (std::int64_t at = begun[i] + 1; at < end && words[at] != word_begins; ++at) {
-            positions[chosen] = at;  // special tokens interrupt a word without ending it
-            chosen += words[at] == word_inside ? 1 : 0;
-        }
-    }
-    return chosen;
-}
-
-}  // namespace
 
 void mask_tokens(rng::Draws& draws, double p, const Replacement& how, const std::uint8_t* words, std::int64_t count,
                  std::int64_t width, std::int64_t* ids, std::int64_t* labels, std::int64_t* positions,
                  std::uint8_t* hit, std::int64_t* other) {
-    const std::int64_t found = choose_tokens(draws, p, words, count, width, other, positions);
-    replace_tokens(draws, how, {positions, found}, count, ids, labels, hit, other);
+    const std::int64_t found = draws.trials(p, words, count, other);
+    std::int64_t chosen = 0;
+    for (std::int64_t i = 0; i < found; ++i) {
+        const std::int64_t first = other[i], end = first - first % width + width;
+        positions[chosen++] = first;
+        for (std::int64_t at = first + 1; at < end && words[at] != word_begins; ++at) {
+            positions[chosen] = at;  // special tokens interrupt a word without ending it
+            chosen += words[at] == word_inside ? 1 : 0;
+        }
+    }
+    replace_tokens(draws, how, {positions, chosen}, count, ids, labels, hit, other);
 }
 
 void replace_tokens(rng::Draws& draws, const Replacement& how, Span<const std::int64_t> positions, std::int64_t count,

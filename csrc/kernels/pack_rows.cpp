@@ -263,15 +263,9 @@ std::int64_t pack_in_order(Span<const std::int64_t> lengths, std::int64_t max_le
 }  // namespace
 
 std::int64_t pack_rows_scratch(std::int64_t rows, std::int64_t max_length, Fit fit) {
-    switch (fit) {
-        case Fit::best:
-            return rows + PacksByRoom::scratch(rows, max_length);
-        case Fit::first:
-            return 3 * rows + PacksInOrder::scratch(rows);
-        case Fit::in_order:
-            break;
-    }
-    return 0;
+    return fit == Fit::best    ? rows + PacksByRoom::scratch(rows, max_length)
+           : fit == Fit::first ? 3 * rows + PacksInOrder::scratch(rows)
+                               : 0;
 }
 
 Status pack_rows(Span<const std::int64_t> lengths, std::int64_t max_length, Fit fit, std::int64_t* scratch,

@@ -10,6 +10,88 @@
 #include "stream.hpp"
 
 namespace quadrat {
+namespace {
+
+// The first row that has no place, or all is well. Looked at before anything is written.
+Status check(std::int64_t width, Span<const std::int64_t> offsets, std::int64_t out_size) {
+    for (std::int64_t i = 0; i + 1 < offsets.size; ++i) {
+        if (offsets[i] < 0 || offsets[i] > out_size) {
+            return {Code::bad_start, i};
+        }
+        if (offsets[i + 1] < offsets[i]) {
+            return {Code::bad_start, i + 1};
+        }
+        if (offsets[i + 1] - offsets[i] > width || offsets[i + 1] > out_size) {
+            return {Code::row_too_long, i};
+        }
+    }
+    return {};
+}
+
+QUADRAT_CLONES std::int64_t count(const std::uint8_t* mask, std::int64_t width) {
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+        kept += mask[i] != 0 ? 1 : 0;
+    }
+    return kept;
+}
+
+// Where the first byte is that is 0, or is not: at `width` if there is none.
+template <bool zero>
+std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
+    constexpr std::int64_t word = 8;
+    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
+    for (; at + word <= width; at += word) {
+        std::uint64_t bytes;
+        std::memcpy(&bytes, mask + at, sizeof bytes);
+        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
+            break;
+        }
+    }
+    while (at < width && (mask[at] == 0) != zero) {
+        ++at;
+    }
+    return at;
+}
+
+// The first block that has no place, or all is well. Looked at before anything is written.
+Status check(Span<const Block> blocks, std::int64_t width, std::int64_t rows) {
+    std::int64_t left = rows;
+    for (std::int64_t i = 0; i < blocks.size; ++i) {
+        if (blocks[i].width < 0 || blocks[i].width > width) {
+            return {Code::row_too_long, i};
+        }
+        if (blocks[i].rows < 0 || blocks[i].rows > left) {
+            return {Code::bad_start, i};
+        }
+        left -= blocks[i].rows;
+    }
+    return left == 0 ? Status{} : Status{Code::bad_start, blocks.size};
+}
+
+// Copies of an item of any size: each copy doubles what there is to copy from.
+void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item) {
+    copy_bytes(out, value, std::min(item, bytes));
+    for (std::size_t done = item; done < bytes;) {
+        const std::size_t next = std::min(done, bytes - done);
+        copy_bytes(out + done, out, next);
+        done += next;
+    }
+}
+
+// As move_bytes. What does not overlap may be streamed.
+void move(char* target, const char* source, std::size_t bytes, const Copier& copy) {
+    if (target == source) {
+        return;
+    }
+    if (copy.streams() && (source + bytes <= target || target + bytes <= source)) {
+        copy(target, source, bytes);
+    } else {
+        move_bytes(target, source, bytes);
+    }
+}
+
+}  // namespace
 
 Status attention_mask(Span<const std::int64_t> lengths, std::int64_t width, Side side, Kind kind, void* out) {
     if (width < 0) {
@@ -54,26 +136,6 @@ Status fill_gaps(Span<const std::int64_t> lengths, std::int64_t width, std::int6
     return {};
 }
 
-namespace {
-
-// The first row that has no place, or all is well. Looked at before anything is written.
-Status check(std::int64_t width, Span<const std::int64_t> offsets, std::int64_t out_size) {
-    for (std::int64_t i = 0; i + 1 < offsets.size; ++i) {
-        if (offsets[i] < 0 || offsets[i] > out_size) {
-            return {Code::bad_start, i};
-        }
-        if (offsets[i + 1] < offsets[i]) {
-            return {Code::bad_start, i + 1};
-        }
-        if (offsets[i + 1] - offsets[i] > width || offsets[i + 1] > out_size) {
-            return {Code::row_too_long, i};
-        }
-    }
-    return {};
-}
-
-}  // namespace
-
 Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::int64_t> offsets, std::size_t token,
              void* out, std::int64_t out_size) {
     if (width < 0 || offsets.size < 1 || out_size < 0) {
@@ -100,37 +162,6 @@ Status unpad(const void* padded, std::int64_t width, Side side, Span<const std::
     fill_bytes(target + bytes(last), 0, bytes(out_size - last));
     return {};
 }
-
-namespace {
-
-constexpr std::int64_t word = 8;
-
-QUADRAT_CLONES std::int64_t count(const std::uint8_t* mask, std::int64_t width) {
-    std::int64_t kept = 0;
-    for (std::int64_t i = 0; i < width; ++i) {
-        kept += mask[i] != 0 ? 1 : 0;
-    }
-    return kept;
-}
-
-// Where the first byte is that is 0, or is not: at `width` if there is none.
-template <bool zero>
-std::int64_t find(const std::uint8_t* mask, std::int64_t at, std::int64_t width) {
-    constexpr std::uint64_t low = 0x0101010101010101, high = 0x8080808080808080;
-    for (; at + word <= width; at += word) {
-        std::uint64_t bytes;
-        std::memcpy(&bytes, mask + at, sizeof bytes);
-        if (zero ? ((bytes - low) & ~bytes & high) != 0 : bytes != 0) {
-            break;
-        }
-    }
-    while (at < width && (mask[at] == 0) != zero) {
-        ++at;
-    }
-    return at;
-}
-
-}  // namespace
 
 Status count_masked(const std::uint8_t* mask, std::int64_t width, Span<std::int64_t> offsets) {
     if (width < 0 || offsets.size < 1) {
@@ -170,49 +201,6 @@ Status unpad_masked(const void* padded, const std::uint8_t* mask, std::int64_t w
     return {};
 }
 
-namespace {
-
-// The first block that has no place, or all is well. Looked at before anything is written.
-Status check(Span<const Block> blocks, std::int64_t width, std::int64_t rows) {
-    std::int64_t left = rows;
-    for (std::int64_t i = 0; i < blocks.size; ++i) {
-        if (blocks[i].width < 0 || blocks[i].width > width) {
-            return {Code::row_too_long, i};
-        }
-        if (blocks[i].rows < 0 || blocks[i].rows > left) {
-            return {Code::bad_start, i};
-        }
-        left -= blocks[i].rows;
-    }
-    return left == 0 ? Status{} : Status{Code::bad_start, blocks.size};
-}
-
-bool is_plain(std::size_t item) { return item == 1 || item == 2 || item == 4 || item == 8; }
-
-// Copies of an item of any size: each copy doubles what there is to copy from.
-void fill_any(char* out, std::size_t bytes, const void* value, std::size_t item) {
-    copy_bytes(out, value, std::min(item, bytes));
-    for (std::size_t done = item; done < bytes;) {
-        const std::size_t next = std::min(done, bytes - done);
-        copy_bytes(out + done, out, next);
-        done += next;
-    }
-}
-
-// As move_bytes. What does not overlap may be streamed.
-void move(char* target, const char* source, std::size_t bytes, const Copier& copy) {
-    if (target == source) {
-        return;
-    }
-    if (copy.streams() && (source + bytes <= target || target + bytes <= source)) {
-        copy(target, source, bytes);
-    } else {
-        move_bytes(target, source, bytes);
-    }
-}
-
-}  // namespace
-
 Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t token, const void* fill,
                      std::size_t item, void* out, std::int64_t rows) {
     if (width < 0 || rows < 0 || item == 0 || token % item != 0) {
@@ -223,7 +211,7 @@ Status concat_padded(Span<const Block> blocks, std::int64_t width, std::size_t t
     }
     const std::size_t row_bytes = static_cast<std::size_t>(width) * token;
     const Copier copy(static_cast<std::size_t>(rows) * row_bytes);
-    const Fill plain = is_plain(item) ? find_fill(item) : nullptr;
+    const Fill plain = find_fill(item);
     char* target = static_cast<char*>(out) + static_cast<std::size_t>(rows) * row_bytes;
     for (std::int64_t i = blocks.size; i-- > 0;) {
         const char* const source = static_cast<const char*>(blocks[i].data);

@@ -68,6 +68,14 @@ void mask_row(const PhiloxMasking& how, std::uint64_t key, std::int64_t length, 
     }
 }
 
+QUADRAT_CLONES std::uint64_t sum_of(const std::int64_t* tokens, std::int64_t length) {
+    std::uint64_t sum = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+        sum += key_of_token(tokens[i], i);
+    }
+    return sum;
+}
+
 }  // namespace
 
 Status philox_mask(const PhiloxMasking& how, Span<const std::uint64_t> row_keys, const std::int64_t* start,
@@ -83,18 +91,6 @@ Status philox_mask(const PhiloxMasking& how, Span<const std::uint64_t> row_keys,
     }
     return {};
 }
-
-namespace {
-
-QUADRAT_CLONES std::uint64_t sum_of(const std::int64_t* tokens, std::int64_t length) {
-    std::uint64_t sum = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-        sum += key_of_token(tokens[i], i);
-    }
-    return sum;
-}
-
-}  // namespace
 
 Status row_keys(Span<const std::int64_t> values, Span<const std::int64_t> start, const std::int64_t* lengths,
                 std::uint64_t* out) {

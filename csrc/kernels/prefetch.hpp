@@ -32,6 +32,9 @@ T peek(const T* place) {
 #endif
 }
 
+// What the processor's own prefetcher needs to see before it goes on by itself.
+inline constexpr std::int64_t bytes_ahead = 256;
+
 // Every line of `bytes` bytes.
 inline void prefetch_lines(const void* first, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) {

@@ -1,7 +1,6 @@
 #include "rebalance_batches.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <numeric>
 

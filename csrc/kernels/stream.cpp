@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "bytes.hpp"
-
 #if defined(__x86_64__) || defined(_M_X64)
 #include <emmintrin.h>
 #define QUADRAT_STREAMS 1

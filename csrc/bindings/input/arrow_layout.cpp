@@ -1,6 +1,5 @@
 #include "arrow_layout.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -86,21 +85,11 @@ std::int64_t fixed_size(const std::string& format, const Where& where) {
     return size;
 }
 
-std::int64_t buffers_of(const FlatType& type) {
-    switch (type.layout) {
-        case Layout::text:
-        case Layout::binary:
-            return 3;
-        case Layout::list:
-            return type.offset_bytes == 0 ? 1 : 2;
-        default:
-            return 2;
-    }
-}
-
 // What the type asks for beside the elements themselves.
 void check_buffers(const FlatType& type, const Array& array, const Where& where) {
-    const std::int64_t buffers = buffers_of(type), last = array.offset + array.length;
+    const bool is_text = type.layout == Layout::text || type.layout == Layout::binary;
+    const bool is_even = type.layout == Layout::list && type.offset_bytes == 0;
+    const std::int64_t buffers = is_text ? 3 : is_even ? 1 : 2, last = array.offset + array.length;
     if (array.n_buffers != buffers || array.buffers == nullptr) {
         refuse(where, "it has " + std::to_string(array.buffers == nullptr ? 0 : array.n_buffers) +
                           " buffers where its type '" + type.format + "' has " + std::to_string(buffers));
@@ -181,12 +170,9 @@ FlatType type_of(const Schema& schema, const Where& where) {
         type.layout = Layout::boolean;
     } else if (format == "n") {
         type.layout = Layout::null;
-    } else if (format == "u" || format == "U") {
-        type.layout = Layout::text;
-        type.offset_bytes = format == "u" ? 4 : 8;
-    } else if (format == "z" || format == "Z") {
-        type.layout = Layout::binary;
-        type.offset_bytes = format == "z" ? 4 : 8;
+    } else if (format == "u" || format == "U" || format == "z" || format == "Z") {
+        type.layout = format == "u" || format == "U" ? Layout::text : Layout::binary;
+        type.offset_bytes = format == "u" || format == "z" ? 4 : 8;
     } else if (format == "+l" || format == "+L" || format.rfind("+w:", 0) == 0) {
         type.layout = Layout::list;
         type.offset_bytes = format == "+l" ? 4 : format == "+L" ? 8 : 0;

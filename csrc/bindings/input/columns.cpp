@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "../../kernels/convert.hpp"
 #include "../../kernels/copy_rows.hpp"
@@ -123,12 +122,8 @@ Status Columns::copy(const Column& column, Span<const std::int64_t> start, Kind 
 
 std::int64_t Columns::first_difference(std::size_t a, std::size_t b) const {
     const std::vector<std::int64_t>&one = at(a).lengths, &two = at(b).lengths;
-    for (std::size_t i = 0; i < one.size() && i < two.size(); ++i) {
-        if (one[i] != two[i]) {
-            return static_cast<std::int64_t>(i);
-        }
-    }
-    return -1;
+    const auto [first, other] = std::mismatch(one.begin(), one.end(), two.begin(), two.end());
+    return first == one.end() || other == two.end() ? -1 : first - one.begin();
 }
 
 bool Columns::steps_forward(std::size_t index) const {
@@ -238,11 +233,6 @@ Status Columns::numbers(std::size_t index, void* out, Kind kind) const {
 
 Status Columns::attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const {
     return quadrat::attention_mask(at(index).all_lengths(), width, side, kind, out);
-}
-
-void Columns::lengths(std::size_t index, Address out) const {
-    const std::vector<std::int64_t>& lengths = at(index).lengths;
-    std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(out));
 }
 
 }  // namespace quadrat

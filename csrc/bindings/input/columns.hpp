@@ -108,10 +108,8 @@ struct Column {
     // Where each row begins when they lie one after the other, and where the last one ends; each takes `least` places
     // at least.
     std::vector<std::int64_t> offsets(std::int64_t least = 0) const;
-
-private:
-    // The row as float32, in memory of the column.
-    Row rounded(const Row& row);
+    // Moves the numbers of a row, as this kind, to memory of the column; not where they do not convert.
+    void keep(Kind kind, Row* row);
 };
 
 // Where rows are is seen when everything the batch holds is at hand, and from then on nothing of the user's runs until
@@ -156,8 +154,6 @@ public:
     // Throws ValueError for others, and where a row has no such tokens.
     void cut(std::size_t index, Span<const std::int64_t> starts, Span<const std::int64_t> lengths);
 
-    // (forms, first form, kinds, shortest, longest, total) of a column.
-    py::tuple describe(std::size_t index) const;
     // What a decision about this batch can depend on, five bytes a column: forms, first form, kinds (two bytes), and
     // the lengths of the rows, see Lengths.
     std::string signature(std::size_t main, std::int64_t width) const;
@@ -177,7 +173,6 @@ public:
     Status place(std::size_t index, Span<const std::int64_t> start, void* out, Kind kind, std::int64_t out_size) const;
     Status numbers(std::size_t index, void* out, Kind kind) const;
     Status attention_mask(std::size_t index, void* out, Kind kind, std::int64_t width, Side side) const;
-    void lengths(std::size_t index, Address out) const;
 
 private:
     // Looks at what other columns hold, and takes them in.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -95,9 +94,9 @@ Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length)
 
 template <typename T>
 PyObject* number_at(const char* at) {
-    T value{};
+    T value(0);
     std::memcpy(&value, at, sizeof value);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, Half>) {
         return PyFloat_FromDouble(static_cast<double>(value));
     } else if constexpr (std::is_signed_v<T>) {
         return PyLong_FromLongLong(value);
@@ -107,12 +106,6 @@ PyObject* number_at(const char* at) {
 }
 
 PyObject* bool_at(const char* at) { return PyBool_FromLong(*at != 0); }
-
-PyObject* half_at(const char* at) {
-    Half value(0);
-    std::memcpy(&value, at, sizeof value);
-    return PyFloat_FromDouble(static_cast<double>(value));
-}
 
 // By Kind: the number at an address as a Python object; null where there is no memory for it.
 constexpr PyObject* (*objects_at[kind_count])(const char*) = {
@@ -127,7 +120,7 @@ constexpr PyObject* (*objects_at[kind_count])(const char*) = {
     number_at<std::uint64_t>,
     number_at<float>,
     number_at<double>,
-    half_at,
+    number_at<Half>,
 };
 
 py::object number(const Row& row) {
@@ -243,9 +236,7 @@ bool FlatColumn::list_row(const FlatType& type, const FlatArray& array, std::int
         return false;
     }
     *out = row_at(item->kind, items->data, items->first + found.begin, length);
-    // What the processor's own prefetcher needs to see before it goes on by itself.
-    constexpr std::int64_t ahead = 256;
-    prefetch_lines(out->data, std::min(ahead, (found.end - found.begin) * out->stride));
+    prefetch_lines(out->data, std::min(bytes_ahead, (found.end - found.begin) * out->stride));
     return true;
 }
 

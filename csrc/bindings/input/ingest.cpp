@@ -35,38 +35,24 @@ void Column::add_as(const Row& row, std::uint32_t form, Kind kind, const Trailin
     Row& added = rows.back();
     kinds = before | (added.length > 0 ? 1U << static_cast<unsigned>(kind) : 0U);
     if (row.kind == Kind::float64 && kind == Kind::float32) {
-        added = rounded(added);
+        keep(kind, &added);
     }
 }
 
-Row Column::rounded(const Row& row) {
-    const auto item = static_cast<std::int64_t>(sizeof(float));
-    kept.push_back(std::make_unique<char[]>(static_cast<std::size_t>(row.length * item)));
-    const Row result{kept.back().get(), row.length, item, Kind::float32};
+void Column::keep(Kind kind, Row* row) {
     constexpr std::int64_t first = 0;
-    copy_rows({&row, 1}, {&first, 1}, result.kind, kept.back().get(), row.length);
-    return result;
+    const auto item = static_cast<std::int64_t>(item_size(kind));
+    auto numbers = std::make_unique<char[]>(static_cast<std::size_t>(row->length * item));
+    if (copy_rows({row, 1}, {&first, 1}, kind, numbers.get(), row->length)) {
+        *row = {numbers.get(), row->length, item, kind};
+        kept.push_back(std::move(numbers));
+    }
 }
 
 namespace {
 
 bool is_sequence(const py::object& features) {
     return PyList_CheckExact(features.ptr()) || PyTuple_CheckExact(features.ptr());
-}
-
-// The first `choices` rows of a list or tuple of rows; false when there are fewer.
-bool hold_choices(PyObject* value, Py_ssize_t choices, Column* column) {
-    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < choices; ++i) {
-        py::object row = item_of(value, i);
-        if (!row) {
-            return false;
-        }
-        column->hold(std::move(row));
-    }
-    return true;
 }
 
 // The keys of the first feature, or None when it is no plain dict and so no keys were given.
@@ -240,12 +226,18 @@ bool collect_nested(const py::object& features, const py::tuple& names, const py
         }
     }
     const auto hold = [&](std::size_t at, py::object value) {
-        const std::size_t c = places[at];
-        if (nested[c]) {
-            return hold_choices(value.ptr(), choices, &columns->columns[c]);
+        Column& column = columns->columns[places[at]];
+        if (!nested[places[at]]) {
+            column.hold(std::move(value));
+            return true;
         }
-        columns->columns[c].hold(std::move(value));
-        return true;
+        bool all = is_sequence(value);
+        for (Py_ssize_t i = 0; all && i < choices; ++i) {
+            py::object row = item_of(value.ptr(), i);
+            all = static_cast<bool>(row);
+            column.hold(std::move(row));
+        }
+        return all;
     };
     return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
 }

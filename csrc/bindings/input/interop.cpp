@@ -1,7 +1,5 @@
 #include "interop.hpp"
 
-#include <utility>
-
 #include "../classes.hpp"
 #include "../register.hpp"
 #include "walk.hpp"

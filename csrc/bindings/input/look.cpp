@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <optional>
 
-#include "../../kernels/copy_rows.hpp"
 #include "../../kernels/prefetch.hpp"
 #include "columns.hpp"
 #include "view.hpp"
@@ -27,9 +26,6 @@ inline __attribute__((always_inline)) void Column::see(const Row& row, std::uint
 }
 
 namespace {
-
-// What the processor's own prefetcher needs to see before it goes on by itself.
-constexpr std::int64_t bytes_ahead = 256;
 
 constexpr std::uint32_t tensor_forms = form_tensor | form_tensor_number;
 
@@ -108,17 +104,6 @@ private:
     std::vector<const char*> parts_;  // of tensors
 };
 
-// Where it takes Python code to ask about a tensor, the next question may move this one: its numbers are taken now.
-void keep_numbers(Row* row, Column* column) {
-    constexpr std::int64_t first = 0;
-    const auto item = static_cast<std::int64_t>(item_size(row->kind));
-    auto numbers = std::make_unique<char[]>(static_cast<std::size_t>(row->length * item));
-    if (copy_rows({row, 1}, {&first, 1}, row->kind, numbers.get(), row->length)) {
-        *row = {numbers.get(), row->length, item, row->kind};
-        column->kept.push_back(std::move(numbers));
-    }
-}
-
 void look_at(std::size_t end, const Interop& interop, Column* column) {
     // A finalizer may move a tensor between the answer to where it is and the copy.
     std::optional<WithoutCollection> meanwhile;
@@ -136,7 +121,8 @@ void look_at(std::size_t end, const Interop& interop, Column* column) {
             column->see(row, form, row.length);
         }
         if ((form & tensor_forms) != 0 && interop.exchange() == nullptr) {
-            keep_numbers(&column->rows.back(), column);
+            // It takes Python code to ask about a tensor: the next question may move this one.
+            column->keep(column->rows.back().kind, &column->rows.back());
         }
     }
 }

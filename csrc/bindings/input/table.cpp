@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "../classes.hpp"
@@ -83,7 +82,8 @@ Table::Table(py::tuple names, const py::list& columns, py::object fallback, std:
         if (find(names_[i]) != static_cast<std::int64_t>(i)) {
             throw py::value_error("there are two columns '" + text(names_[i]) + "': rename one");
         }
-        sources_.push_back({column, flat, looks[i]});
+        const auto [form, kind] = looks[i];
+        sources_.push_back({column, flat, form, kind});
     }
 }
 
@@ -109,10 +109,10 @@ py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
 py::object Table::value(std::size_t column, std::int64_t row) const {
     const Source& source = sources_[column];
     if (source.flat != nullptr) {
-        py::object value;
-        if (source.look.form != 0) {
+        if (source.form != 0) {
             return fallback_value(column, row);
         }
+        py::object value;
         try {
             value = source.flat->value(source.flat->place(row));
         } catch (const py::value_error& error) {
@@ -129,6 +129,7 @@ py::object Table::value(std::size_t column, std::int64_t row) const {
 
 void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, Column* out) const {
     const FlatColumn* const flat = sources_[column].flat;
+    const std::uint32_t look = sources_[column].form;
     if (flat == nullptr) {
         for (const std::int64_t row : rows) {
             out->hold(value(column, row));
@@ -143,14 +144,13 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
         places.push_back(flat->place(row));
         flat->prefetch(places.back());
     }
-    const Look look = sources_[column].look;
-    const std::uint32_t form = look.form != 0 ? look.form : flat->is_numbers() ? form_number : form_list;
+    const std::uint32_t form = look != 0 ? look : flat->is_numbers() ? form_number : form_list;
     Trailing trailing;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row row;
         bool found = false;
         try {
-            found = look.form != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
+            found = look != form_other && !out->holds_more_than_seen() && flat->row(places[i], &row, &trailing);
             if (found && !is_told(trailing)) {
                 trailing = out->rows.empty() ? told_by_any(*flat, places) : out->trailing;
             }
@@ -158,8 +158,8 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
             refuse_value(names_[column], rows[i], error);
         }
         const std::uint32_t own = form | (trailing.empty() ? 0U : form_deep);
-        if (found && look.form != 0) {
-            out->add_as(row, own, look.kind, trailing);
+        if (found && look != 0) {
+            out->add_as(row, own, sources_[column].kind, trailing);
         } else if (found) {
             out->add_as_python(row, own, trailing);
         } else {
@@ -171,7 +171,7 @@ void Table::collect(std::size_t column, const std::vector<std::int64_t>& rows, C
 bool Table::collect_choices(std::size_t column, const std::vector<std::int64_t>& rows, std::int64_t choices,
                             Column* out) const {
     const Source& source = sources_[column];
-    if (source.flat == nullptr || source.look.form != 0) {
+    if (source.flat == nullptr || source.form != 0) {
         return false;
     }
     std::vector<Row> found;
@@ -301,17 +301,8 @@ const TableRows* table_rows(const py::handle& features) {
 
 void register_table(py::module_& m) {
     bind_class<Table>(m, "Table")
-        .def(py::init([](py::tuple names, const py::list& columns, py::object fallback,
-                         const std::vector<std::tuple<std::uint32_t, Kind>>& looks) {
-                 std::vector<Table::Look> found;
-                 found.reserve(looks.size());
-                 for (const auto& [form, kind] : looks) {
-                     found.push_back({form, kind});
-                 }
-                 return std::make_unique<Table>(std::move(names), columns, std::move(fallback), std::move(found));
-             }),
-             "names"_a, "columns"_a, "fallback"_a = py::none(),
-             "looks"_a = std::vector<std::tuple<std::uint32_t, Kind>>())
+        .def(py::init<py::tuple, const py::list&, py::object, std::vector<Table::Look>>(), "names"_a, "columns"_a,
+             "fallback"_a = py::none(), "looks"_a = std::vector<Table::Look>())
         .def_property_readonly("names", &Table::names)
         .def("__len__", &Table::size)
         .def(
@@ -322,10 +313,8 @@ void register_table(py::module_& m) {
             },
             "key"_a, "mapping"_a = py::none());
     bind_class<TableRows>(m, "TableRows")
-        .def(py::init([](const py::object& table, const py::object& keys, const FlatColumn* mapping) {
-                 return std::make_unique<TableRows>(table, keys, mapping);
-             }),
-             "table"_a, "keys"_a = py::none(), "mapping"_a = py::none())
+        .def(py::init<py::object, const py::object&, const FlatColumn*>(), "table"_a, "keys"_a = py::none(),
+             "mapping"_a = py::none())
         .def(py::init([](const TableRows& rows, std::int64_t first, std::int64_t step, std::int64_t count) {
                  return rows.slice(first, step, count);
              }),

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "columns.hpp"
@@ -17,11 +18,9 @@ namespace quadrat {
 
 class Table {
 public:
-    // What the values of a column are to other code: the form of a row, and the kind of its numbers.
-    struct Look {
-        std::uint32_t form = 0;  // 0: Python's lists and numbers; form_other: objects, see `fallback`
-        Kind kind = Kind::int64;
-    };
+    // What the values of a column are to other code: the form of a row, 0 for Python's lists and numbers, form_other
+    // for objects, see `fallback`; and the kind of its numbers.
+    using Look = std::tuple<std::uint32_t, Kind>;
 
     // columns: one per name, a FlatColumn, or a list or tuple of one value per row; all of one length. fallback: a
     // function (name, row) that gives the values that FlatColumn knows no form for, or None. looks: one per name, or
@@ -53,7 +52,8 @@ private:
     struct Source {
         py::object values;
         const FlatColumn* flat;  // that `values` is, or null
-        Look look;
+        std::uint32_t form;      // and kind: see Look
+        Kind kind;
     };
 
     py::object fallback_value(std::size_t column, std::int64_t row) const;

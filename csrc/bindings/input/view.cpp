@@ -14,20 +14,20 @@
 namespace quadrat {
 namespace {
 
-bool kind_of_bits(char letter, int bits, Kind* out) {
+bool kind_of_bits(std::uint8_t code, int bits, Kind* out) {
     const auto pick = [&](Kind one, Kind two, Kind four, Kind eight) {
         *out = bits == 8 ? one : bits == 16 ? two : bits == 32 ? four : eight;
         return bits == 8 || bits == 16 || bits == 32 || bits == 64;
     };
-    switch (letter) {
-        case 'b':
+    switch (code) {
+        case dlpack::boolean:
             *out = Kind::bool_;
             return bits == 8;
-        case 'i':
+        case dlpack::signed_integer:
             return pick(Kind::int8, Kind::int16, Kind::int32, Kind::int64);
-        case 'u':
+        case dlpack::unsigned_integer:
             return pick(Kind::uint8, Kind::uint16, Kind::uint32, Kind::uint64);
-        case 'f':
+        case dlpack::floating:
             return bits != 8 && pick(Kind::float16, Kind::float16, Kind::float32, Kind::float64);
         default:
             return false;
@@ -110,20 +110,15 @@ std::uint32_t described_tensor(PyObject* object, const Interop& interop, Row* ro
         clear_error();  // sparse, meta and other tensors without memory of their own: the reference's business
         return form_other;
     }
-    const char letter = view.dtype.code == dlpack::signed_integer     ? 'i'
-                        : view.dtype.code == dlpack::unsigned_integer ? 'u'
-                        : view.dtype.code == dlpack::floating         ? 'f'
-                        : view.dtype.code == dlpack::boolean          ? 'b'
-                                                                      : '?';
     if (view.device.type != dlpack::device_cpu || view.dtype.lanes != 1 ||
-        !kind_of_bits(letter, view.dtype.bits, &row->kind) || (view.ndim > 1 && !lies_side_by_side(view))) {
+        !kind_of_bits(view.dtype.code, view.dtype.bits, &row->kind) || (view.ndim > 1 && !lies_side_by_side(view))) {
         return form_other;
     }
     // The exchange shows the stored numbers: a lazily negated view (x.imag of a conjugate) means others, and a tensor
     // that records gradients, or may have a tangent, is more than its numbers.
     const py::handle tensor(object);
-    if (letter == 'f' && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
-                          interop.is_negative()(tensor).cast<bool>())) {
+    if (view.dtype.code == dlpack::floating && (interop.in_dual_level() || tensor.attr("requires_grad").cast<bool>() ||
+                                                interop.is_negative()(tensor).cast<bool>())) {
         return form_other;
     }
     const auto item = static_cast<std::int64_t>(item_size(row->kind));

@@ -8,14 +8,6 @@
 #include "../labels/labels.hpp"
 
 namespace quadrat {
-namespace {
-
-bool may_be_ids(const Step& step) {
-    return step.kind == Kind::int64 &&
-           (step.action == Action::pad || step.action == Action::stack || step.action == Action::join);
-}
-
-}  // namespace
 
 Plan parse_plan(py::tuple steps, py::dict values) {
     std::vector<Step> parsed;
@@ -63,11 +55,11 @@ Execution::Execution(const Columns& columns, const Plan& plan, const BatchLayout
         }
     }
     for (const Step* step = plan.steps.data(); user_ != nullptr && step != user_; ++step) {
-        ids_ = step->index == user_->index && may_be_ids(*step) ? step : ids_;
+        const bool makes_rows =
+            step->action == Action::pad || step->action == Action::stack || step->action == Action::join;
+        ids_ = step->index == user_->index && step->kind == Kind::int64 && makes_rows ? step : ids_;
     }
 }
-
-const Step* Execution::labels() const { return user_ != nullptr && user_->action == Action::labels ? user_ : nullptr; }
 
 std::int64_t Execution::filled(const Step& step) const {
     const Column& column = columns_.at(step.index);
@@ -81,10 +73,8 @@ bool Execution::writes(const Step& step) {
 }
 
 std::vector<std::int64_t> Execution::padded(std::int64_t rows, std::int64_t extent) const {
-    if (layout_.choices == 0) {
-        return {rows, extent};
-    }
-    return {rows / layout_.choices, layout_.choices, extent};
+    using Shape = std::vector<std::int64_t>;
+    return layout_.choices == 0 ? Shape{rows, extent} : Shape{rows / layout_.choices, layout_.choices, extent};
 }
 
 Output Execution::flat(std::int64_t placed, Kind kind) const {
@@ -95,11 +85,8 @@ Output Execution::flat(std::int64_t placed, Kind kind) const {
 Output Execution::output(const Step& step) const {
     Output made = in_tokens(step);
     const Trailing& trailing = columns_.at(step.index).trailing;
-    if (trailing.empty()) {
-        return made;
-    }
-    if (step.action == Action::pad || step.action == Action::pad_own || step.action == Action::stack ||
-        step.action == Action::join) {
+    if (!trailing.empty() && (step.action == Action::pad || step.action == Action::pad_own ||
+                              step.action == Action::stack || step.action == Action::join)) {
         made.shape.insert(made.shape.end(), trailing.begin(), trailing.end());
         made.trailing = trailing.size();
     }

@@ -25,7 +25,7 @@ public:
     // Writes the output of a step; extent: see Output. Ids come before what is made from them.
     Status write(const Step& step, std::int64_t extent, void* out);
     // The step that makes labels, and the one whose ids they, or shifted rows, are made from; null: there is none.
-    const Step* labels() const;
+    const Step* labels() const { return user_ != nullptr && user_->action == Action::labels ? user_ : nullptr; }
     const Step* ids() const { return ids_; }
     // How many elements of a flat output are tokens; the rest is padding.
     std::int64_t filled(const Step& step) const;
@@ -48,9 +48,13 @@ private:
     const std::vector<std::int64_t>& chains(std::size_t index) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
     // The length of the place of a row, of all rows, and of the flat output.
-    std::int64_t placed(std::int64_t length) const;
+    std::int64_t placed(std::int64_t length) const {
+        return layout_.align_to == 0 ? length : round_up(length, layout_.align_to);
+    }
     std::int64_t placed(const Column& column) const;
-    std::int64_t flat_extent(std::int64_t placed) const;
+    std::int64_t flat_extent(std::int64_t placed) const {
+        return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
+    }
     Output flat(std::int64_t placed, Kind kind) const;
     // Where the places of the rows begin, and where the last one ends: with the output.
     const std::vector<std::int64_t>& places(std::size_t index, std::int64_t extent) const;

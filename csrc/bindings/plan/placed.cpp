@@ -1,6 +1,8 @@
 // Flat outputs: rows one after the other, and what tells them apart. Outputs of prompts and completions: each
 // completion of an example comes after its prompt.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/flat_rows.hpp"
@@ -13,9 +15,7 @@ namespace {
 
 std::vector<std::int64_t> lengths_between(const std::vector<std::int64_t>& places) {
     std::vector<std::int64_t> lengths(places.size() - 1);
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        lengths[i] = places[i + 1] - places[i];
-    }
+    std::transform(places.begin() + 1, places.end(), places.begin(), lengths.begin(), std::minus<>());
     return lengths;
 }
 
@@ -24,10 +24,6 @@ Span<const std::int64_t> span_of(const std::vector<std::int64_t>& numbers) {
 }
 
 }  // namespace
-
-std::int64_t Execution::placed(std::int64_t length) const {
-    return layout_.align_to == 0 ? length : round_up(length, layout_.align_to);
-}
 
 std::int64_t Execution::placed(const Column& column) const {
     if (layout_.align_to == 0) {
@@ -38,10 +34,6 @@ std::int64_t Execution::placed(const Column& column) const {
         sum += placed(length);
     }
     return sum;
-}
-
-std::int64_t Execution::flat_extent(std::int64_t placed) const {
-    return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
 }
 
 const std::vector<std::int64_t>& Execution::places(std::size_t index, std::int64_t extent) const {
@@ -123,14 +115,12 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     if (column.max_length > extent) {
         return {Code::row_too_long};
     }
-    const std::vector<std::int64_t> widths(column.lengths.size(), extent);
-    std::vector<std::int64_t> start(column.lengths.size() + 1);
-    for (std::size_t i = 1; i < start.size(); ++i) {
-        start[i] = start[i - 1] + extent;
+    for (const std::int64_t length : column.lengths) {
+        std::iota(out, out + length, std::int64_t{0});
+        std::fill(out + length, out + extent, std::int64_t{0});
+        out += extent;
     }
-    const std::int64_t none = 0;
-    const Status status = position_ids(span_of(widths), 0, out, start.back());
-    return status ? fill_ends(span_of(start), column.lengths.data(), 1, Kind::int64, &none, out, start.back()) : status;
+    return {};
 }
 
 Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) const {

@@ -1,7 +1,5 @@
 #include "recipe.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <exception>
 #include <utility>
 

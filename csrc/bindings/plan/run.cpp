@@ -40,11 +40,6 @@ py::object run(const Columns& columns, py::tuple steps, py::dict values, const I
 
 }  // namespace
 
-py::tuple Columns::describe(std::size_t index) const {
-    const Column& c = at(index);
-    return py::make_tuple(c.forms, c.first_form, c.kinds, c.min_length, c.max_length, c.total);
-}
-
 std::string Columns::signature(std::size_t main, std::int64_t width) const {
     const Column& by = at(main);
     std::string result;
@@ -92,7 +87,13 @@ void register_columns(py::module_& m) {
         .def("count", &Columns::count, "index"_a)
         .def(
             "longest", [](const Columns& self, std::size_t index) { return self.at(index).max_length; }, "index"_a)
-        .def("describe", &Columns::describe, "index"_a)
+        .def(
+            "describe",
+            [](const Columns& self, std::size_t index) {
+                const Column& c = self.at(index);
+                return py::make_tuple(c.forms, c.first_form, c.kinds, c.min_length, c.max_length, c.total);
+            },
+            "index"_a)
         .def(
             "stored_kinds",  // of the rows as they lie in memory, as bits: Arrow's float32 stand for Python's floats
             [](const Columns& self, std::size_t index) {
@@ -133,7 +134,13 @@ void register_columns(py::module_& m) {
                 return self.attention_mask(index, out, kind, width, left);
             },
             "index"_a, "out"_a, "kind"_a, "width"_a, "left"_a)
-        .def("lengths", &Columns::lengths, "index"_a, "out"_a);
+        .def(
+            "lengths",
+            [](const Columns& self, std::size_t index, Address out) {
+                const std::vector<std::int64_t>& lengths = self.at(index).lengths;
+                std::copy(lengths.begin(), lengths.end(), static_cast<std::int64_t*>(out));
+            },
+            "index"_a, "out"_a);
     m.def(
         "collect",
         [](const py::object& features, const py::object& names, const py::object& interop) -> py::object {
