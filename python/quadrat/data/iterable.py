@@ -25,8 +25,7 @@ _PASSING = ("RebatchedArrow", "Skip", "Take", "Step", "Repeat", "BufferShuffled"
             "CyclingMultiSources", "RandomlyCyclingMultiSources", "VerticallyConcatenatedMultiSources")  # fmt: skip
 # Of these, those that do not count them, so that a `Source` of several passes too.
 _NOT_COUNTING = ("RebatchedArrow", "Repeat", "VerticallyConcatenatedMultiSources")
-# Where these hold what gives it.
-_INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}
+_INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}  # where these hold what gives it
 _Arrow: Any = streams.ArrowExamplesIterable
 _Rebatched: Any = streams.RebatchedArrowExamplesIterable
 _Formatted: Any = getattr(streams, "FormattedExamplesIterable", type("None", (_Rebatched,), {}))  # absent before 3.1
