@@ -21,15 +21,11 @@ class SharedEpoch:
     """A number below 2**32 in shared memory; a copy, or a pickle on disk, has its own.
 
     Running workers see changes, forked and spawned ones, with `persistent_workers` too.
-
-    Attributes:
-        array: `[1]` uint32, that memory.
     """
 
     def __init__(self, epoch: int = 0, cell: Any = None) -> None:
-        """cell: the memory, where there is some already."""
         self._cell = RawValue("I", epoch) if cell is None else cell
-        self.array = np.frombuffer(self._cell, np.uint32)
+        self.array = np.frombuffer(self._cell, np.uint32)  # `[1]`, that memory
 
     def set(self, epoch: Any) -> None:
         """Raises TypeError or ValueError unless it is a whole number below 2**32."""
@@ -40,7 +36,6 @@ class SharedEpoch:
         return self if get_spawning_popen() is not None else SharedEpoch(int(self))
 
     def __int__(self) -> int:
-        """The number."""
         return int(self.array[0])
 
     def __reduce__(self) -> tuple[Any, ...]:

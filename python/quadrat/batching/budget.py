@@ -19,19 +19,12 @@ IntArray = NDArray[np.int64]
 
 
 class Budget(NamedTuple):
-    """What a batch may cost, as the kernels take it.
-
-    Attributes:
-        tokens: at most.
-        rows: at most.
-        multiple_of: the width of a padded batch is one of these, or the length of a flat one.
-        padded: whether the tokens are rows times the longest, or the sum of lengths.
-    """
+    """What a batch may cost at most, as the kernels take it."""
 
     tokens: int
     rows: int
-    multiple_of: int
-    padded: bool
+    multiple_of: int  # the width of a padded batch is one of these, or the length of a flat one
+    padded: bool  # whether the tokens are rows times the longest, or the sum of lengths
 
     @classmethod
     def of(cls, max_tokens: Any, padded: Any, max_batch_size: Any, multiple_of: Any) -> Budget:

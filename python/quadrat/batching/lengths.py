@@ -25,9 +25,7 @@ _ITEMS = 256  # of a dataset that is read item by item, between two looks at the
 _QUIET = 1.0  # seconds before there is a progress bar
 
 _OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the ids that Arrow gives types
-
-# Formats whose rows are as long as the lists in Arrow, and come one by one as mappings.
-_ROW_FORMATS = (None, "python", "numpy", "torch")
+_ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
 def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
@@ -62,11 +60,8 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
         return found
     if isinstance(dataset, (list, tuple)):
         return measure(dataset, len(dataset), column, bare=True)
-    if (
-        (torch := sys.modules.get("torch.utils.data")) is not None
-        and isinstance(dataset, torch.Dataset)
-        and hasattr(dataset, "__len__")
-    ):
+    torch = sys.modules.get("torch.utils.data")
+    if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
         return _of_table(dataset, column)
@@ -111,14 +106,9 @@ def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
 def measure(
     items: Iterable[Any], count: int, column: str, *, bare: bool = False, values: bool = False
 ) -> NDArray[np.int64]:
-    """The lengths of so many items: of mappings, their values in a column.
+    """The lengths of `count` items, which are read once: of mappings, their values in a column.
 
-    Args:
-        items: what is measured, read once.
-        count: how many there are.
-        column: the column, for error messages too.
-        bare: whether rows may come without a mapping around them.
-        values: whether no item has a mapping around it.
+    `bare`: whether rows may come without a mapping around them. `values`: whether no item has a mapping around it.
     """
     if type(items) is list:
         return _measured([items[:]], count, column, bare=bare, values=values)
@@ -154,9 +144,7 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
     mappings with this column, and nobody has changed how they are read.
     """
     datasets = sys.modules.get("datasets")
-    if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset):
-        return False
-    if _reads_its_own_way(dataset):
+    if datasets is None or not isinstance(dataset, datasets.Dataset) or not len(dataset) or _reads_its_own_way(dataset):
         return False
     chosen = dataset.format["columns"]
     return (
@@ -252,8 +240,8 @@ def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     several = isinstance(values, pa.ChunkedArray)
     kind, chunks = values.type, [*map(values.chunk, range(values.num_chunks))] if several else [values]
     if isinstance(kind, pa.BaseExtensionType):
-        kind, chunks = kind.storage_type, [chunk.storage for chunk in chunks]
-    if not isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)):
+        chunks = [chunk.storage for chunk in chunks]
+    if not _is_list_type(kind):
         raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
@@ -267,15 +255,13 @@ def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
         return np.asarray(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
     first = values.offset
     ends = np.frombuffer(values.buffers()[1], width)[first : first + len(values) + 1]
-    found: NDArray[np.int64] = (ends[1:] - ends[:-1]).astype(np.int64, copy=False)
-    return found
+    return (ends[1:] - ends[:-1]).astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def _is_list_type(kind: Any) -> bool:
     import pyarrow as pa
 
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 

@@ -73,9 +73,8 @@ def pack_dataset(
     options: dict[str, Any] = {"seq_length": number_below(seq_length, "seq_length", 1 << 63, 1)}
     given: Any = dataset
     chosen = _format_of(given)
-    joining = _pack_wrapped
+    joining = _pack_wrapped if strategy == "wrapped" else _pack_bfd
     if strategy != "wrapped":
-        joining = _pack_bfd
         options["on_seq_length_overflow"] = "split" if strategy == "bfd_split" else "truncate"
     joined = given.with_format("arrow").map(joining, batched=True, fn_kwargs=options, **(map_kwargs or {}))
     if strategy != "wrapped" and "columns" in chosen:

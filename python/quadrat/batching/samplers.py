@@ -46,7 +46,6 @@ class _WithLengths:
     """A sampler whose `lengths` stay an array as long as nobody looks at them."""
 
     def __repr__(self) -> str:
-        """The number of rows, and of those in a batch."""
         return f"{type(self).__name__}(rows={len(_held(self))}, batch_size={vars(self)['batch_size']})"
 
     @property
@@ -118,7 +117,6 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
         super().__init__(batch_size, dataset, lengths, model_input_name, generator)
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(_held(self))
 
     def __iter__(self) -> Iterator[int]:
@@ -251,13 +249,8 @@ _SEARCH = ("_balance_groups", "_cost", "_group_cost", "_groups_costs_from", "_re
 @functools.cache
 def _searches_alike() -> bool:
     """Whether the installed version searches as the kernel does, tried with and without batches that are frozen."""
-    tries = [
-        [100, 1, 2, 9, 9, 8, 1, 1, 1, 3, 2, 1],
-        [5] * 12,
-        list(range(12)),
-        [900, 800, 700, 1, 1, 1, 1, 1, 1, 1, 1, 1],
-    ]
     rows = list(range(12))
+    tries = [[100, 1, 2, 9, 9, 8, 1, 1, 1, 3, 2, 1], [5] * 12, [*rows], [900, 800, 700, *[1] * 9]]
     samplers = [_Rebalance(one, 12, dp_size, grad_accum) for one in tries for dp_size, grad_accum in ((2, 2), (3, 1))]
     return all(hasattr(_Rebalance, name) for name in _SEARCH) and all(
         sampler._assign(rows, sampler.lengths) == _balanced(sampler, rows, sampler.lengths) for sampler in samplers
@@ -301,29 +294,18 @@ def get_length_grouped_indices(
     indices = drawn.numpy() if plain else np.array(drawn.tolist(), np.int64)
     failure = _core.group_by_length(known, mega_batch_mult * batch_size, indices)
     assert failure is None
-    order: list[int] = indices.tolist()
-    return order
+    return indices.tolist()  # type: ignore[no-any-return]
 
 
 def _reference(lengths: Any, *arguments: Any) -> list[int]:
-    known: list[int] = _reference_indices(lengths.tolist() if isinstance(lengths, _Own) else lengths, *arguments)
-    return known
-
-
-def _is_stored_column(lengths: Any) -> bool:
-    """Whether this is a column of a dataset, as `dataset["length"]` gives it from datasets 4 on."""
-    datasets = sys.modules.get("datasets")
-    return (
-        datasets is not None
-        and type(lengths) is getattr(datasets, "Column", None)
-        and isinstance(lengths.source, datasets.Dataset)
-        and lengths.source.format["type"] != "custom"
-    )
+    return _reference_indices(lengths.tolist() if isinstance(lengths, _Own) else lengths, *arguments)  # type: ignore[no-any-return]
 
 
 def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
     """Lengths as an array; None if they are not a 1-D array or list of integers."""
-    if _is_stored_column(lengths):
+    datasets: Any = sys.modules.get("datasets")
+    is_column = datasets is not None and type(lengths) is getattr(datasets, "Column", None)  # from datasets 4 on
+    if is_column and isinstance(lengths.source, datasets.Dataset) and lengths.source.format["type"] != "custom":
         name = lengths.column_name  # alone, or all columns would be decoded
         lengths = lengths.source.select_columns(name).with_format("numpy")[:][name]
     if type(lengths) in (list, tuple):

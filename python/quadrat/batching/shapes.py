@@ -22,9 +22,7 @@ IntArray = NDArray[np.int64]
 
 _SHOWN = (1, 2, 4, 8)  # numbers of shapes, for comparison
 _MOST_WIDTHS = 1 << 15  # the search compares all pairs of them, at worst
-
-# What is filled in, other than 0 and what the collator pads with.
-_FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1}
+_FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1}  # other than 0 and what the collator pads with
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class ShapePlan:
         return 1 - self.tokens / self.computed[shapes] if self.computed else 0.0
 
     def __repr__(self) -> str:
-        """The shapes, and the waste beside that of other numbers of shapes."""
         made = ", ".join(f"{rows} x {width}" for rows, width in self.shapes)
         counts = ("any" if count is None else count for count in self.computed)
         waste = ", ".join(f"{name} {self._waste(at):.1%}" for name, at in zip(counts, self.computed, strict=True))
@@ -78,9 +75,8 @@ class ShapePlan:
         """Rows of these sizes by shape, in their order; and batches, `[batches, 3]`: begin, end and cost of each."""
         shape = np.searchsorted([width for _, width in self.shapes], sizes[rows]).astype(np.uint16)
         made, first = [], 0
-        for (most, width), count in zip(
-            self.shapes, np.bincount(shape, minlength=len(self.shapes)).tolist(), strict=True
-        ):
+        counts = np.bincount(shape, minlength=len(self.shapes)).tolist()
+        for (most, width), count in zip(self.shapes, counts, strict=True):
             begins = np.arange(first, first + count, most)
             first += count
             made.append(np.stack([begins, np.minimum(begins + most, first), np.full(len(begins), most * width)], 1))

@@ -155,7 +155,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._steps = 0  # of an epoch; 0: not known yet
 
     def __repr__(self) -> str:
-        """The numbers that batches depend on."""
         return (
             f"TokenBudgetBatchSampler(rows={self.rows}, max_tokens={self.max_tokens}, "
             f"world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"

@@ -72,5 +72,4 @@ class DefaultDataCollator(Collator, originals.DefaultDataCollator):
         return stack_features(self, features, framework)
 
 
-# Logs show its name.
-_function = type("default_data_collator", (DefaultDataCollator,), {})()
+_function = type("default_data_collator", (DefaultDataCollator,), {})()  # logs show its name

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
-from quadrat.input.rows import each_of, first_of
+from quadrat.input.rows import MAIN, each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
 from quadrat.planning.flat import flatten_features, flatten_plainly
-from quadrat.planning.flattening import MAIN, Flattening, check_layout
+from quadrat.planning.flattening import Flattening, check_layout
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
 from quadrat.varlen.names import outputs
@@ -112,7 +112,6 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         total_length: int | None = None,
         continue_positions: bool = True,
     ) -> None:
-        """See the class."""
         super().__init__(
             return_tensors,
             return_position_ids=return_position_ids,

@@ -67,8 +67,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
 
     Raises:
-        ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
-            other errors likewise.
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -147,7 +146,6 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         return own.get(name) or own.setdefault(name, SharedEpoch())  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, and the epoch."""
         state = super().__getstate__()
         if "_quadrat_epoch" in self.__dict__:
             state["_quadrat_epoch"] = self._shared_epoch().for_copy()

@@ -35,8 +35,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
 
     Raises:
-        ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
-            other errors likewise.
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -62,8 +61,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
         return self._collate(features, self.return_tensors)
 
     def _reference(self, framework: Any) -> Callable[[Any], Any]:
-        reference: Callable[[Any], Any] = super(DataCollatorWithPadding, faster_reference(self, framework)).__call__
-        return reference
+        return super(DataCollatorWithPadding, faster_reference(self, framework)).__call__  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Any) -> Any:
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)

@@ -37,8 +37,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
     Raises:
-        ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
-            other errors likewise.
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -79,8 +78,7 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         elif name in first:
             column = LabelColumn(name, "labels", self._label_action(), lists=True)
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
-        labels = column, self.label_pad_token_id
-        batch = pad_features(self, features, framework, options, label=labels)
+        batch = pad_features(self, features, framework, options, label=(column, self.label_pad_token_id))
         return self._with_decoder_ids(as_encoding(batch))
 
     def _label_action(self) -> int:

@@ -33,17 +33,15 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
         padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred: as in `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
-        padding_free: quadrat only: no padding. The rows are joined, for attention that gets the row boundaries: a dict
-            of `input_ids` and the labels, `[1, total]` int64; the outputs of the next options; then the other columns
-            that the tokenizer pads and those of `pad_values`, `[1, total]`. There is no attention mask.
-            `pad_to_multiple_of` rounds `total` up, as in `DataCollatorWithFlattening`.
+        padding_free: quadrat only: no padding: the rows and their labels are joined, as in
+            `DataCollatorForLanguageModeling`.
         return_position_ids, return_flash_attn_kwargs, return_seq_idx, position_ids_start: with `padding_free`: as in
             `DataCollatorWithFlattening`.
         kwargs_for, align_to, total_length, continue_positions: likewise.
 
     Raises:
-        ValueError: as in transformers, with the column, the row and the lengths added. TypeError, KeyError and all
-            other errors likewise. With `padding_free` also for a column whose row is not as long as its input_ids.
+        ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
+        ValueError: with `padding_free`, for a column whose row is not as long as its input_ids.
 
     Examples:
         >>> from tokenizers import Tokenizer, models
@@ -90,8 +88,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 
     def _reference(self, framework: Framework) -> Callable[[Any], Any]:
         reference: Any = super(MixinCollator, faster_reference(self, framework))
-        call: Callable[[Any], Any] = reference.torch_call if framework == "pt" else reference.numpy_call
-        return call
+        return reference.torch_call if framework == "pt" else reference.numpy_call  # type: ignore[no-any-return]
 
     def _plan(self, features: Any, framework: Framework) -> Any:
         if self.padding_free:
@@ -106,8 +103,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             raise FallBack("the length of the labels is that of 'input_ids'")
         if framework == "np" and not numpy_token_labels_are_like_torch():
             raise FallBack("the installed transformers makes NumPy batches with labels in its own way")
-        column = LabelColumn(label, label, PAD)
-        labels = column, self.label_pad_token_id
+        labels = LabelColumn(label, label, PAD), self.label_pad_token_id
         return as_encoding(pad_features(self, features, framework, options, label=labels))
 
     def _flatten(self, features: Any, framework: Framework) -> Any:

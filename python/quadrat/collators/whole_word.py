@@ -78,7 +78,6 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
     else:
 
         def __init__(self, *args: Any, deferred: bool = False, **kwargs: Any) -> None:
-            """The fields of the reference, and `deferred`."""
             try:
                 super().__init__(*args, **kwargs)
             except Exception as error:
@@ -93,7 +92,6 @@ class DataCollatorForWholeWordMask(MixinCollator, Reference):
         )
 
     def __repr__(self) -> str:
-        """The repr of transformers; with quadrat's own options if they are used."""
         return with_used_options(super().__repr__(), self, DataCollatorForWholeWordMask, ("deferred",))
 
     def torch_call(self, examples: Any) -> dict[str, Any]:

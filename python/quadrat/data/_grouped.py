@@ -32,11 +32,9 @@ class GroupedDataset(WithEpoch):
         raise NotImplementedError
 
     def _items(self, plan: Any, groups: list[int]) -> list[Any]:
-        """The items of some groups."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        """The number of rows, and the epoch."""
         return f"{type(self).__name__}(rows={len(self.dataset)}, columns={self.columns}, epoch={self.epoch})"
 
     def __len__(self) -> int:
@@ -60,12 +58,8 @@ class GroupedDataset(WithEpoch):
     def _rows(self, rows: list[int]) -> Any:
         """Rows of the dataset by number: `Rows` if they are in Arrow, otherwise a list."""
         source = self._source
-        if hasattr(source, "__getitems__"):
-            found = source.__getitems__(rows)
-            found = found if type(found) is Rows else list(found)
-        else:
-            found = [source[row] for row in rows]
-        return found if type(found) is Rows else with_columns(found, self.columns)
+        found = source.__getitems__(rows) if hasattr(source, "__getitems__") else [source[row] for row in rows]
+        return found if type(found) is Rows else with_columns(list(found), self.columns)
 
 
 def columns_of(columns: Sequence[str] | None, column: str | None = None) -> list[str] | None:

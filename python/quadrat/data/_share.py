@@ -29,7 +29,6 @@ class Place(NamedTuple):
 
     @property
     def shares(self) -> int:
-        """How many shares there are."""
         return self.workers * self.ranks
 
     def row(self, number: int) -> str:
@@ -38,14 +37,9 @@ class Place(NamedTuple):
 
 
 class Share:
-    """Reads the rows of one share, each once, from a position on.
+    """Reads the rows of one share, each once, from a position on: what `position()` returned, or more.
 
-    Args:
-        dataset: what the stream was given.
-        place: who reads.
-        epoch: the dataset's, if it has epochs.
-        shards_itself: whether the dataset gives each process rows of its own.
-        position: what `position()` returned, or more.
+    `shards_itself`: whether the dataset gives each process rows of its own.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,20 +34,13 @@ IntArray = NDArray[np.int64]
 
 
 class Units(NamedTuple):
-    """What is put into groups: rows, or pieces of rows.
+    """What is put into groups: rows, or pieces of rows."""
 
-    Attributes:
-        source: where the rows are: in Arrow, or a list of them.
-        places: the place of each unit's row there.
-        pieces: the part of that row.
-    """
-
-    source: Source | list[Any]
-    places: IntArray
-    pieces: Pieces
+    source: Source | list[Any]  # where the rows are: in Arrow, or a list of them
+    places: IntArray  # of each unit's row there
+    pieces: Pieces  # the part of that row
 
     def chosen(self, numbers: Any) -> Units:
-        """Some of them."""
         return Units(self.source, self.places[numbers], self.pieces.at(numbers))
 
     def rows(self, numbers: Any) -> Any:
@@ -84,10 +77,9 @@ class StreamedDataset(Resumable, _Base):
     _IS = "stream"
     _OVERLONG: tuple[str, ...]
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - each stream passes on its own arguments
         self,
         dataset: Any,
-        *,
         limit: int,
         overlong: str,
         window: int,
@@ -117,7 +109,6 @@ class StreamedDataset(Resumable, _Base):
         raise NotImplementedError
 
     def _items(self, units: Units, groups: Ragged) -> Iterable[Any]:
-        """The items of groups."""
         raise NotImplementedError
 
     def _settings(self) -> dict[str, Any]:
@@ -136,7 +127,6 @@ class StreamedDataset(Resumable, _Base):
         }
 
     def __repr__(self) -> str:
-        """The dataset's class, and the numbers that items depend on."""
         return (
             f"{type(self).__name__}({type(self.dataset).__name__}, {self._limit}, window={self._window}, "
             f"seed={self._seed}, world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"
@@ -188,7 +178,9 @@ class StreamedDataset(Resumable, _Base):
             if at["lengths"] not in (None, checksum):
                 raise ValueError("the state is from another dataset: its rows had other lengths")
             at["lengths"] = checksum
-            groups, kept = self._groups(units.pieces.sizes, self._window_seed(at, place), waited, ends)
+            sequence = np.random.SeedSequence((self._seed, at["epoch"], place.share, at["window"]))
+            seed = int(sequence.generate_state(1, np.uint64)[0])
+            groups, kept = self._groups(units.pieces.sizes, seed, waited, ends)
             if at["given"] > len(groups):
                 raise ValueError(f"the state has {at['given']} items of a window that has {len(groups)}")
             for item in self._items(units, groups[at["given"] :]):
@@ -244,7 +236,3 @@ class StreamedDataset(Resumable, _Base):
         if not waiting:
             return groups, []
         return groups[np.delete(np.arange(len(groups)), waiting)], groups[waiting].values.tolist()
-
-    def _window_seed(self, at: Mapping[str, Any], place: Place) -> int:
-        sequence = np.random.SeedSequence((self._seed, at["epoch"], place.share, at["window"]))
-        return int(sequence.generate_state(1, np.uint64)[0])

@@ -74,7 +74,6 @@ class ArrowDataset(datasets.Dataset):  # type: ignore[misc]
         return stored.rows(keys)
 
     def __repr__(self) -> str:
-        """The columns and the number of rows, as `datasets` shows them."""
         return f"Arrow{super().__repr__()}"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -25,26 +25,20 @@ _PASSING = ("RebatchedArrow", "Skip", "Take", "Step", "Repeat", "BufferShuffled"
             "CyclingMultiSources", "RandomlyCyclingMultiSources", "VerticallyConcatenatedMultiSources")  # fmt: skip
 # Of these, those that do not count them, so that a `Source` of several passes too.
 _NOT_COUNTING = ("RebatchedArrow", "Repeat", "VerticallyConcatenatedMultiSources")
-# Where these hold what gives it.
-_INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}
+_INSIDE = {"ex_iterable", "ex_iterables", "_interleaved"}  # where these hold what gives it
 _Arrow: Any = streams.ArrowExamplesIterable
 _Rebatched: Any = streams.RebatchedArrowExamplesIterable
 _Formatted: Any = getattr(streams, "FormattedExamplesIterable", type("None", (_Rebatched,), {}))  # absent before 3.1
 
 
 def _one(key: Any, table: pa.Table) -> Any:
-    """Examples of one table."""
     return _Arrow(lambda: iter([(key, table)]), {})
 
 
 class _InArrow:
-    """Gives rows of tables that stay in Arrow.
+    """Gives rows of tables that stay in Arrow."""
 
-    Attributes:
-        wanted: how many rows come next as one `Source`, at most; None: rows come one by one.
-    """
-
-    wanted: list[int] | None = None
+    wanted: list[int] | None = None  # how many rows come next as one `Source`, at most; None: rows come one by one
 
     def _parts_of(self, key: Any, table: pa.Table, first: int) -> Iterator[tuple[int, Any]]:
         """The rows of a table from `first` on, several at once or one by one, and how many rows each part is."""
@@ -162,12 +156,8 @@ def in_arrow(examples: Any, wanted: list[int] | None = None) -> Any:
     """
     if type(examples) is _Formatted:
         inner = examples.ex_iterable
-        plain = (
-            not examples.formatting
-            and type(inner) is _Rebatched
-            and inner.ex_iterable.iter_arrow
-            and inner.batch_size == 1
-        )
+        plain = not examples.formatting and type(inner) is _Rebatched and inner.batch_size == 1
+        plain = plain and inner.ex_iterable.iter_arrow
         crops = plain and inner._state_dict and inner._state_dict["cropped_chunk_length"]
         typed = plain and inner.is_typed and inner.features != examples.features
         return _as(_FormattedRows, examples, wanted) if plain and not crops and not typed and _are_equal() else examples

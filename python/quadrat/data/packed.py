@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from quadrat.batching._epoch import random_order
-from quadrat.batching.lengths import lengths, lengths_of
+from quadrat.batching.lengths import lengths as measured
+from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import Strategy, check_choices, plan_pieces
-from quadrat.data._grouped import GroupedDataset, IntArray
+from quadrat.data._grouped import GroupedDataset
 from quadrat.input.items import Pack, Packs, Pieces, join
 from quadrat.input.rows import MAIN, Rows
 from quadrat.ops._philox import number_below, seed_of
@@ -20,15 +21,10 @@ _ROWS, _PACKS = 0, 1  # the streams of random orders
 
 
 class _Plan(NamedTuple):
-    """The packs of an epoch.
+    """The packs of an epoch."""
 
-    Attributes:
-        packs: the row numbers of each.
-        starts: the token at which each of them begins, `[rows of all packs]`; None: with the first.
-    """
-
-    packs: Ragged
-    starts: IntArray | None
+    packs: Ragged  # the row numbers of each
+    starts: Ragged | None  # the token at which each of these rows begins; None: with the first
 
 
 class PackedDataset(GroupedDataset):
@@ -89,7 +85,7 @@ class PackedDataset(GroupedDataset):
         super().__init__(dataset, columns, column)
         check_choices(strategy, overlong)
         self._max_length = number_below(max_length, "max_length", 1 << 63, 1)
-        self._lengths = _lengths_of(dataset, column, lengths)
+        self._lengths = measured(dataset, column) if lengths is None else lengths_of(lengths)
         if len(self._lengths) != len(dataset):
             raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
         self._strategy, self._overlong, self._column = strategy, overlong, column
@@ -118,24 +114,21 @@ class PackedDataset(GroupedDataset):
         moved = self._shuffle and self._strategy != "in_order"
         order = random_order(len(self._lengths), self._seed, epoch, _ROWS) if moved else None
         known = self._lengths if order is None else self._lengths[order]
-        rows, starts, offsets = plan_pieces(known, self._max_length, self._strategy, self._overlong)
+        rows, begins, offsets = plan_pieces(known, self._max_length, self._strategy, self._overlong)
         packs = Ragged(rows if order is None else order[rows], offsets)
+        starts = None if begins is None else Ragged(begins, offsets)
         if not self._shuffle:
             return _Plan(packs, starts)
         places = random_order(len(packs), self._seed, epoch, _PACKS)
-        if starts is not None:
-            starts = Ragged(starts, offsets)[places].values
-        return _Plan(packs[places], starts)
+        return _Plan(packs[places], None if starts is None else starts[places])
 
     def _items(self, plan: _Plan, groups: list[int]) -> list[Pack]:
         if not groups:
             return []
-        packs, starts = plan.packs[groups], None
-        if plan.starts is not None:
-            starts = Ragged(plan.starts, plan.packs.offsets)[groups].values
+        packs = plan.packs[groups]
         rows, known = packs.values, self._lengths[packs.values]
         features = self._rows(rows.tolist())
-        starts = np.zeros_like(rows) if starts is None else starts
+        starts = np.zeros_like(rows) if plan.starts is None else plan.starts[groups].values
         sizes = known if self._overlong == "error" else np.minimum(known - starts, self._max_length)
         names = features.names if isinstance(features, Rows) else list(features[0])
         if self._column not in names:
@@ -143,7 +136,3 @@ class PackedDataset(GroupedDataset):
         values, _ = join(features, names, Pieces(rows, known, starts, sizes))
         block = Packs(values, sizes, packs.offsets)
         return [Pack(block, at) for at in range(len(block))]
-
-
-def _lengths_of(dataset: Any, column: str, given: Any) -> IntArray:
-    return lengths(dataset, column) if given is None else lengths_of(given)

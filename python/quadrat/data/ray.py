@@ -81,7 +81,6 @@ class CollateFn(ArrowBatchCollateFn):  # type: ignore[misc]
         return dict(made) if isinstance(made, Mapping) else made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Collator and columns, without the lock."""
         return {"collator": self.collator, "columns": self.columns}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

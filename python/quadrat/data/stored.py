@@ -54,10 +54,7 @@ _READERS = {format_type: _readers(format_type) for format_type in (None, "python
 def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str | None) -> bool:
     """Whether `datasets` itself reads the rows, in a format known here, and nothing that was put in its place.
 
-    Args:
-        dataset: the dataset.
-        getitem: what its `__getitem__` is besides `original_getitem`.
-        format_type: the format that rows are read in.
+    `getitem`: what the dataset's `__getitem__` may be besides `original_getitem`.
     """
     own, attributes = type(dataset), vars(dataset)
     return (
@@ -70,11 +67,9 @@ def reads_as_datasets(dataset: datasets.Dataset, getitem: Any, format_type: str 
 
 
 class StoredRows:
-    """The rows of a dataset, as long as its state is the one it had.
+    """The rows of a dataset, which is left as it is, as long as its state is the one it had.
 
-    Args:
-        dataset: a `datasets.Dataset`, which is left as it is.
-        formatted: whether rows are to other code what its format says, and not Python's numbers and lists.
+    `formatted`: whether rows are to other code what its format says, and not Python's numbers and lists.
     """
 
     def __init__(self, dataset: datasets.Dataset, *, formatted: bool) -> None:
@@ -202,33 +197,29 @@ def is_plain_type(kind: pa.DataType) -> bool:
     """Whether Python has numbers, texts or lists of them for this type."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return is_plain_type(kind.value_type)
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string
-        )
-    )  # fmt: skip
+    return _is_number(kind) or bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 @functools.lru_cache(maxsize=256)
 def look_as(format_type: str, options: tuple[tuple[str, Any], ...], kind: pa.DataType) -> Look:
     """What values of an Arrow type look like in a format; the installed `datasets` is asked by trying it."""
     item = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    if not (pa.types.is_integer(item) or pa.types.is_floating(item) or pa.types.is_boolean(item)):
+    if not _is_number(item):
         return OBJECT
     column = pa.array([1, 0, 1]).cast(item)
     if item is not kind:
-        column = type(pa.array([], kind)).from_arrays(pa.array([0, 1, 3]).cast(_offset_type(kind)), column)
+        offsets = pa.array([0, 1, 3], pa.int64() if pa.types.is_large_list(kind) else pa.int32())
+        column = type(pa.array([], kind)).from_arrays(offsets, column)
     probe = datasets.Dataset(pa.table({"column": column})).with_format(format_type, **dict(options))
     seen = original_getitems(probe, [0, 1])[1]["column"]
     try:
         return _look_of_value(seen, kind_of(item.to_pandas_dtype()))
     except TypeError:  # numbers of a kind that is not known
         return OBJECT
-
-
-def _offset_type(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_large_list(kind) else pa.int32()
 
 
 def _look_of_value(seen: Any, stored: int) -> Look:

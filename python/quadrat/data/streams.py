@@ -112,17 +112,7 @@ class BatchedStream(StreamedDataset):
         if self.shapes is not None:
             limit, overlong = self.shapes.shapes[-1][1], "error"
         super().__init__(
-            dataset,
-            limit=limit,
-            overlong=overlong,
-            window=window,
-            shuffle=shuffle,
-            seed=seed,
-            column=column,
-            columns=columns,
-            world_size=world_size,
-            rank=rank,
-            shards_itself=shards_itself,
+            dataset, limit, overlong, window, shuffle, seed, column, columns, world_size, rank, shards_itself
         )
 
     def _settings(self) -> dict[str, Any]:
@@ -221,18 +211,9 @@ class PackedStream(StreamedDataset):
     ) -> None:
         check_choices(strategy)
         self._strategy = strategy
+        limit = number_below(max_length, "max_length", 1 << 63, 1)
         super().__init__(
-            dataset,
-            limit=number_below(max_length, "max_length", 1 << 63, 1),
-            overlong=overlong,
-            window=window,
-            shuffle=shuffle,
-            seed=seed,
-            column=column,
-            columns=columns,
-            world_size=world_size,
-            rank=rank,
-            shards_itself=shards_itself,
+            dataset, limit, overlong, window, shuffle, seed, column, columns, world_size, rank, shards_itself
         )
 
     def _settings(self) -> dict[str, Any]:

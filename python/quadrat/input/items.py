@@ -23,19 +23,12 @@ IntArray = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """Stretches of rows, `[rows]` each, in tokens.
+    """Stretches of rows, `[rows]` each, in tokens."""
 
-    Attributes:
-        rows: the number of each row, for errors.
-        lengths: how long it is.
-        starts: where in it to begin.
-        sizes: how many tokens to take.
-    """
-
-    rows: IntArray
-    lengths: IntArray
-    starts: IntArray
-    sizes: IntArray
+    rows: IntArray  # the number of each row, for errors
+    lengths: IntArray  # how long it is
+    starts: IntArray  # where in it to begin
+    sizes: IntArray  # how many tokens to take
 
     def at(self, places: Any) -> Pieces:
         """Some of them."""
@@ -81,16 +74,11 @@ class Pack(Mapping[str, Any]):
 
 
 class Packs:
-    """Packs whose columns lie one after the other in memory.
-
-    Args:
-        values: by column, `[tokens]` numbers.
-        sizes: `[documents]`, in tokens.
-        offsets: `[packs + 1]`: where in the documents each pack begins.
-    """
+    """Packs whose columns lie one after the other in memory."""
 
     def __init__(self, values: dict[str, NDArray[Any]], sizes: IntArray, offsets: IntArray) -> None:
-        self.values, self.sizes, self.offsets = values, sizes, offsets
+        self.values, self.sizes = values, sizes  # by column `[tokens]`, and the size of each document in tokens
+        self.offsets = offsets  # `[packs + 1]`: where in the documents each pack begins
         self._bounds = np.concatenate(([0], sizes.cumsum()))  # of documents, in tokens
 
     @classmethod
@@ -142,16 +130,10 @@ class Packs:
 
 
 def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
-    """Features in one form: what `rows_of` says, with batches and packs taken apart.
+    """Features in one form: what `rows_of` says, with a batch, a list of one, or a list of packs taken apart.
 
-    Args:
-        features: what `rows_of` takes; a batch, or a list of one; a list of packs.
-        bare: see `rows_of`.
-        documents: whether packed rows are to become their documents, of which only columns with one number per token
-            are left.
-
-    Raises:
-        ValueError: for several batches; what `rows_of` raises; when `seq_lengths` do not sum to the tokens of a row.
+    With `documents`, packed rows become their documents, of which only columns with one number per token are left.
+    Raises ValueError for several batches, where `rows_of` does, and when `seq_lengths` do not sum to a row's tokens.
     """
     if type(features) in SEQUENCES and len(features) and type(features) is not Rows:
         if type(features[0]) in (Batch, Rows):
@@ -178,19 +160,14 @@ def has_documents(features: Any) -> bool:
         return features.has(SEQ_LENGTHS)
     if type(features) not in SEQUENCES or not features:
         return False
-    first = features[0]
-    return type(first) is Pack or (
-        is_plain(first) and SEQ_LENGTHS in first
-    )  # others may insert what they are asked for
+    first = features[0]  # only plain mappings are asked: others may insert what they are asked for
+    return type(first) is Pack or (is_plain(first) and SEQ_LENGTHS in first)
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
-    """Columns of features, each as one array, and the length of each row, in tokens.
+    """Columns of `Rows` or of a list of mappings, each as one array, and the length of each row, in tokens.
 
-    Args:
-        features: `Rows`, or a list of mappings.
-        names: the columns.
-        pieces: what to take of each row; by default all.
+    `pieces`: what to take of each row; by default all.
 
     Raises:
         TypeError: when a column does not hold rows of numbers, or a feature is no mapping with these columns.

@@ -121,8 +121,7 @@ def together(rows: Sequence[Any]) -> tuple[Source, Sequence[int]] | None:
     None where a row is another object or was read, or the rows differ in their columns.
     """
     if rows and all(type(row) is Source for row in rows):
-        whole = Source.joined(rows)
-        return None if whole is None else (whole, range(len(whole)))
+        return None if (whole := Source.joined(rows)) is None else (whole, range(len(whole)))
     found = [row.where if type(row) is LazyRow else None for row in rows]
     if not found or None in found:
         return None

@@ -163,10 +163,8 @@ def table_of_arrow(
 ) -> _core.Table:
     """The columns of an Arrow table, record batch or stream of them.
 
-    Args:
-        table: what has the columns.
-        value: what gives the values of other types than those of `_core.Table`, by column and row.
-        looks: what values are to other code, a form and a kind for each column; by default Python's numbers and lists.
+    `value` gives the values of other types than those of `_core.Table`, by column and row. `looks` are what values are
+    to other code, a form and a kind for each column; by default Python's numbers and lists.
     """
     names, columns = _core.arrow_columns(table)
     if names is None:

@@ -31,6 +31,7 @@ _PARTS = {name: getattr(SequenceFeatureExtractor, name) for name in originals.PA
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _NONE = type(None)
+_noted = type("FeaturePad", (), {})()  # what batches that fall back are logged for
 
 
 class FeaturePadOptions(NamedTuple):
@@ -44,24 +45,13 @@ class FeaturePadOptions(NamedTuple):
     return_tensors: Any = None
 
 
-class FeaturePad:
-    """What batches that fall back are logged for."""
-
-
-_noted = FeaturePad()
-
-
 def feature_pad(
     extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: int = INT32, name: str | None = None
 ) -> Any:
     """The `BatchFeature` that the extractor's base class makes of inputs, which it changes as the reference does.
 
-    Args:
-        extractor: it gives the padding value and side, and the column to pad by.
-        inputs: what the reference takes; also `Rows`.
-        options: how to pad.
-        mask_kind: the kind of the attention mask where the inputs have none; the reference's is int32.
-        name: the only column of rows to take; by default all.
+    Inputs may also be `Rows`. `mask_kind`: the kind of the attention mask where they have none; the reference's is
+    int32. `name`: the only column of rows to take; by default all.
     """
     try:
         batch = _padded(extractor, inputs, options, mask_kind, name)
@@ -102,9 +92,8 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     if width < longest:
         raise FallBack("max_length is below the longest row")
     masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
-    if len(batch.columns.trailing(index)) > 1 or any(
-        batch.columns.describe(at)[3] == 0 for at in range(len(batch.names))
-    ):
+    empty = any(batch.columns.describe(at)[3] == 0 for at in range(len(batch.names)))
+    if empty or len(batch.columns.trailing(index)) > 1:
         raise FallBack("rows of more than two dimensions, or empty ones, which are float64 if they are lists")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
@@ -168,12 +157,8 @@ def _of_columns(inputs: Any, main: str) -> _Batch:
             first = next(row for row in data[main] if len(row))[0]
         converted = {name: _as_arrays(value) for name, value in data.items()}
         # Spectrograms are often transposed, and are read where their elements lie side by side.
-        columns = _columns_of(
-            {
-                name: [np.ascontiguousarray(one) if np.ndim(one) > 1 else one for one in value]
-                for name, value in converted.items()
-            }
-        )
+        values = converted.values()
+        columns = _columns_of([[np.ascontiguousarray(a) if np.ndim(a) > 1 else a for a in rows] for rows in values])
     known = type(first) in (int, float, bool, list, tuple) or isinstance(first, np.ndarray)
     return _Batch(tuple(data), columns, "pt" if is_tensor(first) else "np" if known else None, converted.get, converted)
 
@@ -185,11 +170,11 @@ def _as_arrays(value: Any) -> Any:
     return value if kept else [to_numpy(one) for one in value]
 
 
-def _columns_of(values: dict[str, list[Any]]) -> _core.Columns:
+def _columns_of(values: list[list[Any]]) -> _core.Columns:
     columns = _core.Columns()
-    for rows in values.values():
+    for rows in values:
         columns.add_values(rows, interop())
-    if len({len(rows) for rows in values.values()}) != 1:
+    if len(set(map(len, values))) != 1:
         raise FallBack("columns differ in their number of rows")
     return columns
 
@@ -218,15 +203,9 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
     if batch.values is not None:
         if any(columns.describe(index)[0] & ~(col.MEMORY_ROWS | col.DEEP) for index in cut):
             raise FallBack("rows that are no arrays or tensors are cut")
-        values = {name: batch.values(name) for name in names}
-        return batch._replace(
-            columns=_columns_of(
-                {
-                    name: [one[:limit] for one in rows] if index in cut else list(rows)
-                    for index, (name, rows) in enumerate(values.items())
-                }
-            )
-        )
+        values = map(batch.values, names)
+        made = [[one[:limit] for one in rows] if at in cut else list(rows) for at, rows in enumerate(values)]
+        return batch._replace(columns=_columns_of(made))
     starts = np.zeros(columns.count(cut[0]), np.int64)
     lengths = np.empty_like(starts)
     columns.lengths(cut[0], address_of(lengths))

@@ -1,8 +1,7 @@
 """Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
 
-Written against `DataCollatorWithFlattening` of transformers 5.23. A batch needs two compiled calls: one reads what the
-rows are made of, one writes the outputs. The plan in between is made once per key. Rows that the kernels do not know
-are joined token by token in Python.
+Written against `DataCollatorWithFlattening` of transformers 5.23. A batch takes two compiled calls, as in `padded`.
+Rows that the kernels do not know are joined token by token in Python.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import numpy as np
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
+from quadrat.input.rows import MAIN
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
-from quadrat.planning.flattening import MAIN, Flattening
+from quadrat.planning.flattening import Flattening
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, interop
 
@@ -237,12 +237,11 @@ def _as_list(row: Any) -> Any:
 
 
 def _labels(plan: Flattening, row: int, ids: Any, labels: Any) -> Any:
-    padded = plan.padded
-    if padded or plan.labels == "as they are":
+    if plan.padded or plan.labels == "as they are":
         _require_length(plan.label or "labels", row, labels, len(ids))
     if plan.labels == "as they are":
         return labels
-    if padded and len(ids) == 0:
+    if plan.padded and len(ids) == 0:
         raise ValueError(
             f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
             "and they could not be padded to one length; leave out empty rows"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from quadrat.input.rows import first_mapping
+from quadrat.input.rows import MAIN, first_mapping
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values
 from quadrat.planning.plan_cache import Labelling
 from quadrat.support.memory import WIDEST, Framework
 from quadrat.varlen.names import check_names, parts_of
 
-MAIN = "input_ids"
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -64,12 +63,8 @@ class Flattening(NamedTuple):
     @property
     def defers(self) -> bool:
         """Whether a device can make the batch; others are made before they are sent."""
-        return (
-            self.align_to is None
-            and self.total_length is None
-            and self.continue_positions
-            and self.consumer not in ("megatron", "mask")
-        )
+        fixed = self.align_to is not None or self.total_length is not None
+        return not fixed and self.continue_positions and self.consumer not in ("megatron", "mask")
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -83,10 +78,10 @@ class Flattening(NamedTuple):
         return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at
 
 
-def check_pad_to_multiple_of(multiple: Any) -> None:
-    """Raises ValueError unless `multiple` is None or a positive int, of tokens that memory may hold."""
-    if multiple is not None and (type(multiple) is not int or not 0 < multiple <= WIDEST):
-        raise ValueError(f"pad_to_multiple_of must be a positive int up to 2**48, or None, not {multiple!r}")
+def check_pad_to_multiple_of(value: Any, name: str = "pad_to_multiple_of") -> None:
+    """Raises ValueError unless the value is None or a positive int, of tokens that memory may hold."""
+    if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
+        raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
 
 
 def check_layout(collator: Any) -> None:
@@ -95,9 +90,7 @@ def check_layout(collator: Any) -> None:
     check_names(collator.kwargs_for)
     multiple, total = collator.pad_to_multiple_of, collator.total_length
     for name in ("align_to", "total_length"):
-        value = getattr(collator, name)
-        if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
-            raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
+        check_pad_to_multiple_of(getattr(collator, name), name)
     if total is not None and multiple is not None:
         raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
     for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):

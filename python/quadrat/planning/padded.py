@@ -136,15 +136,13 @@ def pad_features(
         deferred = remembers and collator.deferred and not held and choices is None
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
     if remembers and not held:
-        recipe: dict[str, Any] = (
-            {"plain": choices.label, "absent": (choices.absent,)}
-            if choices is not None
-            else {
-                "wrapper": BatchEncoding,
-                "attributes": plan_cache.EMPTY_ENCODING,
-                "deferred": deferred_batch if collator.deferred else None,
-            }
-        )
+        recipe: dict[str, Any] = {
+            "wrapper": BatchEncoding,
+            "attributes": plan_cache.EMPTY_ENCODING,
+            "deferred": deferred_batch if collator.deferred else None,
+        }
+        if choices is not None:
+            recipe = {"plain": choices.label, "absent": (choices.absent,)}
         facts = plan_cache.padding_facts(collator, options), labelling_facts, () if choices is None else choices.facts
         plan_cache.remember(
             collator,
@@ -360,9 +358,8 @@ def _padded_kind(name: str, shape: col.ColumnShape, arrays: bool, float_kind: in
 
 def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | None) -> tuple[int, int]:
     kind = col.inferred_kind(shape.kinds, float_kind)
-    if kind is not None and shape.forms == col.NUMBER:
-        return col.NUMBERS, kind
-    if kind is not None and arrays and shape.forms == col.TENSOR_NUMBER:  # become Python numbers first
+    # Beside arrays, tensors of one number become Python numbers first.
+    if kind is not None and (shape.forms == col.NUMBER or (arrays and shape.forms == col.TENSOR_NUMBER)):
         return col.NUMBERS, kind
     if kind is not None and shape.forms == col.SCALAR and shape.kinds in col.KEPT_KINDS:
         keeps = not arrays or _keeps_numpy_numbers()

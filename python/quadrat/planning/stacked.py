@@ -82,13 +82,8 @@ def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
     kind = _only_kind(shape.kinds, key.framework) if shape.forms & ~col.DEEP in stacked else None
-    refused = (
-        kind is not None
-        and shape.forms == col.SCALAR
-        and key.framework == "pt"
-        and not torch_has(kind, of_numbers=True)
-    )
-    return None if refused else kind
+    of_numbers = shape.forms == col.SCALAR and key.framework == "pt"
+    return None if kind is not None and of_numbers and not torch_has(kind, of_numbers=True) else kind
 
 
 def _label_kind(shape: col.ColumnShape, name: str, key: PlanKey) -> int | None:
