@@ -77,6 +77,11 @@ def test_shapes():
     assert graphs[1] <= graphs[0] + 1  # that of the evaluation after the first epoch
 
 
+def test_threads():
+    said = run(EXAMPLES / "threads.py", "--batches", 12, "--rows", 4)
+    assert said.splitlines()[-1] == "All batches are identical."
+
+
 def test_speech():
     said = run(EXAMPLES / "speech.py", "--clips", 6, "--seconds", 1, "--batch-size", 3)
     assert said.count(": the same losses at 2 steps") == 6

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from quadrat.cli.waste import BUDGET, padded, token_budget
-from quadrat.planning.fallback import remedy_for
+from quadrat.planning.remedies import remedy_for
 
 # Rows of the batches that a budget is compared with.
 _FEWEST = 64

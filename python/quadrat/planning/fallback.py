@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
+from quadrat.planning.remedies import costs_little, remedy_for
 from quadrat.support.counts import count_fallback
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import WIDEST
@@ -27,27 +28,6 @@ _REBUILDABLE = (
 # Names in a reason: columns, rows, positions. The rest of the text is the kind of reason.
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
-
-# What to change so that a batch does not fall back: by words in the reason.
-_REMEDIES = {
-    "mixes types of numbers": "give all rows of the column one element type, for example floats alone",
-    "differs in length from the tokens": "give one value for each token, or pad the column with pad_values",
-    "rows of numbers as long as the tokens": "give one number for each token",
-    "the kernels do not know": "give lists, arrays or tensors of numbers",
-    "is not made of lists": "give lists of ints",
-    "is not made of rows of ints": "give lists of ints",
-    "is not made of ints": "give ints",
-    "plain mappings": "give dicts with the same keys, or rows of a datasets.Dataset",
-    "an empty array or tensor": "leave empty rows out, or give lists",
-    "row is empty": "leave empty rows out",
-    "no pad token": "set tokenizer.pad_token = tokenizer.eos_token",
-    "whole-word masking without offsets": "tokenize with return_offsets_mapping=True, or give word_ids",
-    "rows are longer than max_length": "truncate the rows when you tokenize them",
-    "labels are made of masks": "let the trainer prepare the dataset, or give labels",
-    "rows of different lengths without padding": "set padding=True",
-}
-# transformers is as fast with these, or makes tensors of a library that quadrat does not.
-_AS_FAST = ("the others cost little", "return_tensors=")
 
 
 class FallBack(Exception):  # noqa: N818 - a decision, not an error
@@ -143,11 +123,6 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def remedy_for(reason: str) -> str | None:
-    """What to do about a reason to fall back; None where nothing is known."""
-    return next((remedy for words, remedy in _REMEDIES.items() if words in reason), None)
-
-
 def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
     """Count a batch that fell back, and log why, once per collator and kind of reason.
 
@@ -166,6 +141,6 @@ def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
     if kind in said or len(said) >= _MOST_KINDS:
         return
     said.add(kind)
-    level = logging.WARNING if first and not any(words in reason for words in _AS_FAST) else logging.DEBUG
+    level = logging.WARNING if first and not costs_little(reason) else logging.DEBUG
     remedy = remedy_for(reason)
     logger.log(level, "%s: fell back to transformers: %s%s", name, reason, "" if remedy is None else f"; {remedy}")

@@ -88,7 +88,7 @@ def _fills(value: Any, kind: int) -> bool:
         return kind == memory.FLOAT64 or (
             kind == memory.FLOAT32 and (not math.isfinite(value) or abs(value) < _BEYOND_FLOAT32)
         )
-    if type(value) is not int:
+    if type(value) is not int or kind == memory.FLOAT16:
         return False
     if kind in (memory.FLOAT32, memory.FLOAT64):
         return value in _EXACT_IN_FLOAT32
