@@ -51,8 +51,8 @@ std::string metadata_of(const Schema& schema, const char* wanted, const Where& w
     return {};
 }
 
-// The shape of an extension type of `datasets`, Array2D to Array5D, from "[[2, null, 3], ...": -1 for null; empty for
-// any other type, and for what is no such text.
+// The shape of an extension type of `datasets`, Array2D to Array5D, from its text "[[2, null, 3], ...". A null becomes
+// -1. Empty for other types and for text of another form.
 std::vector<std::int64_t> shape_of(const std::string& name, const std::string& text) {
     std::vector<std::int64_t> shape;
     if (name.rfind("datasets.features.features.Array", 0) != 0 || text.rfind("[[", 0) != 0) {
