@@ -65,26 +65,6 @@ def test_no_kernel_lacks_a_twin(kernel):
     )
 
 
-def test_a_word_is_no_definition(tmp_path):
-    path = tmp_path / "pad.cpp"
-    path.write_text("""
-#include "pad.hpp"
-// void pad(int* out) {
-const char* name = "void pad() {";
-void other(int* out) {
-    pad(out);
-}
-void pad_more(int* out) {}
-void pad(int* out);
-""")
-    assert function_in(code_of(path), "other", "{")
-    assert function_in(code_of(path), "pad", ";")
-    assert not function_in(code_of(path), "pad", "{")
-    path = tmp_path / "test_pad.py"
-    path.write_text("import oracles\n# oracles.pad\ndef helper(): 'oracles.pad'\n")
-    assert not compared(path)
-
-
 def cuda_kernels():
     """The kernels of each header in csrc/cuda that defines one."""
     definition = re.compile(r"^__global__ void (?:[A-Z_]+ )?(\w+)\(", re.MULTILINE)

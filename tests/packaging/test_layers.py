@@ -92,29 +92,6 @@ def layer_of(module: str) -> int:
     return max(named)[1]
 
 
-@pytest.mark.parametrize(
-    ("source", "loads"),
-    [
-        ("import quadrat\nquadrat.pad", {"ops.pad"}),
-        ("def f():\n    import quadrat\n    return quadrat.pad", {"ops.pad"}),
-        ("import quadrat\ngetattr(quadrat, name)", {"quadrat"}),
-        ("import quadrat\nquadrat.__version__", {"quadrat"}),
-        ("import quadrat.ops.pad", {"ops.pad"}),
-        ("import quadrat.ops.pad\nquadrat.input.rows.Rows", {"ops.pad", "input.rows"}),
-        ("from quadrat import Ragged, pad", {"ragged", "ops.pad"}),
-        ("from quadrat import _core, config", {"_core", "config"}),
-        ("from quadrat import __version__", {"quadrat"}),
-        ("from quadrat.ops import pad", {"ops.pad"}),
-        ("from quadrat.ops.pad import pad", {"ops.pad"}),
-        ("def f():\n    from quadrat.ragged import Ragged", {"ragged"}),
-        ("if TYPE_CHECKING:\n    from quadrat.ragged import Ragged", {"ragged"}),
-        ("import torch, quadratic\nfrom quadratic import pad", set()),
-    ],
-)
-def test_sees_each_import(source: str, loads: set[str]) -> None:
-    assert set(imports_of(source)) == loads
-
-
 def test_each_module_has_a_layer() -> None:
     assert {layer_of(module) for module in MODULES} == set(range(len(LAYERS)))
     assert {name for names in LAYERS for name in names} <= MODULES

@@ -3,8 +3,6 @@
 import ast
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,37 +39,9 @@ def test_table(numbers, row, status, tmp_path, capsys):
     assert len(said) == 4
 
 
-def test_a_report_of_pytest_s_own(tmp_path):
-    (tmp_path / "test_one.py").write_text("""
-import pytest
-def test_passes(): pass
-def test_fails(): assert 0
-def test_is_skipped(): pytest.skip("why")
-@pytest.fixture
-def broken(): raise ValueError
-def test_has_an_error(broken): pass
-""")
-    path = tmp_path / "report.xml"
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path)
-    done = subprocess.run((*command, f"--junitxml={path}"), capture_output=True, check=False, timeout=120)
-    assert done.returncode == 1
-    report = matrix.read(path)
-    assert report.version == "?"
-    assert report[:4] == (1, 2, 1, 1)
-
-
 def test_versions_between_the_oldest_and_the_newest():
     """Each has an environment of its own; these are what large fine-tuning stacks pin, and where collators changed."""
     assert {"4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest"} <= set(environments("VERSIONS"))
-
-
-def test_a_report_that_names_no_version_is_a_failure(tmp_path, capsys):
-    report = REPORT.format(tests=3, failures=0, errors=0)
-    (tmp_path / "4.xml").write_text(report)
-    assert matrix.main(str(tmp_path), "4") == 0
-    (tmp_path / "4.xml").write_text(report.replace('name="transformers"', 'name="another"'))
-    assert matrix.main(str(tmp_path), "4") == 1
-    assert capsys.readouterr().out.splitlines()[-1].split()[1] == "?"
 
 
 def test_what_is_written_from_the_record():
@@ -99,37 +69,3 @@ def test_the_package_asks_for_tested_versions():
     assert f'dependencies = ["numpy>={oldest["numpy"]}"]' in text
     assert f'["transformers>={oldest["transformers"]},<6", "torch>={oldest["torch"]}"]' in text
     assert f'datasets = ["datasets>={oldest["datasets"]}"]' in text
-
-
-def properties(**others):
-    found = {"python": "3.11.7", "platform": "Linux x86_64", "examples": "30"}
-    return found | dict.fromkeys(matrix.PACKAGES, "2.1.0") | others
-
-
-def test_a_record_is_of_what_ran(tmp_path):
-    def report(version, one):
-        return matrix.Report(5, 0, 1, 2, properties(**{"transformers": version, f"{matrix.CODE}pad": one}))
-
-    names = ("a", "b")
-    first = matrix.recorded({}, {"a": report("5.0.0", "11"), "b": report("5.10.0", "22")}, names)
-    assert first["code"] == {"pad": {"11": ["5.0.0"], "22": ["5.10.0"]}}
-    assert matrix.ranges(first)["transformers"] == ("5.0", "5.10")
-    again = matrix.recorded(first, {"b": report("5.10.0", "11")}, names)
-    assert again["code"] == {"pad": {"11": ["5.0.0", "5.10.0"]}}
-    assert again["environments"] == first["environments"]
-    other = matrix.recorded(first, {"b": report("5.11.0", "33")}, names)
-    assert other["code"] == {"pad": {"11": ["5.0.0"], "33": ["5.11.0"]}}
-    for part in (matrix.PAGE, matrix.TESTED, matrix.RECORD):
-        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / matrix.PAGE).write_text(f"before\n{matrix.BEGIN}old\n{matrix.END}after\n")
-    matrix.write(first, tmp_path)
-    page = (tmp_path / matrix.PAGE).read_text()
-    assert page.startswith(f"before\n{matrix.BEGIN}| environment |")
-    assert page.endswith(f"{matrix.END}after\n")
-    assert "old\n" not in page
-
-
-def test_a_failure_is_not_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix, "write", None)
-    (tmp_path / "4.xml").write_text(REPORT.format(tests=3, failures=1, errors=0))
-    assert matrix.main(str(tmp_path), "4", "--record") == 1

@@ -75,15 +75,6 @@ def described_by_module(module: ModuleType | type, inside: str = "") -> Describe
     return found
 
 
-def test_reads_what_pybind11_writes() -> None:
-    found = described_by_module(_core)
-    assert found["Columns.count"] == [[("", "self", ""), ("", "index", "")]]
-    assert ("", "falls_back", "False") in found["Recipe.__init__"][0]
-    assert len(found["TableRows.__init__"]) == 2
-    assert found["CausalLabels"] == ["Labels"]
-    assert (found["Interop.may_be_worker"], found["Table.names"]) == ("attribute", "property")
-
-
 def test_the_stub_is_that_of_the_module() -> None:
     stub = described_by_stub(ast.parse((PACKAGE / "_core.pyi").read_text()).body)
     found = described_by_module(_core)
