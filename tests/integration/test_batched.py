@@ -145,13 +145,6 @@ def test_fixed_batches(batches):
         assert [list(item) for item in made] == [[ROWS[row] for row in batch] for batch in batches]
 
 
-def test_packs_are_batches():
-    packs = quadrat.plan_packs(LENGTHS, BUDGET)
-    made = quadrat.BatchedDataset(as_dataset(ROWS), packs)
-    flattened = quadrat.DataCollatorWithFlattening()([made[0]])
-    assert flattened["input_ids"].shape[1] == sum(LENGTHS[row] for row in packs[0])
-
-
 def test_columns():
     for kind in ("dataset", "list", "map", "transform"):
         made = quadrat.BatchedDataset(KINDS[kind](ROWS), budget(), columns=["input_ids"])
@@ -311,11 +304,6 @@ def test_workers_and_accumulation(tmp_path: Any) -> None:
         pairs = accumulated.seen[:STEPS]
         sums = [sum(len(row) for rows, _ in pairs[i : i + 2] for row in rows) for i in range(0, STEPS, 2)]
         assert [counted for _, counted in pairs[::2]] == sums
-
-
-def test_too_large_a_batch_size_is_an_error(tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match="8 batches at once"):
-        train(tmp_path, per_device_train_batch_size=8)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Batches of a DataLoader's workers: the reference's, made in one block, and sent by value or in shared memory."""
 
-import io
 import multiprocessing
 import os
 import random
@@ -174,24 +173,6 @@ def test_columns_of_the_reference_are_sent_too():
     right = transformers.default_data_collator(features)
     for batch in load([features] * 3, quadrat.default_data_collator, 1):
         assert_same_batch(right, batch)
-
-
-def test_tensors_of_a_batch_are_apart():
-    """They share a block, but no element, and none grows into another."""
-    name = "DataCollatorForTokenClassification"
-    for batch in load([samples.batch(name)] * 3, samples.make(quadrat, name), 1):
-        before = {key: tensor.clone() for key, tensor in batch.items()}
-        for written in batch:
-            batch[written].fill_(77)
-            for key, tensor in batch.items():
-                assert torch.equal(tensor, torch.full_like(tensor, 77) if key == written else before[key])
-            batch[written].copy_(before[written])
-        for tensor in batch.values():
-            with pytest.raises(RuntimeError, match="not resizable"):
-                tensor.resize_(tensor.numel() + 1)
-            file = io.BytesIO()
-            torch.save(tensor, file)
-            assert len(file.getvalue()) < tensor.nbytes + 2000, "others were saved along with it"
 
 
 @pytest.mark.slow

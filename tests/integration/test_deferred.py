@@ -101,10 +101,6 @@ def test_a_trainer_that_moves_batches_by_itself(tmp_path):
     assert count == expected
 
 
-def test_default_collation_is_an_encoding():
-    assert type(collators()[1](rows(2)).to("cpu")) is BatchEncoding
-
-
 COLLATORS = {"DataCollatorWithPadding": BatchEncoding, "DefaultDataCollator": dict}
 PREPARED = {
     "shard": {"dispatch_batches": False},

@@ -40,125 +40,42 @@ def rows_with(features):
     return quadrat.ArrowDataset(datasets.Dataset.from_dict(columns)).__getitems__(range(len(features)))
 
 
-# Each edit is drawn as arguments, and then done to a list of dicts and to Rows. It gives the features to go on with.
-def each(change):
-    """An edit of every feature in place."""
-
-    def edit(features, n):
-        for feature in features:
-            change(feature, n)
-        return features
-
-    return edit
-
-
-def truncate(feature, n):
-    for name, value in feature.items():
-        if isinstance(value, list):
-            feature[name] = value[: n + 1]
-
-
-def lengthen_in_place(feature, n):
-    for value in feature.values():
-        if isinstance(value, list):
-            value.extend(value[:n])
-
-
-def replace_row(features, n):
-    features[n % len(features)] = copy.deepcopy(features[-1])
-    return features
-
-
-def pop_and_append(features, n):
-    features.append(features.pop(n % len(features)))
-    return features
-
-
-def delete(features, n):
-    del features[n % len(features)]
-    return features
-
-
-def insert(features, n):
-    features.insert(n, copy.deepcopy(features[0]))
-    return features
-
-
-def extend(features, n):
-    features.extend(copy.deepcopy(feature) for feature in features[:n])
-    return features
-
-
-def assign_slice(features, n):
-    features[n:] = [copy.deepcopy(feature) for feature in features[n:]][::-1]
-    return features
-
-
-def reverse(features, _):
-    features.reverse()
-    return features
-
-
-def sort(features, n):
-    features.sort(key=lambda feature: (len(feature["input_ids"]) + n) % 3)
-    return features
-
-
-def add_in_place(features, n):
-    features += features[:n]
-    return features
-
-
-def add_to_a_list(features, n):
-    others = [copy.deepcopy(features[n % len(features)]), *features[:1]]
-    return others + features
-
-
-def edit_a_slice(features, n):
-    for feature in features[n::2]:
-        feature["input_ids"] = feature["input_ids"][:2]
-    return features
-
-
-def edit_before_a_look_elsewhere(features, n):
-    part = features[n:]
-    other = features[: n + 1]
-    for feature in other:
-        feature["input_ids"] = feature["input_ids"][::-1]
-    return part
-
-
+# Each is done to a list of dicts and to Rows, with a small number `n`, and leaves `features` to go on with.
 EDITS = {
-    "nothing": lambda features, _: features,
-    "look at one": lambda features, n: (features[n % len(features)], features)[1],
-    "look at all": lambda features, _: (list(features), features)[1],
-    "truncate": each(truncate),
-    "lengthen in place": each(lengthen_in_place),
-    "pop a column": each(lambda feature, _: feature.pop("attention_mask", None)),
-    "new column": each(lambda feature, n: feature.update(extra=n)),
-    "edit the first": lambda features, n: (features[0]["input_ids"].__setitem__(0, 7 + n), features)[1],
-    "edit the last": lambda features, n: (features[-1]["input_ids"].__setitem__(-1, 7 + n), features)[1],
-    "replace a row": replace_row,
-    "pop and append": pop_and_append,
-    "delete": delete,
-    "insert": insert,
-    "extend": extend,
-    "assign a slice": assign_slice,
-    "reverse": reverse,
-    "sort": sort,
-    "slice": lambda features, n: features[: n + 1],
-    "slice with a step": lambda features, n: features[:: (2, -1, 3, -2)[n]],
-    "add": lambda features, n: features + features[:n],
-    "add to a list": add_to_a_list,
-    "add in place": add_in_place,
-    "repeat": lambda features, n: features * (1 + n % 2),
-    "edit a slice": edit_a_slice,
-    "edit before a look elsewhere": edit_before_a_look_elsewhere,
-    "list of them": lambda features, n: [feature for feature in features if len(feature["input_ids"]) > n],
-    "copy": lambda features, _: copy.copy(features),
-    "deepcopy": lambda features, _: copy.deepcopy(features),
-    "pickle": lambda features, _: pickle.loads(pickle.dumps(features)),
+    "nothing": "pass",
+    "look at one": "features[n % len(features)]",
+    "look at all": "list(features)",
+    "truncate": "for row in features: row.update({k: v[: n + 1] for k, v in row.items() if isinstance(v, list)})",
+    "lengthen in place": "[v.extend(v[:n]) for row in features for v in row.values() if isinstance(v, list)]",
+    "pop a column": "[row.pop('attention_mask', None) for row in features]",
+    "new column": "[row.update(extra=n) for row in features]",
+    "edit the first": "features[0]['input_ids'][0] = 7 + n",
+    "edit the last": "features[-1]['input_ids'][-1] = 7 + n",
+    "replace a row": "features[n % len(features)] = copy.deepcopy(features[-1])",
+    "pop and append": "features.append(features.pop(n % len(features)))",
+    "delete": "del features[n % len(features)]",
+    "insert": "features.insert(n, copy.deepcopy(features[0]))",
+    "extend": "features.extend(copy.deepcopy(row) for row in features[:n])",
+    "assign a slice": "features[n:] = [copy.deepcopy(row) for row in features[n:]][::-1]",
+    "reverse": "features.reverse()",
+    "sort": "features.sort(key=lambda row: (len(row['input_ids']) + n) % 3)",
+    "slice": "features = features[: n + 1]",
+    "slice with a step": "features = features[:: (2, -1, 3, -2)[n]]",
+    "add": "features = features + features[:n]",
+    "add to a list": "features = [copy.deepcopy(features[n % len(features)]), *features[:1]] + features",
+    "add in place": "features += features[:n]",
+    "repeat": "features = features * (1 + n % 2)",
+    "edit a slice": "for row in features[n::2]: row['input_ids'] = row['input_ids'][:2]",
+    "edit before a look elsewhere": """
+part, other = features[n:], features[: n + 1]
+for row in other: row["input_ids"] = row["input_ids"][::-1]
+features = part""",
+    "list of them": "features = [row for row in features if len(row['input_ids']) > n]",
+    "copy": "features = copy.copy(features)",
+    "deepcopy": "features = copy.deepcopy(features)",
+    "pickle": "features = pickle.loads(pickle.dumps(features))",
 }
+COMPILED = {name: compile(code, name, "exec") for name, code in EDITS.items()}
 PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(EDITS)), SMALL), max_size=5)
 
 
@@ -166,7 +83,9 @@ def carried_out(program, features):
     for edit, n in program:
         if len(features) == 0:
             break
-        features = EDITS[edit](features, n)
+        names = {"features": features, "n": n, "copy": copy, "pickle": pickle}
+        exec(COMPILED[edit], names)
+        features = names["features"]
     return features
 
 

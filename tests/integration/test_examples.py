@@ -19,9 +19,29 @@ def run(*arguments: object) -> str:
     return python(*arguments, COLUMNS="160", NO_COLOR="1", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
-def test_classify_packages():
-    said = run(EXAMPLES / "classify_packages.py", "--steps", 4)
-    assert "Identical losses at all 4 steps" in said
+FEW = ("--steps", 3, "--batch-size", 4, "--per-package", 20)
+# Examples, their arguments and what they say.
+RUNS = [
+    ("classify_packages.py", ("--steps", 4), "Identical losses at all 4 steps"),
+    *(("arrow_dataset.py", ("--per-package", 20, "--workers", n), "batches are identical") for n in (0, 2)),
+    (
+        "map_with_collator.py",
+        ("--per-package", 20, "--length", 64),
+        "The columns are identical, and the second time nothing was computed.",
+    ),
+    ("flex_attention.py", FEW, "Equal losses at all 3 steps"),
+    ("padding_free.py", FEW, "Equal losses at all 3 steps"),
+    ("threads.py", ("--batches", 12, "--rows", 4), "All batches are identical.\n"),
+    ("ray_data.py", ("--per-package", 20), "batches are identical"),
+]
+
+
+@pytest.mark.parametrize(("example", "arguments", "promise"), RUNS)
+def test_example(example, arguments, promise):
+    if example == "ray_data.py":
+        pytest.importorskip("ray", reason="Ray Data, which the example is about, is not installed")
+    strict = ("-W", "error") if arguments is FEW else ()
+    assert promise in run(*strict, EXAMPLES / example, *arguments)
 
 
 def test_classify_a_file_of_ones_own(tmp_path):
@@ -35,17 +55,6 @@ def test_classify_a_file_of_ones_own(tmp_path):
     assert "Identical losses at all 3 steps" in run(EXAMPLES / "classify_packages.py", "--text", path, "--steps", 3)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_arrow_dataset(workers):
-    said = run(EXAMPLES / "arrow_dataset.py", "--per-package", 20, "--workers", workers)
-    assert "batches are identical" in said
-
-
-def test_map_with_collator():
-    said = run(EXAMPLES / "map_with_collator.py", "--per-package", 20, "--length", 64)
-    assert "The columns are identical, and the second time nothing was computed." in said
-
-
 def test_sentence_pairs():
     said = run(EXAMPLES / "sentence_pairs.py", "--per-package", 60, "--steps", 4)
     assert "The batch is identical to that of transformers' collator." in said
@@ -54,11 +63,6 @@ def test_sentence_pairs():
     lengths = json.loads(re.search(r"lengths of eight: (.*)", said)[1])
     assert f"their batch: {{'input_ids': (8, {max(lengths)}), 'token_type_ids': (8, {max(lengths)})" in said
     assert re.search(r"on held-out pairs: accuracy \d+\.\d%, F1 [01]\.\d{3}\n", said)
-
-
-def test_flex_attention():
-    said = run("-W", "error", EXAMPLES / "flex_attention.py", "--steps", 3, "--batch-size", 4, "--per-package", 20)
-    assert "Equal losses at all 3 steps" in said
 
 
 def test_loss_per_example():
@@ -75,11 +79,6 @@ def test_shapes():
     assert re.search(r"4 shapes: [1-5] graphs, one for each shape and one for the evaluation", said)
     graphs = [int(found) for found in re.findall(r"^4 shapes +\d +(\d)", said, re.MULTILINE)]
     assert graphs[1] <= graphs[0] + 1  # that of the evaluation after the first epoch
-
-
-def test_threads():
-    said = run(EXAMPLES / "threads.py", "--batches", 12, "--rows", 4)
-    assert said.splitlines()[-1] == "All batches are identical."
 
 
 def test_speech():
@@ -99,11 +98,6 @@ def test_resume_mlm():
     same = dict(re.findall(r"^(stopped and resumed|with two workers) +(\d+ +\d+)$", said, re.MULTILINE))
     assert [int(counts.split()[0]) for counts in same.values()] == [steps, steps]
     assert all(int(counts.split()[1]) < steps for counts in same.values()), "a generator's masks are others"
-
-
-def test_padding_free():
-    said = run("-W", "error", EXAMPLES / "padding_free.py", "--steps", 3, "--batch-size", 4, "--per-package", 20)
-    assert "Equal losses at all 3 steps" in said
 
 
 def test_token_budget():
@@ -126,12 +120,6 @@ def test_torchrun_mlm():
     said = run(*torchrun, EXAMPLES / "torchrun_mlm.py", "--reference", "--steps", 4, "--per-package", 20)
     assert "2 processes" in said
     assert "Identical losses at all 4 steps of each process." in said
-
-
-def test_ray_data():
-    pytest.importorskip("ray", reason="Ray Data, which the example is about, is not installed")
-    said = run(EXAMPLES / "ray_data.py", "--per-package", 20)
-    assert "batches are identical" in said
 
 
 def test_no_example_is_left_out():

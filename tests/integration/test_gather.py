@@ -77,14 +77,6 @@ def test_trainer_predicts_the_same(trainer, options):
     assert all(one == seen[0] for one in seen)
 
 
-def test_the_container_is_asked(trainer, monkeypatch):
-    added = []
-    monkeypatch.setattr(EvalLoopContainer, "add", lambda self, tensors: added.append(tensors))
-    with quadrat.patch_transformers():
-        trainer().predict(rows(5))
-    assert added
-
-
 @pytest.mark.parametrize("options", [*OPTIONS[:3], {"include_for_metrics": ["inputs", "loss"]}])
 def test_metrics_without_padding(trainer, options):
     plain, ragged = [], []

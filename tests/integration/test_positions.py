@@ -55,6 +55,9 @@ def test_a_new_epoch_begins_with_its_first_item(kind):
     state = made.state_dict()
     assert (state["epoch"], state[COUNT[kind]]) == (1, 0)
     assert rest_of(kind, state) == [said(item) for item in made]
+    made.load_state_dict({**state, "epoch": 0})
+    made.set_epoch(1)
+    assert [said(item) for item in made] == rest_of(kind, state), "a state that was loaded is of its epoch alone"
 
 
 @every_kind

@@ -3,7 +3,6 @@
 import datasets
 import numpy as np
 import pytest
-import torch
 from transformers import BertForSequenceClassification, TrainingArguments, set_seed, trainer_pt_utils
 
 import quadrat
@@ -49,21 +48,3 @@ def test_same_losses(strategy, given_lengths, tmp_path):
     assert (got, shapes_inside) == (expected, shapes)
     assert reference is getattr(trainer_pt_utils, SAMPLERS[strategy])
     assert ours is load(SAMPLERS[strategy])
-
-
-def test_in_a_data_loader():
-    dataset = rows()
-    sampler = quadrat.LengthGroupedSampler(4, dataset, generator=torch.Generator().manual_seed(0))
-    loader = torch.utils.data.DataLoader(
-        quadrat.ArrowDataset(dataset, ["input_ids"]),
-        batch_size=4,
-        sampler=sampler,
-        collate_fn=quadrat.DataCollatorWithPadding(make_tokenizer()),
-    )
-    batches = list(loader)
-    widths = [batch["input_ids"].shape[1] for batch in batches]
-    tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
-    assert tokens == quadrat.lengths(dataset).sum()
-    assert widths[0] == max(widths)
-    as_they_come = quadrat.lengths(dataset).reshape(-1, 4).max(axis=1)
-    assert sum(widths) < as_they_come.sum(), "rows of about the same length go together"

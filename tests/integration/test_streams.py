@@ -321,18 +321,6 @@ def test_states_of_others_are_refused():
         list(other)
 
 
-def test_another_epoch_begins_with_its_first_item():
-    stream = stream_of("packs", rows_of(LENGTHS))
-    next(iter(stream))
-    state = stream.state_dict()
-    stream.set_epoch(1)
-    assert (stream.state_dict()["given"], state["given"]) == (0, 1)
-    stream.load_state_dict(state)
-    assert stream.epoch == 0
-    stream.set_epoch(1)
-    assert documents(map(said, stream)) == everything()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("dataset", "error", "message"),

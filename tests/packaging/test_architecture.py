@@ -14,7 +14,6 @@ PACKAGE = ROOT / "python" / "quadrat"
 KERNELS = ROOT / "csrc" / "kernels"
 RNG = KERNELS / "rng"  # what kernels draw from
 SOURCES = sorted(path for path in KERNELS.rglob("*") if path.is_file())
-BINDINGS = ROOT / "csrc" / "bindings"
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 CUDA = ROOT / "csrc" / "cuda"
 TESTS = ROOT / "tests"
