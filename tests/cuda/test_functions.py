@@ -72,20 +72,6 @@ def test_each_is_the_derivative_of_the_other(left: bool) -> None:
     assert values.grad.tolist() == [0, 1, 1, 1, 1, 0, 0]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_compiled_models_keep_them() -> None:
-    def model(values: Any, offsets: Any) -> Any:
-        padded = quadrat.pad(quadrat.Ragged(torch.sin(values), offsets), max_length=4, padding_side="left")
-        return quadrat.unpad(padded.cumsum(1), lengths=offsets.diff(), padding_side="left", total=5).values
-
-    values, offsets = on_gpu(5, 2), OFFSETS.to("cuda")
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    got, expected = compiled(values, offsets), model(values, offsets)
-    assert torch.equal(got, expected)
-    gradients = [torch.autograd.grad(result.square().sum(), values)[0] for result in (got, expected)]
-    assert torch.allclose(*gradients)
-
-
 def test_graphs_capture_them() -> None:
     """Nothing waits, and memory comes from torch's allocator alone."""
     import quadrat.ops.library

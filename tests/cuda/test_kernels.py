@@ -82,33 +82,6 @@ def test_more_than_2_to_the_32_elements() -> None:
     assert flat[-13:].tolist() == [1, 1, 1, 9, 9, 9, 1, 1, 1, 1, 9, 9, 9]
 
 
-def test_another_stream_and_a_graph() -> None:
-    offsets = torch.tensor([0, 2, 2, 5], device=DEVICE)
-    values = torch.arange(1, 6, device=DEVICE)
-    out = torch.empty((3, 4), dtype=torch.int64, device=DEVICE)
-    flat = torch.zeros(6, dtype=torch.int64, device=DEVICE)
-
-    def launches() -> None:
-        column = (values.data_ptr(), 5, offsets.data_ptr(), 4, True, 8, 1, 0, 0, out.data_ptr())
-        _cuda.pad_columns([column], 3, *where())
-        separated = (_core.FLAT_SEPARATED, values.data_ptr(), 5, 1, 8, 0, 9, flat.data_ptr())
-        _cuda.flatten_columns([separated], offsets.data_ptr(), 3, 6, *where())
-
-    launches()  # loads the kernels, which a capture does not allow
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):  # on a stream of its own; fails if anything waits or allocates
-        launches()
-    out.fill_(-1)
-    flat.fill_(0)
-    graph.replay()
-    assert out.tolist() == [[0, 0, 1, 2], [0, 0, 0, 0], [0, 3, 4, 5]]
-    assert flat.tolist() == [9, 2, 9, 4, 5, 9]
-    # Other rows, same graph.
-    offsets.copy_(torch.tensor([0, 1, 4, 5]))
-    graph.replay()
-    assert out.tolist() == [[0, 0, 0, 1], [0, 2, 3, 4], [0, 0, 0, 5]]
-
-
 def test_errors_name_their_cause() -> None:
     with pytest.raises(RuntimeError, match="invalid device ordinal"):
         _cuda.causal_labels(0, 0, 0, 0, device=10_000, stream=0)

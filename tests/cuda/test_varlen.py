@@ -98,30 +98,6 @@ def test_operators_pass_the_checks_of_torch(name: str) -> None:
     assert set(torch.library.opcheck(operator, arguments[name]).values()) == {"SUCCESS"}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_compiles_whole() -> None:
-    def model(hidden: Any, mask: Any) -> Any:
-        tokens, indices, bounds, longest, _ = bert_padding.unpad_input(hidden.sin(), mask)
-        return bert_padding.pad_input(tokens.square(), indices, *mask.shape), bounds, longest + 1
-
-    hidden = torch.randn(2, 3, 2, device="cuda", requires_grad=True)
-    for mask in (torch.tensor([[1, 1, 0], [0, 1, 0]], device="cuda"), torch.ones(2, 3, device="cuda").long()):
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        got, expected = compiled(hidden, mask), model(hidden, mask)
-        flash.assert_same(got, expected)
-        assert torch.equal(*(torch.autograd.grad(out[0].sum(), hidden)[0] for out in (got, expected)))
-
-
-@settings(deadline=None)
-@given(st.integers(0, 2**32))
-def test_a_mask_that_is_written_to(seed: int) -> None:
-    mask = torch.zeros(5, 40, device="cuda").long()
-    hidden = torch.arange(200, device="cuda").reshape(5, 40)
-    for step in range(5):
-        mask.bernoulli_(0.5, generator=torch.Generator("cuda").manual_seed(seed + step))
-        flash.assert_same(bert_padding.unpad_input(hidden, mask), flash.unpad_input(hidden, mask))
-
-
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
 
 

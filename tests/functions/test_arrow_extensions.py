@@ -1,13 +1,10 @@
 """Arrow extension types: their values are what the library that made them says, not what their storage looks like."""
 
-import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
 
-import quadrat
 from quadrat.input.rows import rows_of
-from support.strategies import make_tokenizer
 
 IDS = pa.array([[5, 6, 7], [8], [9, 9]])
 
@@ -42,14 +39,6 @@ def test_a_column_of_metadata_is_none_of_a_type():
     assert list(rows_of(table)) == table.to_pylist()
 
 
-def test_a_batch_with_them():
-    table = pa.table({"input_ids": IDS, "label": tensors([[1, 2], [3, 4], [5, 6]])})
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
-    expected = collator(table.to_pylist())
-    got = collator(table)
-    assert {name: value.tolist() for name, value in got.items()} == {n: v.tolist() for n, v in expected.items()}
-
-
 def test_without_the_library_that_made_them_they_are_refused():
     class Bare:
         """What any library may hand over: a stream of Arrow, and no more."""
@@ -63,12 +52,3 @@ def test_without_the_library_that_made_them_they_are_refused():
     rows = rows_of(Bare(pa.table({"input_ids": IDS, "flag": COLUMNS["bool8"]})))
     with pytest.raises(TypeError, match=r"'flag' has the Arrow type 'arrow\.bool8'.*leave the column out"):
         list(rows)
-
-
-def test_arrays_of_datasets():
-    features = datasets.Features(
-        {"input_ids": datasets.List(datasets.Value("int64")), "a": datasets.Array2D((2, 3), "int32")}
-    )
-    numbers = np.arange(18).reshape(3, 2, 3).tolist()
-    dataset = datasets.Dataset.from_dict({"input_ids": IDS.to_pylist(), "a": numbers}, features=features)
-    assert list(quadrat.ArrowDataset(dataset).__getitems__([2, 0])) == [dataset[2], dataset[0]]

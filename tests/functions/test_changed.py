@@ -5,7 +5,6 @@ import io
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,9 +36,11 @@ def test_copies_are_checked(torch_values):
     if torch_values:
         values, offsets = torch.from_numpy(values), torch.from_numpy(offsets)
     rows = quadrat.Ragged(values, offsets)
-    for other in (copy.copy(rows), copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))):
+    copies = copy.copy(rows), copy.deepcopy(rows), pickle.loads(pickle.dumps(rows))
+    for other in copies:
         assert type(other) is quadrat.Ragged
         assert other.to_lists() == [[0, 1], [2]]
+    assert all(other.values is not rows.values for other in copies[1:])
     offsets[2] = 99
     made = pickle.dumps(rows)
     for make in (lambda: copy.deepcopy(rows), lambda: pickle.loads(made)):
@@ -49,14 +50,6 @@ def test_copies_are_checked(torch_values):
 
 
 NEW = torch.tensor([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]])
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "numpy": lambda mask: np.copyto(mask.numpy(), NEW.numpy()),
-    "data": lambda mask: mask.data.copy_(NEW),
-    "other data": lambda mask: setattr(mask, "data", NEW.clone()),
-    "storage": lambda mask: mask.untyped_storage().copy_(NEW.clone().untyped_storage()),
-    "dlpack": lambda mask: torch.from_dlpack(mask.__dlpack__()).copy_(NEW),
-    "in place": lambda mask: mask.copy_(NEW),
-}
 
 
 def a_mask() -> Any:
@@ -80,13 +73,12 @@ def by_patched_transformers(hidden: Any, mask: Any) -> Any:
 
 
 @pytest.mark.parametrize("unpad", [by_unpad_input, by_unpad_many, by_patched_transformers])
-@pytest.mark.parametrize("write", WAYS.values(), ids=WAYS)
-def test_a_mask_that_was_written_to(unpad: Any, write: Any) -> None:
+def test_a_mask_that_was_written_to(unpad: Any) -> None:
+    """By NumPy: neither a version counter nor an address tells."""
     mask, hidden = a_mask(), torch.arange(12.0).reshape(3, 4)
     for _ in range(2):
         flash.assert_same(unpad(hidden, mask), flash.unpad_input(hidden, mask)[:4])
-        write(mask)
-        assert torch.equal(mask, NEW)
+        mask.numpy()[:] = NEW
 
 
 def test_indices_that_were_written_to() -> None:
@@ -106,14 +98,6 @@ def test_what_is_returned_is_plain(unpad: Any) -> None:
     torch.save(found, file)
     file.seek(0)
     flash.assert_same(torch.load(file, weights_only=True), found)
-
-
-def test_masks_may_be_swapped() -> None:
-    mask, other = a_mask(), NEW.clone()
-    hidden = torch.ones(3, 4)
-    unpad_input(hidden, mask)
-    torch.utils.swap_tensors(mask, other)
-    flash.assert_same(unpad_input(hidden, mask), flash.unpad_input(hidden, NEW))
 
 
 CODE = """

@@ -96,7 +96,7 @@ def test_the_next_batch_recompiles_nothing(options):
     ("bounds", "options", "error", "words"),
     [
         ([1, 2], {}, ValueError, "begin with 0, not with 1"),
-        ([0, 2, 1], {}, ValueError, r"offsets\[1\] is 2 and offsets\[2\] is 1"),
+        ([0, 2, 1], {}, ValueError, r"must not decrease, but offsets\[1\] is 2 and offsets\[2\] is 1"),
         ([[0, 2]], {}, ValueError, "must be integers"),
         ([], {}, ValueError, "must be integers"),
         ([0.0, 2.0], {}, ValueError, "must be integers"),

@@ -2,7 +2,6 @@
 
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
@@ -140,18 +139,6 @@ def test_the_functions_compile_whole():
 def test_bad_arguments_are_named(error, call, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_what_is_made_under_a_fake_mode():
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        values, offsets = torch.empty(5, 3, dtype=torch.bfloat16), torch.empty(4, dtype=torch.int64)
-        assert ops.pad(values, offsets, 7).shape == (3, 7, 3)
-        assert ops.unpad(torch.empty(3, 7, 2), offsets, 5).shape == (5, 2)
-        shapes = [(part.shape, part.dtype) for part in ops.flatten(values, offsets, 8)]
-        assert shapes == [((8, 3), torch.bfloat16), ((8,), torch.int64), ((8,), torch.int32), ((4,), torch.int32)]
-    assert np.array_equal(ops.pad(torch.arange(5), OFFSETS, 3)[0], [0, 1, 0])
 
 
 VALUES, PADDED = torch.arange(5), torch.arange(12).reshape(3, 4)

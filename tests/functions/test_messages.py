@@ -1,4 +1,4 @@
-"""Messages of likely mistakes say what to give instead; numbers that fit nowhere are not cut off without a word."""
+"""Mistakes that several functions refuse alike; numbers that fit nowhere are not cut off without a word."""
 
 import datasets
 import numpy as np
@@ -6,30 +6,6 @@ import pytest
 import torch
 
 import quadrat
-
-
-@pytest.mark.parametrize(
-    ("error", "call", "words"),
-    [
-        (
-            ValueError,
-            lambda: quadrat.varlen.document_block_mask([0, 5, 3]),
-            r"must not decrease, but offsets\[1\] is 5 and offsets\[2\] is 3",
-        ),
-        (ValueError, lambda: quadrat.TokenBudgetBatchSampler([1], 0), r"max_tokens must be from 1 to 2\*\*61, not 0"),
-        (ValueError, lambda: quadrat.TokenBudgetBatchSampler([1], 1, seed=-1), r"from 0 to 2\*\*64 - 1, not -1"),
-        (TypeError, lambda: quadrat.pad(["abc"]), "row 0 is the str 'abc': .* tokenize text first$"),
-        (TypeError, lambda: quadrat.without_padding(5), "compute_metrics must be a function, not 5"),
-        (
-            TypeError,
-            lambda: quadrat.bert_padding.pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2),
-            "batch must be an int, not 2.0",
-        ),
-    ],
-)
-def test_messages(error, call, words):
-    with pytest.raises(error, match=words):
-        call()
 
 
 def test_reprs():
@@ -62,7 +38,6 @@ def masked(**options):
         (TypeError, lambda: masked(lengths=["1", "2"]), "lengths must be integers"),
         (ValueError, lambda: masked(lengths=[-1, 2]), "row 0 has the negative length -1"),
         (ValueError, lambda: masked(lengths=[2**62, 1]), "such a batch does not fit into memory"),
-        (ValueError, lambda: masked(lengths=[1]), "lengths must be 2 numbers"),
         (TypeError, lambda: masked(row_keys=[1.0, 2.0]), "row 0 has the key 1.0: row keys are integers"),
         (TypeError, lambda: masked(row_keys=np.ones(2)), "row keys are integers, not float64"),
         (ValueError, lambda: masked(special_tokens_mask=torch.zeros(2, 3)), "must be integers or bools"),
@@ -89,10 +64,16 @@ def masked(**options):
         (ValueError, lambda: quadrat.attention_mask(SHORT_ROWS, max_length=2**63), "no memory holds rows"),
         (ValueError, lambda: quadrat.flatten(SHORT_ROWS, pad_to_multiple_of=2**64), "no memory holds rows"),
         (TypeError, lambda: quadrat.flatten(SHORT_ROWS, position_ids_start=0.5), "position_ids_start must be an int"),
-        (OverflowError, lambda: quadrat.flatten(SHORT_ROWS, position_ids_start=2**63), "beyond int64"),
         (TypeError, lambda: quadrat.unpad(IDS, lengths=np.array([True, False])), "lengths must be integers"),
         (TypeError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [1.0, 2.0]), "lengths must be integers"),
         (ValueError, lambda: quadrat.Ragged.of_lengths(np.arange(3), [4, -1]), "row 1 has the negative length -1"),
+        (TypeError, lambda: quadrat.pad(["abc"]), "row 0 is the str 'abc': .* tokenize text first$"),
+        (TypeError, lambda: quadrat.without_padding(5), "compute_metrics must be a function, not 5"),
+        (
+            TypeError,
+            lambda: quadrat.bert_padding.pad_input(torch.ones(2, 3), torch.tensor([0, 1]), 2.0, 2),
+            "batch must be an int, not 2.0",
+        ),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=1e6), "does not fit the dtype float16"),
         (OverflowError, lambda: quadrat.pad(HALF, padding_value=10**400), "does not fit"),
         (OverflowError, lambda: quadrat.pad([[1.0], [2.0, 3.0]], padding_value=1e300, dtype="float32"), "float32"),

@@ -83,9 +83,6 @@ def test_any_integers(kind):
         assert type(packs.values) is np.ndarray
         assert packs.values.dtype == packs.offsets.dtype == np.int64
         assert packs.to_lists() == [[2], [4, 3], [0, 1]]
-
-
-def test_a_tensor_for_a_tensor():
     packs = quadrat.plan_packs(torch.tensor([5, 3, 8, 2, 6], dtype=torch.int32), np.int64(8))
     assert packs.values.dtype == packs.offsets.dtype == torch.int64
     assert packs.to_lists() == [[2], [4, 3], [0, 1]]

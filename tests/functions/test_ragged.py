@@ -1,9 +1,7 @@
 """quadrat.Ragged: its rows, what it refuses, copies, and how it shows itself."""
 
-import copy
 import html
 import inspect
-import pickle
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -204,14 +202,6 @@ def test_refuses_offsets_outside_the_values(library, count, offsets, kind):
 def test_refuses(error, values, offsets, message):
     with pytest.raises(error, match=message):
         quadrat.Ragged(values, offsets)
-
-
-@given(rows=ROWS, library=st.sampled_from(["np", "pt"]))
-def test_survives_copies(rows, library):
-    made, _ = ragged(rows, library)
-    for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-        assert other.to_lists() == rows
-        assert other.values is not made.values
 
 
 @given(rows=ROWS, library=st.sampled_from(sorted(LIBRARIES)), kind=st.sampled_from(KINDS), trailing=TRAILING)

@@ -9,7 +9,6 @@ from hypothesis import given
 
 import quadrat
 from support.ragged import INTS, KINDS, LIBRARIES, MOVED, ROWS, TRAILING, TYPES, moved, ragged
-from support.strategies import make_tokenizer
 
 PADDING = st.fixed_dictionaries(
     {
@@ -31,15 +30,6 @@ def test_to_padded(rows, library, options):
     gaps = [[options["padding_value"]] * (width - len(row)) for row in rows]
     left = options["padding_side"] == "left"
     assert got.tolist() == [gap + row if left else row + gap for row, gap in zip(rows, gaps, strict=True)]
-
-
-def test_to_padded_takes_the_options_of_pad():
-    made, _ = ragged([[1], [2, 3]])
-    assert made.to_padded(dtype="float32", return_tensors="pt").dtype == torch.float32
-    with pytest.raises(ValueError, match="row 1 has 2 tokens"):
-        made.to_padded(max_length=1)
-    with pytest.raises(TypeError, match="width"):
-        made.to_padded(width=1)
 
 
 @given(
@@ -133,17 +123,6 @@ def test_rows_in_arrow():
 def test_refuses_what_are_no_rows_in_arrow(column):
     with pytest.raises(TypeError, match=r"Arrow (array|rows)"):
         quadrat.pad(column)
-
-
-@given(rows=ROWS.filter(any), library=st.sampled_from(["np", "pt"]), before=st.integers(0, 3))
-def test_collators_take_what_to_arrow_makes(rows, library, before):
-    made = moved(rows, "int32", (), before)
-    if library == "np":
-        made = quadrat.Ragged(made.values.numpy(), made.offsets.numpy())
-    tokenizer = make_tokenizer(pad_token="[EOS]")
-    batch = quadrat.DataCollatorWithPadding(tokenizer, return_tensors="np")(pa.table({"input_ids": made.to_arrow()}))
-    assert batch["input_ids"].tolist() == made.to_padded(padding_value=tokenizer.pad_token_id).tolist()
-    assert batch["attention_mask"].tolist() == quadrat.attention_mask(made).tolist()
 
 
 def test_to_arrow_of_many_values():

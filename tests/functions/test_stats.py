@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+import torch
 
 import quadrat
 from quadrat import _core, config
@@ -131,6 +132,8 @@ def test_says_what_it_is_and_what_it_found():
     assert config["SIMD level"] in ("x86-64", "x86-64-v3", "x86-64-v4", "portable")
     for name in ("numpy", "torch", "transformers"):
         assert config[name] == importlib.metadata.version(name)
+    has_exchange = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    assert config["torch exchange"] == ("DLPack exchange API" if has_exchange else "data_ptr()")
 
 
 def test_the_simd_level_is_one_this_processor_has():
@@ -162,23 +165,6 @@ def test_says_which_versions_are_untested(monkeypatch):
     installed["torch"] = "not installed"
     assert "numpy 1.25.2" not in quadrat.show_config()["versions"]
     assert quadrat.show_config()["versions"] == "all versions tested"
-
-
-def test_says_how_tensors_are_read():
-    import torch
-
-    has_exchange = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-    assert quadrat.show_config()["torch exchange"] == ("DLPack exchange API" if has_exchange else "data_ptr()")
-
-
-def test_says_which_cuda_kernels_are_there():
-    shown = quadrat.show_config()["CUDA"]
-    try:
-        from quadrat import _cuda
-    except ImportError:
-        assert shown == "not built"
-    else:
-        assert shown == _cuda.description()
 
 
 def test_info_prints_the_configuration(command):
@@ -234,20 +220,3 @@ def test_info_says_what_falls_back(capsys, monkeypatch):
     )
     monkeypatch.setattr(imitated, "IMITATED", None)
     assert "cannot be said: TypeError" in here(capsys, "info")[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "named"),
-    [
-        ((), 0, "info"),
-        (("nonsense",), 2, "info"),
-        (("info", "a.py", "more"), 2, "unrecognized arguments: more"),
-        (("--help",), 0, "info"),
-    ],
-)
-def test_other_commands_are_explained(command, arguments, status, named):
-    done = command(*arguments)
-    assert done.returncode == status
-    assert "usage: python -m quadrat" in done.stdout + done.stderr
-    assert named in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr

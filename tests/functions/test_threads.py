@@ -50,43 +50,6 @@ def test_a_shared_sampler():
     assert everywhere(lambda _: [list(sampler) for _ in range(5)]) == [[expected] * 5] * THREADS
 
 
-def edited(row: list[Any], states: list[list[Any]], stop: threading.Event) -> None:
-    """Gives a list one content after the other, each at once, until there is enough."""
-    at = 0
-    while not stop.is_set():
-        row[:] = states[at % len(states)]
-        at += 1
-
-
-@pytest.mark.parametrize("lengths", [(300, 300), (3, 3000)])
-def test_rows_that_others_edit_are_read_in_one_state(lengths):
-    """A row is read as it was at one time, or refused because its length has changed."""
-    states = [[value] * length for value, length in zip((1000, 2000), lengths, strict=True)]
-    rows = [list(states[0]) for _ in range(4)]
-    stop = threading.Event()
-
-    def read(number: int) -> int:
-        if number < len(rows):
-            edited(rows[number], states, stop)
-            return 0
-        made = 0
-        try:
-            for _ in range(15):
-                try:
-                    batch = quadrat.pad(rows, return_tensors="np")
-                except ValueError as error:
-                    assert "changed" in str(error)  # noqa: PT017 - most calls raise none
-                    continue
-                made += 1
-                assert all(len(set(row[row != 0].tolist())) <= 1 for row in batch), batch
-        finally:
-            stop.set()
-        return made
-
-    made = sum(everywhere(read))
-    assert made or lengths[0] != lengths[1]
-
-
 def test_rows_that_others_measure():
     rows: list[Any] = [{"input_ids": list(row)} for row in ROWS]
     stop = threading.Event()

@@ -1,8 +1,6 @@
 """quadrat.TokenBudgetBatchSampler: what its docstring promises."""
 
 import pickle
-import subprocess
-import sys
 
 import datasets
 import hypothesis.strategies as st
@@ -254,7 +252,7 @@ def test_one_row_and_empty_rows():
         (([], 4), {}, ValueError, "lengths are empty: there are no rows to batch"),
         (([3, -2], 4), {}, ValueError, "row 1 has the negative length -2"),
         (([3.0], 4), {}, TypeError, "lengths must be integers, one per row, not float64 of shape"),
-        (([3], 0), {}, ValueError, "max_tokens must be from 1 to"),
+        (([3], 0), {}, ValueError, r"max_tokens must be from 1 to 2\*\*61, not 0"),
         (([3], 4.5), {}, TypeError, "max_tokens must be an int, not 4.5"),
         (([3], 4), {"max_batch_size": 0}, ValueError, "max_batch_size must be from 1 to"),
         (([3], 4), {"multiple_of": 0}, ValueError, "multiple_of must be from 1 to"),
@@ -263,7 +261,7 @@ def test_one_row_and_empty_rows():
         (([3], 4), {"world_size": 0}, ValueError, "world_size must be from 1 to"),
         (([3], 4), {"world_size": 2}, ValueError, "world_size=2 is above the number of rows, 1"),
         (([3, 3], 4), {"world_size": 2, "rank": 2}, ValueError, "rank must be from 0 to 1, not 2"),
-        (([3], 4), {"seed": -1}, ValueError, "seed must be from 0 to"),
+        (([3], 4), {"seed": -1}, ValueError, r"seed must be from 0 to 2\*\*64 - 1, not -1"),
         (([3], 4), {"overlong": "drop"}, ValueError, "overlong must be one of 'error', 'alone', not 'drop'"),
     ],
 )
@@ -314,20 +312,6 @@ def test_accelerate_hands_out_all_ranks_batches(drop_last):
         assert sampler.epoch == 2
         assert list(shard) == expected
         assert len(shard) == len(expected)
-
-
-def test_without_torch():
-    """quadrat does not import torch, and the sampler does without it."""
-    code = """
-import sys
-import quadrat
-assert "torch" not in sys.modules
-sys.modules["torch"] = None
-sampler = quadrat.TokenBudgetBatchSampler([5, 3, 8, 2, 6], 16, shuffle=False)
-assert list(sampler) == [[2, 4], [0, 1, 3]]
-assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]]
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_dataset_in_place_of_its_lengths():

@@ -71,14 +71,6 @@ def test_dtypes_that_are_only_moved(dtype, side):
     assert (flat.values[5:] == 2).all()
 
 
-def test_half_precision_in_numpy():
-    rows = quadrat.Ragged(np.arange(5, dtype=np.float16), np.array([0, 2, 5]))
-    padded = quadrat.pad(rows, padding_value=0.5)
-    assert padded.dtype == np.float16
-    assert padded.tolist() == [[0, 1, 0.5], [2, 3, 4]]
-    assert quadrat.unpad(padded, lengths=[2, 3]).to_lists() == [[0, 1], [2, 3, 4]]
-
-
 def test_lengths_in_any_library():
     padded = np.arange(6).reshape(2, 3)
     for lengths in ([1, 2], (1, 2), np.array([1, 2], np.uint8), torch.tensor([1, 2], dtype=torch.int32)):
@@ -209,8 +201,7 @@ def test_empty_batches_and_rows(rows):
         (ValueError, [3, -1], {}, "row 1 has the negative length -1"),
         (ValueError, np.array([3, 1, -7]), {}, "row 2 has the negative length -7"),
         (ValueError, torch.tensor([-1]), {}, "row 0 has the negative length -1"),
-        (ValueError, [1, 3], {"max_length": 2}, "length=2 .* 3 tokens"),
-        (ValueError, [1, 3], {"max_length": 2}, "row 1"),
+        (ValueError, [1, 3], {"max_length": 2}, "length=2 .* row 1 has 3 tokens"),
         (ValueError, [[1], [1, 2, 3]], {"max_length": 2}, "length=2 .* 3 tokens"),
         (ValueError, [1], {"padding_side": "middle"}, "'middle'"),
         (ValueError, [1], {"pad_to_multiple_of": 0}, "multiple_of"),

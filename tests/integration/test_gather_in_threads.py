@@ -1,148 +1,119 @@
 """Containers that several threads, and signal handlers at any moment, use at a time."""
 
 import signal
+import sys
 import threading
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import quadrat
 from support.isolated import python
+from support.threads import together
 
 pytestmark = pytest.mark.slow
+THREADS, STEPS, ROWS = 4, 60, 64
 
-LOOKED_AT = """
-import sys
-import torch
-import quadrat
-from support.threads import together
 
-sys.setswitchinterval(1e-5)
-expected = torch.cat([torch.full((40, 64, 16), float(number)) for number in range(40)])
-for name in ("tensors", "arrays", "get_arrays"):
+@pytest.fixture(autouse=True)
+def often_switched():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def look(container: Any, name: str) -> Any:
+    value = getattr(container, name)
+    return value() if callable(value) else value
+
+
+def in_each_thread(call: Any) -> None:
+    together(*[lambda thread=thread: call(thread) for thread in range(THREADS)])
+
+
+@pytest.mark.parametrize("name", ["tensors", "arrays", "get_arrays"])
+def test_threads_that_look(name):
+    batches = [torch.full((40, 64, 16), float(number)) for number in range(40)]
     for _ in range(5):
         container = quadrat.EvalLoopContainer()
-        for number in range(40):
-            container.add(torch.full((40, 64, 16), float(number)))
+        for one in batches:
+            container.add(one)
             if name == "arrays":
                 container.to_cpu_and_numpy()
-
-        def look():
-            value = getattr(container, name)
-            return value() if callable(value) else value
-
-        seen = together(*[look] * 4)
-        assert len(seen) == 4
+        seen = together(*[lambda container=container: look(container, name)] * 4)
         assert all(value is seen[0] for value in seen)
-        assert torch.equal(torch.as_tensor(seen[0]), expected)
-"""
+        assert torch.equal(torch.as_tensor(seen[0]), torch.cat(batches))
 
 
-def test_threads_that_look():
-    python("-c", LOOKED_AT)
+def batch(thread: int, step: int, transposed: bool) -> Any:
+    tensor = torch.full((48, ROWS, 32), float(1000 * thread + step)).permute(1, 2, 0)
+    return tensor if transposed else tensor.contiguous(), {"labels": torch.full((ROWS, 32), 1000 * thread + step)}
 
 
-ADDED = """
-import sys
-import torch
-import quadrat
-from support.threads import together
-
-sys.setswitchinterval(1e-5)
-THREADS, STEPS = 4, 60
-
-
-def batch(thread, step, transposed):
-    tensor = torch.full((64, 32, 48), float(1000 * thread + step))
-    if transposed:
-        tensor = tensor.permute(2, 0, 1).contiguous().permute(1, 2, 0)
-        assert not tensor.is_contiguous()
-    return tensor, {"labels": torch.full((64, 32), 1000 * thread + step)}
-
-
-def whole(predictions, labels, threads=THREADS, steps=STEPS):
-    predictions, labels = torch.as_tensor(predictions), torch.as_tensor(labels)
-    assert predictions.shape[0] == labels.shape[0] == threads * steps * 64, (predictions.shape, labels.shape)
-    blocks = labels.view(-1, 64, 32)
-    assert (blocks == blocks[:, :1, :1]).all(), "batches are mixed"
-    assert (predictions == labels[..., None]).all(), "predictions and labels do not go together"
-    order = blocks[:, 0, 0].tolist()
-    for thread in range(threads):
-        own = [number % 1000 for number in order if number // 1000 == thread]
-        assert own == list(range(steps)), "batches of a thread are in another order"
-
-
-for transposed in (False, True):
-    for between in ("", "to_cpu_and_numpy", "tensors", "get_arrays"):
-        container = quadrat.EvalLoopContainer()
-
-        def add(thread):
-            for step in range(STEPS if not between else STEPS // 3):
-                container.add(batch(thread, step, transposed))
-                if between and step % 7 == thread:
-                    value = getattr(container, between)
-                    if callable(value):
-                        value()
-
-        together(*[lambda thread=thread: add(thread) for thread in range(THREADS)])
-        predictions, labels = container.get_arrays()
-        whole(predictions, labels["labels"], steps=STEPS if not between else STEPS // 3)
-
-container = quadrat.EvalLoopContainer(ragged=True)
-
-
-def add_and_look(thread):
-    for step in range(20):
-        container.add(batch(thread, step, True))
-        if step % 5 == thread:
-            kept = container.arrays
-            before = kept[0].values.copy()
-            container.add(batch(thread + 10, step, False))
-            assert (kept[0].values == before).all(), "what was handed out has changed"
-
-
-together(*[lambda thread=thread: add_and_look(thread) for thread in range(THREADS)])
-predictions, labels = container.get_arrays()
-assert len(predictions) == len(labels["labels"]) == THREADS * 24 * 64
-assert (predictions.values == labels["labels"].values[:, None]).all()
-assert (labels["labels"].values.reshape(-1, 64 * 32) == labels["labels"].values.reshape(-1, 64 * 32)[:, :1]).all()
-"""
-
-
-def test_threads_that_add():
-    python("-c", ADDED)
-
-
-STRETCHES = """
-import sys
-import numpy as np
-import quadrat
-from support.threads import together
-
-sys.setswitchinterval(1e-5)
-THREADS, STEPS, ROWS = 4, 40, 32
-for odd in (False, True):
-    gatherer = quadrat.evaluation.DistributedTensorGatherer(2, THREADS * STEPS * ROWS)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("between", ["", "to_cpu_and_numpy", "tensors", "get_arrays"])
+def test_threads_that_add(between, transposed):
+    container, steps = quadrat.EvalLoopContainer(), STEPS // 3 if between else STEPS
 
     def add(thread):
-        for step in range(STEPS):
-            number = 1000 * thread + step
-            wide = np.full((24, ROWS), number, np.int64).T
-            gatherer.add_arrays((wide.astype(float) if odd and step == 3 else wide, np.full(ROWS, number)))
+        for step in range(steps):
+            container.add(batch(thread, step, transposed))
+            if between and step % 7 == thread:
+                look(container, between)
 
-    together(*[lambda thread=thread: add(thread) for thread in range(THREADS)])
+    in_each_thread(add)
+    predictions, named = container.get_arrays()
+    labels = named["labels"]
+    assert (predictions == labels[..., None]).all(), "predictions and labels do not go together"
+    blocks = labels.reshape(THREADS * steps, ROWS, 32)
+    assert (blocks == blocks[:, :1, :1]).all(), "batches are mixed"
+    order = blocks[:, 0, 0].tolist()
+    for thread in range(THREADS):
+        assert [number % 1000 for number in order if number // 1000 == thread] == list(range(steps)), "another order"
+
+
+def test_threads_that_add_and_keep_rows():
+    container = quadrat.EvalLoopContainer(ragged=True)
+
+    def add(thread):
+        for step in range(20):
+            container.add(batch(thread, step, True))
+            if step % 5 == thread:
+                kept = container.arrays[0].values
+                before = kept.copy()
+                container.add(batch(thread + 10, step, False))
+                assert (kept == before).all(), "what was handed out has changed"
+
+    in_each_thread(add)
+    predictions, named = container.get_arrays()
+    labels = named["labels"].values
+    assert len(predictions) == THREADS * 24 * ROWS
+    assert (predictions.values == labels[:, None]).all()
+    blocks = labels.reshape(-1, ROWS * 32)
+    assert (blocks == blocks[:, :1]).all()
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_threads_that_add_to_a_gatherer(odd):
+    steps, rows = 40, 32
+    gatherer = quadrat.evaluation.DistributedTensorGatherer(2, THREADS * steps * rows)
+
+    def add(thread):
+        for step in range(steps):
+            number = 1000 * thread + step
+            wide = np.full((24, rows), number, np.int64).T
+            gatherer.add_arrays((wide.astype(float) if odd and step == 3 else wide, np.full(rows, number)))
+
+    in_each_thread(add)
     wide, narrow = gatherer.finalize()
     assert (wide == narrow[:, None]).all()
-    blocks = narrow.reshape(2, -1, ROWS // 2)
-    assert (blocks == blocks[:, :, :1]).all()
-    assert (blocks[0] == blocks[1]).all()
-    numbers = [1000 * thread + step for thread in range(THREADS) for step in range(STEPS)]
+    blocks = narrow.reshape(2, -1, rows // 2)
+    assert (blocks == blocks[:1, :, :1]).all()
+    numbers = [1000 * thread + step for thread in range(THREADS) for step in range(steps)]
     assert sorted(blocks[0, :, 0].tolist()) == numbers
-"""
-
-
-def test_threads_that_add_to_a_gatherer():
-    python("-c", STRETCHES)
 
 
 SIGNALLED = """

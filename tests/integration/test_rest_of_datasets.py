@@ -219,40 +219,6 @@ def test_transforms_and_rows_that_were_changed():
     assert_unchanged(job)
 
 
-def tensors(batch):
-    return dict(TOKENIZER(batch["text"], padding=True, return_tensors="pt"))
-
-
-def changes(dataset: datasets.Dataset) -> list[datasets.Dataset]:
-    """What datasets are made into."""
-    return [
-        dataset.select(range(3, 9)).shuffle(seed=1),
-        dataset.sort(["label", "number"], reverse=[True, False]),
-        datasets.concatenate_datasets([dataset, dataset.select([0, 1])]),
-        datasets.interleave_datasets([dataset, dataset.select([4, 5, 6])], seed=0, probabilities=[0.7, 0.3]),
-        dataset.flatten(),
-        dataset.rename_column("text", "said").remove_columns("square"),
-        dataset.cast_column("number", datasets.Value("int64")),
-        dataset.add_column("more", dataset["number"]),
-        dataset.class_encode_column("text"),
-        dataset.shard(3, 1),
-        dataset.flatten_indices(),
-        dataset.skip(3).take(4),
-        dataset.repeat(2),
-        dataset.train_test_split(0.5, seed=0, stratify_by_column="label")["test"],
-        datasets.DatasetDict(train=dataset, test=dataset).filter(long)["test"],
-        dataset.batch(5),
-    ]
-
-
-def test_changes():
-    def job():
-        made = [seen(one) for one in changes(texts())]
-        return made, frozen([texts().unique("label"), texts().to_dict(), texts().to_list(), list(texts()["text"][2:4])])
-
-    assert_unchanged(job)
-
-
 # Of datasets, which reads with pandas.
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -274,18 +240,6 @@ def test_files(tmp_path):
             for kind, path in files.items()
         ]
         return frozen([[path.read_bytes() for path in files.values()], saved, again[:], loaded])
-
-    assert_unchanged(job)
-
-
-def test_streams():
-    def job():
-        stream = texts().to_iterable_dataset(num_shards=3)
-        made = stream.map(listed, batched=True, batch_size=4).filter(long).shuffle(seed=0, buffer_size=5)
-        state = made.state_dict() if hasattr(made, "state_dict") else {}
-        formatted = texts().remove_columns(["text", "missing", "inner"]).to_iterable_dataset().with_format("torch")
-        batches = list(stream.batch(4))
-        return frozen([list(made), list(formatted), batches, state, list(made.take(3)), list(made.skip(3))])
 
     assert_unchanged(job)
 

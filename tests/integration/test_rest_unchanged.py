@@ -10,19 +10,14 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-import torch
 from transformers import (
     AutoTokenizer,
     BatchEncoding,
-    BatchFeature,
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
     PreTrainedTokenizerBase,
-    SequenceFeatureExtractor,
     TextGenerationPipeline,
-    Wav2Vec2FeatureExtractor,
-    WhisperFeatureExtractor,
     pipeline,
     set_seed,
 )
@@ -150,46 +145,6 @@ def test_generation_with_padding_on_the_left(options):
     assert_unchanged(job)
 
 
-class Points(SequenceFeatureExtractor):
-    """Features of three numbers at each time."""
-
-    model_input_names = ("points", "attention_mask")
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("framework", [None, "np", "pt"])
-def test_feature_extractors(framework, side):
-    draw = np.random.default_rng(0)
-    sounds = [draw.normal(size=size).astype(np.float32) for size in (40, 25, 33)]
-    paths = [draw.normal(size=(size, 3)).astype(np.float32) for size in (4, 2, 5)]
-    speech = Wav2Vec2FeatureExtractor(padding_side=side, return_attention_mask=True)
-    points = Points(3, 16000, 0.5, padding_side=side, return_attention_mask=True)
-
-    def forms(name, rows):
-        for one in (rows, [row.tolist() for row in rows], [torch.tensor(row) for row in rows]):
-            yield [{name: row} for row in one]
-            yield {name: one}
-            yield [BatchFeature({name: row}) for row in one]
-        yield {name: []}
-        yield [{"other": row} for row in rows]
-
-    def job():
-        options = ({}, {"pad_to_multiple_of": 8}, {"padding": "max_length", "max_length": 4, "truncation": True})
-        made = [
-            outcome(lambda one, extract=extract, given=given: extract.pad(one, return_tensors=framework, **given), form)
-            for extract, name, rows in ((speech, "input_values", sounds), (points, "points", paths))
-            for given in options
-            for form in forms(name, rows)
-        ]
-        called = speech(sounds, sampling_rate=16000, padding=True, return_tensors=framework)
-        heard = (
-            WhisperFeatureExtractor()(sounds[:1], sampling_rate=16000, return_tensors=framework) if framework else {}
-        )
-        return frozen([*map(told, made), dict(called), dict(heard)])
-
-    assert_unchanged(job)
-
-
 def told(one: tuple[str, Any]) -> Any:
     """An outcome to be compared."""
     return (type(one[1]), str(one[1])) if one[0] == "raised" else (type(one[1]), dict(one[1]))
@@ -216,19 +171,6 @@ def test_tokenizers(tmp_path):
     tokenizer = standins.encoder_tokenizer()
 
     def job():
-        options = (
-            {},
-            {"padding": True},
-            {"truncation": True, "max_length": 6, "stride": 2, "return_overflowing_tokens": True},
-        )
-        encoded = [
-            tokenizer(
-                TEXTS, return_tensors=framework, return_special_tokens_mask=True, return_offsets_mapping=True, **given
-            )
-            for given in options[1:]
-            for framework in (None, "np", "pt")
-            if framework is None or "padding" in given
-        ]
         one = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
         asked = [one.tokens(), one.word_ids(), one.sequence_ids(), one.char_to_token(4), one.n_sequences, one.is_fast]
         moved = one.to("cpu")
@@ -243,7 +185,7 @@ def test_tokenizers(tmp_path):
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
         again = AutoTokenizer.from_pretrained(folder)
         same = dict(again(TEXTS, padding=True, return_tensors="pt"))
-        return frozen([*map(dict, encoded), asked, dict(moved), ids, *map(told, wrong), files, same])
+        return frozen([asked, dict(moved), ids, *map(told, wrong), files, same])
 
     assert_unchanged(job)
 

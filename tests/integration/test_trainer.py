@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import transformers
-from transformers import BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification, BertLMHeadModel
+from transformers import BertForSequenceClassification, BertForTokenClassification
 
 import quadrat
 from support.compare import both
-from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
 from support.trainer import arguments, trained
 
@@ -40,28 +39,6 @@ def assert_same_losses(collators, model_class, dataset, given):
 def test_same_losses(name, model_class, label, workers, tmp_path):
     given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
     assert_same_losses(both(name, make_tokenizer()), model_class, rows(label), given)
-
-
-def test_workers_that_stay_for_the_next_epoch(tmp_path):
-    given = arguments(tmp_path, max_steps=6, dataloader_num_workers=2, dataloader_persistent_workers=True)
-    collators = both("DataCollatorWithPadding", make_tokenizer())
-    assert_same_losses(collators, BertForSequenceClassification, rows("label")[:16], given)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize(
-    ("options", "model_class"),
-    [
-        ({"mlm_probability": 0.3}, BertForMaskedLM),
-        ({"mlm_probability": 0.3, "seed": 7}, BertForMaskedLM),
-        ({"mlm": False}, BertLMHeadModel),
-    ],
-)
-def test_same_losses_in_language_modeling(options, model_class, workers, tmp_path):
-    """Masks are drawn in the workers, from their own generators, and come out the same."""
-    given = arguments(tmp_path, max_steps=8, dataloader_num_workers=workers)
-    collators = both("DataCollatorForLanguageModeling", make_masking_tokenizer(), **options)
-    assert_same_losses(collators, model_class, rows(None), given)
 
 
 @pytest.mark.parametrize("with_tokenizer", [True, False])

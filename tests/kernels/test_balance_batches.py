@@ -52,18 +52,6 @@ def test_as_the_oracle(guarded, case, ranks, more, ordered, random):  # noqa: PL
         assert cost == oracles.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
 
 
-@given(planned(), st.integers(1, 9), st.integers(0, 9))
-def test_only_single_rows_are_repeated(guarded, case, ranks, more):
-    lengths, batches, _ = case
-    steps = -(-len(batches) // ranks) + more
-    order, out = run(guarded, *case, ranks, steps, None)
-    found = [order[begin:end].tolist() for begin, end, _ in out.array.tolist()]
-    rows = [row for batch in found for row in batch]
-    assert sorted(set(rows)) == list(range(len(lengths)))
-    assert len(rows) - len(lengths) == max(0, steps * ranks - len(lengths))
-    assert len(rows) == len(lengths) or all(len(batch) == 1 for batch in found)
-
-
 NONE = np.empty(0, np.int64)
 
 

@@ -92,13 +92,6 @@ def test_functions_of_arrays_without_elements(*, rows, width, inner, library):
     assert np.array_equal(np.asarray(joined), np.concatenate([padded] * 3))
 
 
-@given(rows=st.integers(1, 3), empty=st.booleans(), framework=st.sampled_from(["pt", "np"]))
-def test_collators_of_rows_without_tokens(*, rows, empty, framework):
-    features = [{"input_ids": [] if empty else [1], "labels": []} for _ in range(rows)]
-    flattened = quadrat.DataCollatorWithFlattening(return_tensors=framework)([dict(one) for one in features])
-    assert flattened["input_ids"].shape == (1, 0 if empty else rows)
-
-
 def test_bytes_are_copied_by_one_mechanism():
     """Of a size that varies; what is read as another type has the size of that type."""
     for path in CSRC.rglob("*.[ch]pp"):

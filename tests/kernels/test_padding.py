@@ -1,8 +1,6 @@
 """Padding, attention masks and joined prompts, compiled, against their oracles: not a byte more, and no object."""
 
-import gc
 import sys
-import tracemalloc
 
 import hypothesis.strategies as st
 import numpy as np
@@ -18,7 +16,6 @@ from quadrat.support import memory
 from support.ingest import INT64, columns_of
 
 KINDS = _core.kinds
-FILLS = {"bool": False}
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([63, 64, 65, 128, 257]), max_size=8)
 
 
@@ -212,21 +209,6 @@ def test_keeps_no_reference(interops, guarded, way, ids):
     del columns
     assert after == [sys.getrefcount(row) + 1 for row in IDS], "rows live as long as their columns"
     assert [sys.getrefcount(one) for one in watched] == before
-
-
-@pytest.mark.parametrize("ids", BROKEN.values(), ids=BROKEN.keys())
-def test_does_not_grow(interops, guarded, ids):
-    features, out, interop = broken_features(ids), guarded("int32", (5, 4)), interops["exchange"]
-    tracemalloc.start()
-    try:
-        for calls in (100, 10_000):
-            before = tracemalloc.get_traced_memory()[0]
-            for _ in range(calls):
-                read(features, out, interop)
-            gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 20_000, "two bytes a call"
-    finally:
-        tracemalloc.stop()
 
 
 PARTS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5)
