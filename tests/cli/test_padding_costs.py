@@ -55,13 +55,6 @@ def test_groups_by_length_as_transformers_does(lengths, batch_size, seed):
     assert (order == before).all()
 
 
-def test_groups_fifty_batches_at_a_time_as_transformers_does():
-    lengths = np.random.default_rng(0).integers(1, 500, 5000)
-    order = torch.randperm(5000, generator=torch.Generator().manual_seed(1)).numpy()
-    expected = get_length_grouped_indices(lengths.tolist(), 7, generator=torch.Generator().manual_seed(1))
-    assert waste.length_grouped(lengths, order, 7).values.tolist() == expected
-
-
 @given(lengths=LENGTHS, max_tokens=st.integers(9, 200), multiple_of=MULTIPLES, seed=st.integers(0, 9))
 def test_a_token_budget_is_that_of_the_sampler(lengths, max_tokens, multiple_of, seed):
     found = batches(waste.token_budget(lengths, max_tokens, multiple_of=multiple_of, seed=seed))

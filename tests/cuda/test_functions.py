@@ -43,17 +43,20 @@ def on_gpu(*shape: int, dtype: Any = torch.float64) -> Any:
 
 
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("name", ["pad", "unpad", "flatten", "mask_tokens"])
+@pytest.mark.parametrize("name", ["pad", "unpad", "flatten", "mask_tokens", "take_tokens", "put_tokens", "mask_layout"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own, while it traces
 def test_operators_pass_the_checks_of_torch(name: str, left: bool) -> None:
     import quadrat.ops.library  # noqa: F401
 
-    offsets = OFFSETS.to("cuda")
+    offsets, indices = OFFSETS.to("cuda"), torch.tensor([4, 0], device="cuda")
     arguments = {
         "pad": (on_gpu(5, 3), offsets, 4, 1.5, left),
         "unpad": (on_gpu(3, 4, 2), offsets, 5, left),
         "flatten": (torch.arange(5, device="cuda"), offsets, 8, int(left), 9),
         "mask_tokens": (torch.arange(50, device="cuda").reshape(5, 10), 3, 99, 0.5),
+        "take_tokens": (on_gpu(5, 3), indices),
+        "put_tokens": (on_gpu(2, 3), indices, 6),
+        "mask_layout": (torch.tensor([[1, 0, 1], [0, 0, 0]], device="cuda"),),
     }
     operator = getattr(torch.ops.quadrat, name).default
     assert set(torch.library.opcheck(operator, arguments[name]).values()) == {"SUCCESS"}

@@ -83,21 +83,6 @@ def test_waits_once_for_a_mask(holes: bool) -> None:
     assert waits(lambda: flash.unpad_input(hidden, mask)) > 1
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's own, while it traces
-@pytest.mark.parametrize("name", ["take_tokens", "put_tokens", "mask_layout"])
-def test_operators_pass_the_checks_of_torch(name: str) -> None:
-    import quadrat.ops.library  # noqa: F401
-
-    indices = torch.tensor([4, 0], device="cuda")
-    arguments = {
-        "take_tokens": (torch.randn(5, 3, device="cuda", dtype=torch.float64).requires_grad_(), indices),
-        "put_tokens": (torch.randn(2, 3, device="cuda", dtype=torch.float64).requires_grad_(), indices, 6),
-        "mask_layout": (torch.tensor([[1, 0, 1], [0, 0, 0]], device="cuda"),),
-    }
-    operator = getattr(torch.ops.quadrat, name).default
-    assert set(torch.library.opcheck(operator, arguments[name]).values()) == {"SUCCESS"}
-
-
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
 
 

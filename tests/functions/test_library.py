@@ -25,6 +25,9 @@ CASES = {
     "unpad bools": (ops.unpad.default, (torch.ones(3, 4, dtype=torch.bool), OFFSETS, 5)),
     "flatten": (ops.flatten.default, (torch.arange(5), OFFSETS, 8, 1, 9)),
     "mask_tokens": (ops.mask_tokens.default, (torch.arange(50).reshape(5, 10), 3, 99, 0.5)),
+    "take_tokens": (ops.take_tokens.default, (floats(5, 3), torch.tensor([4, 0]))),
+    "put_tokens": (ops.put_tokens.default, (floats(2, 3), torch.tensor([4, 0]), 6)),
+    "mask_layout": (ops.mask_layout.default, (torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]]),)),
 }
 
 
@@ -33,6 +36,7 @@ def test_passes_the_checks_of_torch(case):
     operator, arguments = CASES[case]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, while it traces
+        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")  # likewise
         assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
 
 
@@ -93,22 +97,6 @@ def test_values_outside_the_rows_have_no_gradient():
     values = floats(7)
     ops.pad(values, OFFSETS + 1, 4).sum().backward()
     assert values.grad.tolist() == [0, 1, 1, 1, 1, 1, 0]
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compiled_models_keep_them(dynamic):
-    def model(values, offsets):
-        padded = ops.pad(torch.sin(values), offsets, 4, 0.0, True)
-        return ops.unpad(padded.cumsum(1), offsets, values.shape[0], True).square()
-
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=dynamic)
-    for total in (5, 6):
-        values = floats(total, 2)
-        offsets = torch.tensor([0, 2, 2, total])
-        got, expected = compiled(values, offsets), model(values, offsets)
-        assert torch.equal(got, expected)
-        gradients = [torch.autograd.grad(result.sum(), values)[0] for result in (got, expected)]
-        assert torch.allclose(*gradients)
 
 
 def test_the_functions_compile_whole():

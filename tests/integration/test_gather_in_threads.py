@@ -1,6 +1,5 @@
 """Containers that several threads, and signal handlers at any moment, use at a time."""
 
-import signal
 import sys
 import threading
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 import quadrat
-from support.isolated import python
 from support.threads import together
 
 pytestmark = pytest.mark.slow
@@ -114,60 +112,6 @@ def test_threads_that_add_to_a_gatherer(odd):
     assert (blocks == blocks[:1, :, :1]).all()
     numbers = [1000 * thread + step for thread in range(THREADS) for step in range(steps)]
     assert sorted(blocks[0, :, 0].tolist()) == numbers
-
-
-SIGNALLED = """
-import random, signal
-import torch
-import quadrat
-
-random.seed(0)
-container = quadrat.EvalLoopContainer()
-handled = 0
-inside = False
-
-
-def handler(*_):
-    global handled
-    handled += 1
-    if random.random() < 0.5 or not inside:
-        container.add((torch.full((4, 7), -1.0), torch.full((4,), -1.0)))
-    else:
-        raise KeyboardInterrupt
-
-
-signal.signal(signal.SIGALRM, handler)
-added = interrupted = 0
-while handled < 300:
-    try:
-        inside = True
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-4))
-        for _ in range(5):
-            container.add((torch.full((4, 3 + added % 5), float(added)), torch.full((4,), float(added))))
-            added += 1
-        container.to_cpu_and_numpy()
-        inside = False
-    except KeyboardInterrupt:
-        inside = False
-        interrupted += 1
-        added += 1
-signal.setitimer(signal.ITIMER_REAL, 0)
-predictions, labels = container.get_arrays()
-assert interrupted > 10
-assert len(predictions) == len(labels)
-assert (predictions[:, :3] == labels[:, None]).all()
-blocks = labels.reshape(-1, 4)
-assert (blocks == blocks[:, :1]).all()
-numbers = blocks[:, 0][blocks[:, 0] >= 0].tolist()
-assert numbers == sorted(set(numbers)), "a batch is there twice, or out of order"
-assert added - interrupted <= len(numbers) <= added
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
-def test_signals():
-    """Interrupts, and batches that a handler adds, at any moment."""
-    python("-c", SIGNALLED)
 
 
 def test_a_container_blocks_nobody_else():

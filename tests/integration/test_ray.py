@@ -30,7 +30,6 @@ from ray.data._internal.tensor_extensions.arrow import (  # noqa: E402 - the typ
     ArrowTensorArray,
     ArrowVariableShapedTensorArray,
 )
-from ray.data.collate_fn import NumpyBatchCollateFn  # noqa: E402
 
 from quadrat.data.ray import CollateFn, PackBlocks, without_tensor_types  # noqa: E402
 
@@ -272,21 +271,6 @@ def test_wrong_arguments_of_packed_blocks():
             PackBlocks(**{"max_length": 4, **options})
     with pytest.raises(TypeError, match=r"give \['input_ids'\]"):
         PackBlocks(4, columns="input_ids")
-
-
-def test_numpy_batches_of_ray(cluster):
-    class Collate(NumpyBatchCollateFn):
-        def __init__(self, collate):
-            self.collate = collate
-
-        def __call__(self, batch):
-            return self.collate(batch)
-
-    rows = rows_of([3, 1, 4, 1, 5])
-    reference, collator = collators("padding")
-    collate = CollateFn(collator, columns_for("padding"))
-    (got,) = cluster.from_items(rows).iter_torch_batches(batch_size=8, collate_fn=Collate(collate))
-    assert_same(reference([{key: row[key] for key in columns_for("padding")} for row in rows]), got)
 
 
 def test_errors_come_through_ray(cluster):

@@ -8,13 +8,13 @@ import pytest
 
 from support import standins
 from support.compare import frozen
-from support.patched import assert_unchanged
+from support.patched import unchanged
 from support.standins import TEXTS
 
 trl = pytest.importorskip("trl", reason="TRL, which is patched, is not installed")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what TRL's dependencies say when they are imported
-    from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer, apply_chat_template
+    from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 
 def said(role: str, text: str) -> list[dict[str, str]]:
@@ -48,6 +48,7 @@ def weights(trainer: Any) -> Any:
 @pytest.mark.parametrize(
     "options", [{}, {"packing": True, "max_length": 16, "eval_packing": False}], ids=["", "packed"]
 )
+@unchanged
 def test_datasets_and_evaluation(options, tmp_path):
     rows = datasets.Dataset.from_dict(
         {
@@ -55,45 +56,21 @@ def test_datasets_and_evaluation(options, tmp_path):
             "completion": [said("assistant", text) for text in TEXTS[::-1]],
         }
     )
-
-    def job():
-        trainer = trained(SFTTrainer, SFTConfig, tmp_path, rows, **options)
-        scores = {name: one for name, one in trainer.evaluate().items() if not name.endswith(("runtime", "per_second"))}
-        prepared = [seen(one) for one in (trainer.train_dataset, trainer.eval_dataset)]
-        fingerprints = trainer.eval_dataset._fingerprint, None if options else trainer.train_dataset._fingerprint
-        return prepared, fingerprints, scores, weights(trainer)
-
-    assert_unchanged(job)
+    trainer = trained(SFTTrainer, SFTConfig, tmp_path, rows, **options)
+    scores = {name: one for name, one in trainer.evaluate().items() if not name.endswith(("runtime", "per_second"))}
+    prepared = [seen(one) for one in (trainer.train_dataset, trainer.eval_dataset)]
+    fingerprints = trainer.eval_dataset._fingerprint, None if options else trainer.train_dataset._fingerprint
+    return prepared, fingerprints, scores, weights(trainer)
 
 
 def shortness(completions: list[str], **_: Any) -> list[float]:
     return [-float(len(one)) for one in completions]
 
 
+@unchanged
 def test_grpo(tmp_path):
     rows = datasets.Dataset.from_dict({"prompt": TEXTS})
-
-    def job():
-        options = {"num_generations": 2, "max_completion_length": 6, "reward_funcs": shortness}
-        trainer = trained(GRPOTrainer, GRPOConfig, tmp_path, rows, **options)
-        logged = [
-            {name: one for name, one in entry.items() if "time" not in name} for entry in trainer.state.log_history
-        ]
-        return [entry.get("loss") for entry in logged], [entry.get("reward") for entry in logged], weights(trainer)
-
-    assert_unchanged(job)
-
-
-def test_data_utilities():
-    tokenizer = standins.decoder_tokenizer()
-    chats = datasets.Dataset.from_dict({"messages": [said("user", one) + said("assistant", "yes") for one in TEXTS]})
-    pairs = datasets.Dataset.from_dict({"prompt": TEXTS, "chosen": TEXTS[::-1], "rejected": TEXTS})
-    tokens = datasets.Dataset.from_dict({"input_ids": tokenizer(TEXTS)["input_ids"]})
-
-    def job():
-        packs = [trl.pack_dataset(tokens, 8, strategy) for strategy in ("bfd", "wrapped")]
-        templated = chats.map(lambda row: apply_chat_template(row, tokenizer))
-        made = [templated, trl.unpair_preference_dataset(pairs)]
-        return [seen(one) for one in (*packs, *made)], [one._fingerprint for one in made]
-
-    assert_unchanged(job)
+    options = {"num_generations": 2, "max_completion_length": 6, "reward_funcs": shortness}
+    trainer = trained(GRPOTrainer, GRPOConfig, tmp_path, rows, **options)
+    logged = [{name: one for name, one in entry.items() if "time" not in name} for entry in trainer.state.log_history]
+    return [entry.get("loss") for entry in logged], [entry.get("reward") for entry in logged], weights(trainer)

@@ -25,7 +25,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 from support import standins
 from support.compare import frozen, outcome
-from support.patched import assert_unchanged, everything_patched, picture
+from support.patched import assert_unchanged, everything_patched, picture, unchanged
 from support.standins import TEXTS
 
 SOME = TEXTS[:7]  # one batch of four, and part of another
@@ -53,96 +53,87 @@ def texts() -> datasets.Dataset:
     return datasets.Dataset.from_dict({"text": TEXTS, "number": list(range(len(TEXTS)))})
 
 
-@pytest.mark.parametrize("size", [1, 4])
-class TestPipelines:
-    def test_text_classification(self, size):
-        def job():
-            run = pipe("text-classification", batch_size=size)
-            streamed = list(run((text.upper() for text in SOME), top_k=None)), list(run(KeyDataset(texts(), "text")))
-            pairs = run([{"text": one, "text_pair": other} for one, other in zip(SOME, SOME[::-1], strict=True)])
-            return frozen(
-                [run(SOME), run(SOME[3]), streamed, pairs, run(SOME, padding=True, max_length=6, truncation=True)]
-            )
+sizes = pytest.mark.parametrize("size", [1, 4])
 
-        assert_unchanged(job)
 
-    def test_token_classification(self, size):
-        def job():
-            run = pipe("token-classification", batch_size=size)
-            plain = [run(SOME, aggregation_strategy=how) for how in ("none", "simple", "first")]
-            strided = pipe("token-classification", batch_size=size, stride=2, aggregation_strategy="simple")
-            strided.tokenizer.model_max_length = 8
-            return frozen([plain, strided(SOME)])
+@sizes
+@unchanged
+def test_text_classification(size):
+    run = pipe("text-classification", batch_size=size)
+    streamed = list(run((text.upper() for text in SOME), top_k=None)), list(run(KeyDataset(texts(), "text")))
+    pairs = run([{"text": one, "text_pair": other} for one, other in zip(SOME, SOME[::-1], strict=True)])
+    return frozen([run(SOME), run(SOME[3]), streamed, pairs, run(SOME, padding=True, max_length=6, truncation=True)])
 
-        assert_unchanged(job)
 
-    def test_fill_mask_and_features(self, size):
-        masked = [f"{text} [MASK]" for text in SOME] + ["the [MASK] sat on [MASK]"]
+@sizes
+@unchanged
+def test_token_classification(size):
+    run = pipe("token-classification", batch_size=size)
+    plain = [run(SOME, aggregation_strategy=how) for how in ("none", "simple", "first")]
+    strided = pipe("token-classification", batch_size=size, stride=2, aggregation_strategy="simple")
+    strided.tokenizer.model_max_length = 8
+    return frozen([plain, strided(SOME)])
 
-        def job():
-            features = pipe("feature-extraction", batch_size=size)
-            return frozen(
-                [
-                    pipe("fill-mask", batch_size=size)(masked),
-                    features(SOME),
-                    features(SOME, return_tensors=True),
-                ]
-            )
 
-        assert_unchanged(job)
+@sizes
+@unchanged
+def test_fill_mask_and_features(size):
+    masked = [f"{text} [MASK]" for text in SOME] + ["the [MASK] sat on [MASK]"]
+    features = pipe("feature-extraction", batch_size=size)
+    return frozen(
+        [
+            pipe("fill-mask", batch_size=size)(masked),
+            features(SOME),
+            features(SOME, return_tensors=True),
+        ]
+    )
 
-    def test_zero_shot_classification(self, size):
-        def job():
-            run = pipe("zero-shot-classification", batch_size=size)
-            return frozen(run(SOME, candidate_labels=["cats", "seven dogs", "Paris"], multi_label=True))
 
-        assert_unchanged(job)
+@sizes
+@unchanged
+def test_zero_shot_classification(size):
+    run = pipe("zero-shot-classification", batch_size=size)
+    return frozen(run(SOME, candidate_labels=["cats", "seven dogs", "Paris"], multi_label=True))
 
-    def test_text_generation(self, size):
-        def job():
-            tokenizer = standins.decoder_tokenizer(padding_side="left")
-            run = TextGenerationPipeline(standins.decoder(), tokenizer, batch_size=size)
-            chats = [[{"role": "user", "content": text}] for text in SOME]
-            options = {"max_new_tokens": 4, "do_sample": False}
-            sampled = run(SOME, max_new_tokens=4, do_sample=True, num_return_sequences=2)
-            return frozen([run(SOME, **options), run(chats, **options), sampled])
 
-        assert_unchanged(job)
+@sizes
+@unchanged
+def test_text_generation(size):
+    tokenizer = standins.decoder_tokenizer(padding_side="left")
+    run = TextGenerationPipeline(standins.decoder(), tokenizer, batch_size=size)
+    chats = [[{"role": "user", "content": text}] for text in SOME]
+    options = {"max_new_tokens": 4, "do_sample": False}
+    sampled = run(SOME, max_new_tokens=4, do_sample=True, num_return_sequences=2)
+    return frozen([run(SOME, **options), run(chats, **options), sampled])
 
-    def test_speech_recognition(self, size, tmp_path):
-        processor = standins.speech_processor(tmp_path)
 
-        def job():
-            run = pipeline(
-                "automatic-speech-recognition",
-                standins.speech_model().eval(),
-                tokenizer=processor.tokenizer,
-                feature_extractor=processor.feature_extractor,
-                batch_size=size,
-            )
-            return frozen(
-                run([np.sin(np.arange(length) / 9) for length in (900, 1500, 1200)], return_timestamps="char")
-            )
-
-        assert_unchanged(job)
+@sizes
+@unchanged
+def test_speech_recognition(size, tmp_path):
+    processor = standins.speech_processor(tmp_path)
+    run = pipeline(
+        "automatic-speech-recognition",
+        standins.speech_model().eval(),
+        tokenizer=processor.tokenizer,
+        feature_extractor=processor.feature_extractor,
+        batch_size=size,
+    )
+    return frozen(run([np.sin(np.arange(length) / 9) for length in (900, 1500, 1200)], return_timestamps="char"))
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2}], ids=str)
+@unchanged
 def test_generation_with_padding_on_the_left(options):
     model = standins.decoder()
-
-    def job():
-        tokenizer = standins.decoder_tokenizer(padding_side="left")
-        batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-        padded = tokenizer.pad(tokenizer(TEXTS), padding=True, return_tensors="pt")
-        chats = [[{"role": "user", "content": text}] for text in TEXTS]
-        templated = tokenizer.apply_chat_template(
-            chats, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
-        )
-        said = [model.generate(**one, max_new_tokens=5, **options) for one in (batch, padded, templated)]
-        return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
-
-    assert_unchanged(job)
+    tokenizer = standins.decoder_tokenizer(padding_side="left")
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    padded = tokenizer.pad(tokenizer(TEXTS), padding=True, return_tensors="pt")
+    chats = [[{"role": "user", "content": text}] for text in TEXTS]
+    templated = tokenizer.apply_chat_template(
+        chats, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+    )
+    said = [model.generate(**one, max_new_tokens=5, **options) for one in (batch, padded, templated)]
+    return frozen([*map(dict, (batch, padded, templated)), said, tokenizer.batch_decode(said[0])])
 
 
 def told(one: tuple[str, Any]) -> Any:
@@ -150,44 +141,38 @@ def told(one: tuple[str, Any]) -> Any:
     return (type(one[1]), str(one[1])) if one[0] == "raised" else (type(one[1]), dict(one[1]))
 
 
+@unchanged
 def test_processors(tmp_path):
     processor = standins.speech_processor(tmp_path)
     sounds = [np.sin(np.arange(size) / 9) for size in (400, 300)]
-
-    def job():
-        heard = processor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
-        labels = [{"input_ids": processor.tokenizer(text).input_ids} for text in ("the cat", "dogs")]
-        rows = [{"input_values": sound} for sound in sounds]
-        padded = processor.pad(rows, labels=labels, padding=True, return_tensors="pt")
-        alone = processor.pad(labels=labels, padding="longest", return_tensors="np")
-        written = processor.tokenizer(["the cat", "dogs"], padding=True, return_tensors="pt")
-        return frozen([*map(dict, (heard, padded, alone, written)), processor.batch_decode(written["input_ids"])])
-
-    assert_unchanged(job)
+    heard = processor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
+    labels = [{"input_ids": processor.tokenizer(text).input_ids} for text in ("the cat", "dogs")]
+    rows = [{"input_values": sound} for sound in sounds]
+    padded = processor.pad(rows, labels=labels, padding=True, return_tensors="pt")
+    alone = processor.pad(labels=labels, padding="longest", return_tensors="np")
+    written = processor.tokenizer(["the cat", "dogs"], padding=True, return_tensors="pt")
+    return frozen([*map(dict, (heard, padded, alone, written)), processor.batch_decode(written["input_ids"])])
 
 
+@unchanged
 def test_tokenizers(tmp_path):
     """What tokenizers give besides tensors, and what is written of them."""
     tokenizer = standins.encoder_tokenizer()
-
-    def job():
-        one = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
-        asked = [one.tokens(), one.word_ids(), one.sequence_ids(), one.char_to_token(4), one.n_sequences, one.is_fast]
-        moved = one.to("cpu")
-        ids = [tokenizer.encode(TEXTS[2], return_tensors=framework) for framework in (None, "np", "pt")]
-        wrong = [
-            outcome(lambda texts: tokenizer(texts, return_tensors="pt"), TEXTS),
-            outcome(lambda texts: tokenizer(texts, return_tensors="nothing"), TEXTS),
-            outcome(lambda rows: tokenizer.pad(rows, return_tensors="pt"), [{"ids": [1]}]),
-        ]
-        folder = tmp_path / "saved"
-        tokenizer.save_pretrained(folder)
-        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-        again = AutoTokenizer.from_pretrained(folder)
-        same = dict(again(TEXTS, padding=True, return_tensors="pt"))
-        return frozen([asked, dict(moved), ids, *map(told, wrong), files, same])
-
-    assert_unchanged(job)
+    one = tokenizer(TEXTS[3], TEXTS[5], return_tensors="pt")
+    asked = [one.tokens(), one.word_ids(), one.sequence_ids(), one.char_to_token(4), one.n_sequences, one.is_fast]
+    moved = one.to("cpu")
+    ids = [tokenizer.encode(TEXTS[2], return_tensors=framework) for framework in (None, "np", "pt")]
+    wrong = [
+        outcome(lambda texts: tokenizer(texts, return_tensors="pt"), TEXTS),
+        outcome(lambda texts: tokenizer(texts, return_tensors="nothing"), TEXTS),
+        outcome(lambda rows: tokenizer.pad(rows, return_tensors="pt"), [{"ids": [1]}]),
+    ]
+    folder = tmp_path / "saved"
+    tokenizer.save_pretrained(folder)
+    files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    again = AutoTokenizer.from_pretrained(folder)
+    same = dict(again(TEXTS, padding=True, return_tensors="pt"))
+    return frozen([asked, dict(moved), ids, *map(told, wrong), files, same])
 
 
 def test_pickles_and_copies():
@@ -210,15 +195,12 @@ def test_pickles_and_copies():
     assert frozen(dict(batch)) == frozen(expected) == frozen(dict(again(TEXTS, padding=True, return_tensors="pt")))
 
 
+@unchanged
 def test_signatures_and_help():
-    def job():
-        methods = (PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors)
-        return [
-            (inspect.signature(one), one.__doc__, one.__module__, one.__qualname__, pickle.dumps(one))
-            for one in methods
-        ]
-
-    assert_unchanged(job)
+    methods = (PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors)
+    return [
+        (inspect.signature(one), one.__doc__, one.__module__, one.__qualname__, pickle.dumps(one)) for one in methods
+    ]
 
 
 def test_nothing_is_said(caplog):

@@ -126,20 +126,9 @@ def test_the_package_itself_imports_only_its_version_and_its_names() -> None:
 
 
 def test_the_oracles_need_numpy_only() -> None:
-    known, found = (
-        {
-            "__future__",
-            "collections",
-            "collections.abc",
-            "heapq",
-            "itertools",
-            "math",
-            "typing",
-            "numpy",
-            "numpy.typing",
-        },
-        set(),
-    )
+    known = {"__future__", "collections", "collections.abc", "heapq", "itertools", "math", "typing"}
+    known |= {"numpy", "numpy.typing"}
+    found = set()
     for path in (PACKAGE.parents[1] / "tests/oracles").glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         found |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}

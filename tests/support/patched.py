@@ -1,6 +1,7 @@
 """Everything patched at once, and what there is to see of it from outside."""
 
 import contextlib
+import functools
 import importlib.util
 import sys
 import warnings
@@ -36,6 +37,16 @@ def assert_unchanged(job: Callable[[], Any]) -> None:
     with everything_patched():
         got = _seeded(job)
     assert got == expected
+
+
+def unchanged(test: Callable[..., Any]) -> Callable[..., None]:
+    """A test of what a function gives: equal with the patches and without them."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        assert_unchanged(lambda: test(*arguments, **fixtures))
+
+    return run
 
 
 def _seeded(job: Callable[[], Any]) -> Any:
