@@ -1,14 +1,21 @@
 """The public names, their parameters and their methods are those of public_surface.txt: none changes unnoticed.
 
-    PYTHONPATH=tests python tests/packaging/test_public_surface.py    # writes the file, after a change that is meant
+The signatures on the site are those that Python gives. It is built without transformers, and takes them from
+docs/signatures.json.
+
+    PYTHONPATH=tests python tests/packaging/test_public_surface.py    # writes both files, after a change that is meant
 
 The rules for such a change are in CONTRIBUTING.md ("Deprecation").
 """
 
+from __future__ import annotations
+
+import ast
 import importlib
 import inspect
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +30,40 @@ RECORDED = Path(__file__).with_name("public_surface.txt")
 SPECIAL = ("__call__", "__getitem__", "__iter__", "__len__")
 
 
-def parameters(function: Any) -> str:
-    """Names, kinds and defaults; what a parameter's type is called is no promise."""
+ROOT = Path(__file__).parents[2]
+SIGNATURES = ROOT / "docs" / "signatures.json"
+PAGES = sorted((ROOT / "docs" / "api").rglob("*.md"))
+DOCUMENTED = sorted(name for page in PAGES for name in re.findall(r"(?m)^::: (\S+)", page.read_text(encoding="utf-8")))
+SHOWN: dict[str, str] = json.loads(SIGNATURES.read_text(encoding="utf-8"))
+
+
+class Type:
+    """A type that shows itself as it is written in the sources."""
+
+    def __init__(self, annotation: Any) -> None:
+        text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        self.text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def parameters(function: Any, kind: Callable[[Any], Any] = lambda _: inspect.Parameter.empty) -> str:
+    """Names, kinds and defaults; without `kind`, what a parameter's type is called is no promise."""
     signature = inspect.signature(function)
-    plain = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
-    text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    shown = [
+        one if one.annotation is one.empty else one.replace(annotation=kind(one.annotation))
+        for one in signature.parameters.values()
+    ]
+    text = str(signature.replace(parameters=shown, return_annotation=inspect.Signature.empty))
     return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def signature(path: str) -> str:
+    """As the site shows it."""
+    module, _, name = path.rpartition(".")
+    shown = parameters(getattr(importlib.import_module(module), name), Type)
+    return shown.replace("<factory>", "...")  # of a dataclass: the site reads signatures as Python
 
 
 def members(kind: type) -> Iterator[str]:
@@ -82,5 +117,24 @@ def test_the_public_surface_is_the_recorded_one() -> None:
     )
 
 
+@pytest.mark.skipif(
+    SHOWN["transformers"] != f"{transformers.__version__}",
+    reason="the recorded ones are another version's",
+)
+@pytest.mark.parametrize("path", DOCUMENTED)
+def test_the_site_shows_the_real_signature(path: str) -> None:
+    if ".trl." in path:
+        pytest.importorskip("trl")
+    assert SHOWN.get(path) == signature(path), "this file records it: see above"
+
+
+def test_signatures_are_python() -> None:
+    assert sorted({*SHOWN} - {"transformers"}) == DOCUMENTED
+    for path in DOCUMENTED:
+        ast.parse(f"def function{SHOWN[path]}: ...")
+
+
 if __name__ == "__main__":
     RECORDED.write_text(surface())
+    shown = {"transformers": f"{transformers.__version__}"} | {path: signature(path) for path in DOCUMENTED}
+    SIGNATURES.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
