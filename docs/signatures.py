@@ -2,7 +2,7 @@
 
 The sources alone do not have them: a collator inherits fields of a dataclass of
 transformers or TRL. `signatures.json` has the signature of each documented name;
-tests/packaging/test_public_surface.py compares it with `inspect.signature`, and writes it.
+tests/packaging/test_public_surface.py compares and writes it.
 """
 
 from __future__ import annotations

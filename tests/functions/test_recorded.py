@@ -20,6 +20,7 @@ MASK = torch.tensor([[1, 1, 0], [0, 1, 0]])
 FLAT = HIDDEN.reshape(6, 2)
 OFFSETS = torch.tensor([0, 2, 6])
 INDICES, LENGTHS = torch.tensor([0, 2]), torch.tensor([1, 3])
+BOUNDS = OFFSETS.numpy()
 RAGGED = (FLAT, OFFSETS)
 align = quadrat.varlen.align
 
@@ -42,7 +43,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pad a list": (lambda *rows: quadrat.pad(list(rows)), (FLAT[0], FLAT[1])),
     "flatten": (lambda *given: quadrat.flatten(quadrat.Ragged(*given)).values, RAGGED),
     "align": (lambda values, offsets: align(offsets, values, pad_to_multiple_of=4).values[0], RAGGED),
-    "align by an array": (lambda values: align(OFFSETS.numpy(), values, pad_to_multiple_of=4).values[0], (FLAT,)),
+    "align by an array": (lambda values: align(BOUNDS, values, pad_to_multiple_of=4).values[0], (FLAT,)),
     "concat_padded": (lambda *parts: quadrat.concat_padded(parts), (MASK, MASK[:, :2])),
     "default_data_collator": (
         lambda *rows: quadrat.default_data_collator([{"x": row} for row in rows])["x"],
