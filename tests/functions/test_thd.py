@@ -1,17 +1,16 @@
-"""align against plain PyTorch: every output, on both of its ways."""
+"""align and the slices of context parallelism against plain PyTorch: every output, on both of its ways."""
 
 from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 
 import quadrat
-from quadrat.varlen import aligned as module
-
-torch = pytest.importorskip("torch")
-from support.thd import (  # noqa: E402
+from quadrat.varlen import aligned, context_parallel
+from support.thd import (
     DTYPES,
     LENGTHS,
     MULTIPLES,
@@ -19,6 +18,7 @@ from support.thd import (  # noqa: E402
     boundaries,
     pad_sequences,
     padded_boundaries,
+    rank_slice,
     same,
 )
 
@@ -40,7 +40,7 @@ def expected_of(bounds, columns, fills, *, multiple, rest, start, continues):
     for column, fill in zip(columns, fills, strict=True):
         tail = torch.full((rest, *column.shape[1:]), fill, dtype=column.dtype)
         values.append(torch.cat([pad_sequences(column, bounds, multiple, fill), tail]))
-    return module.Aligned(
+    return aligned.Aligned(
         tuple(values),
         torch.tensor(positions, dtype=torch.int64),
         torch.tensor(sequences, dtype=torch.int32),
@@ -83,19 +83,19 @@ def test_as_token_by_token(*, lengths, multiple, kinds, more, start, continues, 
     }
     made = quadrat.varlen.align(bounds, *columns, **options)
     assert_alike(made, expected)
-    how = module.Placement(multiple, options["total_length"], start, continues)
-    assert_alike(module.align_on_device(bounds, columns, how, fills), expected)
+    how = aligned.Placement(multiple, options["total_length"], start, continues)
+    assert_alike(aligned.align_on_device(bounds, columns, how, fills), expected)
     plain = [column for column in columns if column.dtype != torch.bfloat16]
     if len(plain) == len(columns):
         arrays = quadrat.varlen.align(bounds.numpy(), *(column.numpy() for column in columns), **options)
         assert all(isinstance(one, (int, tuple, np.ndarray)) for one in arrays)
         again = [tuple(map(torch.from_numpy, arrays.values)), *arrays[1:]]
         assert_alike(
-            module.Aligned(*(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in again)), expected
+            aligned.Aligned(*(torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in again)), expected
         )
 
 
-def test_gradients_go_back_to_the_tokens():
+def test_align_has_a_gradient():
     bounds = torch.tensor([0, 3, 3, 5])
     values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
     made = quadrat.varlen.align(bounds, values, pad_to_multiple_of=4, padding_value=7.0)
@@ -129,7 +129,7 @@ def test_begins_where_the_first_sequence_does():
         ([0, 3], {"pad_to_multiple_of": 2**31}, OverflowError, "more than int32 cu_seqlens can hold"),
     ],
 )
-def test_refuses(bounds, options, error, words):
+def test_align_refuses(bounds, options, error, words):
     with pytest.raises(error, match=words):
         quadrat.varlen.align(np.array(bounds), np.arange(5), **options)
 
@@ -143,3 +143,62 @@ def test_refuses_a_column_that_is_a_list():
 def test_refuses_boundaries_that_are_no_array(bounds):
     with pytest.raises(TypeError, match="offsets must be a NumPy array or torch tensor, not"):
         quadrat.varlen.align(bounds, torch.ones(3), pad_to_multiple_of=2)
+
+
+SIZE_AND_RANK = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
+
+
+@given(
+    chunks=st.lists(st.integers(0, 9), max_size=6),
+    group=SIZE_AND_RANK,
+    dtype=DTYPES,
+    trailing=st.sampled_from([(), (3,)]),
+    dim=st.sampled_from([0, 1]),
+)
+def test_a_slice_as_sequence_by_sequence(*, chunks, group, dtype, trailing, dim):
+    size, rank = group
+    bounds = boundaries([2 * size * length for length in chunks])
+    column = a_column(int(bounds[-1]), dtype, trailing)
+    column = column[None] if dim else column
+    expected = rank_slice(column, bounds, size, rank, dim)
+    made = quadrat.varlen.context_parallel_slice(bounds, column, cp_size=size, cp_rank=rank, dim=dim)
+    assert same(made, expected)
+    assert made.is_contiguous()
+    both = quadrat.varlen.context_parallel_slice(bounds, None, column, cp_size=size, cp_rank=rank, dim=dim)
+    assert both[0] is None
+    assert same(both[1], expected)
+    if dtype != torch.bfloat16:
+        options = {"cp_size": size, "cp_rank": rank, "dim": dim}
+        array = quadrat.varlen.context_parallel_slice(bounds.tolist(), column.numpy(), **options)
+        assert same(torch.from_numpy(array), expected)
+    on_device = object.__new__(context_parallel._Slicer)
+    on_device._dim = dim
+    on_device._on_gpu(bounds.long(), column.shape[dim], 2 * size, rank)
+    assert same(on_device(column), expected)
+
+
+def test_a_slice_has_a_gradient():
+    bounds = torch.tensor([0, 4, 12])
+    values = torch.randn(12, 2, dtype=torch.float64, requires_grad=True)
+    made = quadrat.varlen.context_parallel_slice(bounds, values, cp_size=2, cp_rank=1)
+    made.sum().backward()
+    assert torch.equal(values.grad[:, 0].nonzero().flatten(), torch.tensor([1, 2, 6, 7, 8, 9]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"cp_size": 0, "cp_rank": 0}, ValueError, "cp_size must be positive, not 0"),
+        ({"cp_size": 2, "cp_rank": 2}, ValueError, r"cp_rank must be in \[0, 2\), but is 2"),
+        ({"cp_size": 2, "cp_rank": -1}, ValueError, r"cp_rank must be in \[0, 2\)"),
+        ({"cp_size": 2.0, "cp_rank": 0}, TypeError, "cp_size must be an int"),
+        (
+            {"cp_size": 4, "cp_rank": 0},
+            ValueError,
+            r"sequence 0 has 4 tokens, which is not a multiple .* quadrat.varlen.align",
+        ),
+    ],
+)
+def test_a_slice_refuses(options, error, words):
+    with pytest.raises(error, match=words):
+        quadrat.varlen.context_parallel_slice(np.array([0, 4, 12]), np.arange(12), **options)

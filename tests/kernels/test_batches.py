@@ -1,0 +1,250 @@
+"""Batches of rows, and how they are shared out, compiled, against their oracles."""
+
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import oracles
+from quadrat import _core
+
+OUT_OF_RANGE, BAD = _core.CODE_OUT_OF_RANGE, _core.CODE_BAD_ARGUMENT
+PLANNED_LENGTHS = st.lists(st.integers(0, 40) | st.integers(0, 5), max_size=70)
+
+
+@st.composite
+def budgets(draw):
+    """Tokens and rows of a batch, what it is padded to, and whether it is padded."""
+    tokens = draw(st.integers(1, 200))
+    return tokens, draw(st.integers(1, 9) | st.just(2**40)), draw(st.integers(1, min(tokens, 16))), draw(st.booleans())
+
+
+def plan(lengths, budget, window, order, batches):
+    lengths = np.array(lengths, np.int64)
+    return _core.plan_batches(lengths, budget, window, order, batches)
+
+
+def check_plan(guarded, lengths, order, budget, window):
+    rows, batches = guarded("int64", len(order)), guarded("int64", (len(order), 3))
+    rows.array[:] = order
+    failure, count = plan(lengths, budget, window, rows.array, batches.array)
+    assert failure is None
+    assert rows.intact()
+    assert batches.intact()
+    expected = oracles.plan_batches(lengths, order, budget, window)
+    found = batches.array[:count].tolist()
+    assert [rows.array[begin:end].tolist() for begin, end, _ in found] == expected
+    costs = [oracles.batches._cost([lengths[row] for row in batch], *budget[2:]) for batch in expected]
+    assert [cost for *_, cost in found] == costs
+
+
+@given(PLANNED_LENGTHS, budgets(), st.integers(1, 80) | st.just(2**62), st.data())
+def test_plans_as_the_oracle(guarded, lengths, budget, window, data):
+    check_plan(guarded, lengths, data.draw(st.permutations(range(len(lengths)))), budget, window)
+
+
+@pytest.mark.parametrize("window", [1, 50, 700, 1024, 3000])
+@pytest.mark.parametrize("longest", [100, 5000, 2**40])
+@pytest.mark.parametrize("padded", [True, False])
+def test_plans_many_rows(guarded, window, longest, padded):
+    draw = np.random.default_rng(window)
+    lengths, order = draw.integers(0, longest + 1, 3000).tolist(), draw.permutation(3000).tolist()
+    check_plan(guarded, lengths, order, (8 * longest, 2**40, 8, padded), window)
+
+
+@pytest.mark.parametrize("length", [-1, -(2**63), 2**61 + 1, 2**63 - 1])
+def test_names_a_row_of_no_length(guarded, length):
+    rows, batches = guarded("int64", 3), guarded("int64", (3, 3))
+    failed = plan([1, 2, length], (10, 1, 1, True), 5, rows.array, batches.array)
+    assert failed == ((OUT_OF_RANGE, 2, -1), 0)
+    assert rows.untouched()
+    assert batches.untouched()
+
+
+def test_the_largest_numbers(guarded):
+    most = _core.MOST_BUDGET
+    for padded in (True, False):
+        check_plan(guarded, [most, most, 0, 1], [0, 1, 2, 3], (most, 2**62, most, padded), 4)
+
+
+@pytest.mark.parametrize(
+    ("budget", "window"),
+    [
+        ((0, 1, 1, True), 1),
+        ((_core.MOST_BUDGET + 1, 1, 1, True), 1),
+        ((5, 0, 1, True), 1),
+        ((5, 1, 0, True), 1),
+        ((5, 1, 6, True), 1),
+        ((5, 1, 1, True), 0),
+        ((5, 1, 1, True), -1),
+    ],
+)
+def test_budgets_of_no_batch(budget, window):
+    assert plan([], budget, window, np.empty(0, np.int64), np.empty((0, 3), np.int64)) == ((BAD, -1, -1), 0)
+
+
+@pytest.mark.parametrize(("order", "batches"), [(2, 9), (4, 9), (3, 8), (3, 12)])
+def test_plan_refuses_arrays_of_another_size(order, batches):
+    with pytest.raises(ValueError, match="must have"):
+        plan([1, 2, 3], (10, 1, 1, True), 5, np.arange(order), np.empty(batches, np.int64))
+
+
+BUDGETS = st.tuples(st.integers(30, 90), st.just(50), st.integers(1, 8), st.booleans())
+
+
+@st.composite
+def planned(draw):
+    """Lengths, batches of any rows, a budget that they need not keep."""
+    sizes = draw(st.lists(st.integers(1, 4) | st.just(1) | st.integers(1, 40), min_size=1, max_size=20))
+    lengths = draw(st.lists(st.integers(0, 20), min_size=sum(sizes), max_size=sum(sizes)))
+    order = draw(st.permutations(range(sum(sizes))))
+    bounds = np.cumsum([0, *sizes]).tolist()
+    batches = [order[first:last] for first, last in pairwise(bounds)]
+    return lengths, batches, draw(BUDGETS)
+
+
+def balance(guarded, lengths, batches, budget, ranks, steps, step_order):  # noqa: PLR0917
+    order = np.array([row for batch in batches for row in batch], np.int64)
+    ends = np.cumsum([len(batch) for batch in batches])
+    room = guarded("int64", (max(len(batches), steps * ranks), 3))
+    for i, batch in enumerate(batches):
+        cost = oracles.batches._cost([lengths[row] for row in batch], *budget[2:])
+        room.array[i] = ends[i] - len(batch), ends[i], cost
+    out = guarded("int64", (steps * ranks, 3))
+    sizes, places = np.array(lengths, np.int64), None if step_order is None else np.array(step_order, np.int64)
+    assert _core.balance_batches(sizes, budget, order, room.array, len(batches), ranks, places, out.array)
+    assert room.intact()
+    assert out.intact()
+    return order, out
+
+
+@given(planned(), st.integers(1, 9), st.integers(-2, 4) | st.integers(-20, 20), st.booleans(), st.randoms())
+def test_balances_as_the_oracle(guarded, case, ranks, more, ordered, random):  # noqa: PLR0917
+    lengths, batches, budget = case
+    steps = max(1, len(batches) // ranks + more)
+    step_order = random.sample(range(steps), steps) if ordered else None
+    order, out = balance(guarded, *case, ranks, steps, step_order)
+    expected = oracles.balance_batches(lengths, batches, budget, ranks, steps=steps, step_order=step_order)
+    found = out.array.tolist()
+    assert [order[begin:end].tolist() for begin, end, _ in found] == [batch for step in expected for batch in step]
+    for begin, end, cost in found:
+        assert cost == oracles.batches._cost([lengths[row] for row in order[begin:end]], *budget[2:])
+
+
+NONE = np.empty(0, np.int64)
+
+
+@pytest.mark.parametrize(("count", "ranks", "steps"), [(0, 1, 1), (1, 0, 0), (1, -1, 0), (1, 1, 0)])
+def test_no_batches_no_ranks_and_no_steps(count, ranks, steps):
+    batches, out = np.zeros((1, 3), np.int64), np.zeros((steps, 3), np.int64)
+    assert not _core.balance_batches(NONE, (5, 5, 1, True), NONE, batches, count, ranks, None, out)
+
+
+@pytest.mark.parametrize(
+    ("room", "order", "out"),
+    [((3, 3), None, (2, 3)), ((1, 3), None, (2, 3)), ((2, 3), 3, (2, 3)), ((2, 3), None, (7,))],
+)
+def test_balance_refuses_arrays_of_another_size(room, order, out):
+    places = None if order is None else np.arange(order)
+    batches, made = np.ones(room, np.int64), np.zeros(out, np.int64)
+    with pytest.raises(ValueError, match="must have"):
+        _core.balance_batches(np.ones(2, np.int64), (5, 5, 1, True), np.arange(2), batches, 1, 1, places, made)
+
+
+# Few different lengths, so that costs are equal, and some that cost more than all others together.
+LENGTHS = st.lists(st.integers(0, 4) | st.integers(1, 700) | st.sampled_from([4096, 100_000]), min_size=1, max_size=64)
+
+
+def rebalance(lengths, ranks, coefficient, moves, *, counts, ranking):
+    lengths = np.array(lengths, np.int64)
+    return _core.rebalance_batches(lengths, ranks, coefficient, moves, counts, ranking)
+
+
+@given(LENGTHS, st.integers(1, 8), st.data())
+@settings(max_examples=5 * settings().max_examples)
+def test_rebalances_as_the_oracle(guarded, lengths, ranks, data):
+    lengths.sort(reverse=True)
+    batches = data.draw(st.integers(1, len(lengths)))
+    coefficient = data.draw(st.sampled_from([0.001, 0.001, 0.0, 0.1, 3.0]))
+    moves = data.draw(st.sampled_from([30 * batches, 30 * batches, 0, 1, 7]))
+    expected = np.zeros((2, batches), np.int64)
+    oracles.rebalance_batches(lengths, ranks, coefficient, moves, counts=expected[0], ranking=expected[1])
+    counts, ranking = guarded(np.int64, batches), guarded(np.int64, batches)
+    assert rebalance(lengths, ranks, coefficient, moves, counts=counts.array, ranking=ranking.array) is None
+    assert counts.intact()
+    assert ranking.intact()
+    assert counts.array.tolist() == expected[0].tolist()
+    assert ranking.array.tolist() == expected[1].tolist()
+    assert counts.array.sum() == len(lengths)
+    assert counts.array.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ranks", "moves", "batches", "row"),
+    [
+        ([3, 2], 1, 9, 3, -1),
+        ([3, 2], 0, 9, 2, -1),
+        ([3, 2], 1, -1, 2, -1),
+        ([3, 2], 1, 2**40, 2, -1),
+        ([3, 2], 1, 9, 0, -1),
+        ([2, 3], 1, 9, 2, 1),
+        ([3, -1], 1, 9, 2, 1),
+        ([2**62, 1], 1, 9, 2, 0),
+    ],
+)
+def test_what_rebalance_refuses(lengths, ranks, moves, batches, row):
+    counts, ranking = np.zeros((2, batches), np.int64)
+    assert rebalance(lengths, ranks, 0.001, moves, counts=counts, ranking=ranking) == (BAD, row, -1)
+
+
+BAD_START = _core.CODE_BAD_START
+# Few different lengths, so that many are equal, and such as take any number of bytes.
+ANY_LENGTHS = st.lists(st.integers(0, 5) | st.integers(0, 70_000), max_size=300) | st.lists(
+    st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 255, 256, 65535, 65536]), max_size=80
+)
+
+
+def group(lengths, megabatch, rows):
+    lengths = np.array(lengths, np.int64)
+    return _core.group_by_length(lengths, megabatch, rows)
+
+
+@given(ANY_LENGTHS, st.integers(1, 400) | st.just(2**62), st.randoms(use_true_random=False), st.data())
+def test_groups_as_the_oracle(guarded, lengths, megabatch, random, data):
+    rows = random.sample(range(len(lengths)), data.draw(st.integers(0, len(lengths))))
+    expected = np.array(rows, np.int64)
+    oracles.group_by_length(lengths, megabatch, expected)
+    got = guarded(np.int64, len(rows))
+    got.array[:] = rows
+    assert group(lengths, megabatch, got.array) is None
+    assert got.intact()
+    assert got.array.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("most", [0, 9, 4095, 70_000, 1 << 24, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("least", [0, -5, -(1 << 63)])
+def test_groups_many_rows(least, most):
+    random = np.random.default_rng(0)
+    lengths = random.integers(min(least, most), most, 5000, endpoint=True)
+    rows = random.permutation(5000)
+    expected = rows.copy()
+    oracles.group_by_length(lengths, 5000, expected)
+    assert group(lengths, 5000, rows) is None
+    assert rows.tolist() == expected.tolist()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 50), st.data())
+def test_names_a_row_that_there_is_not(lengths, megabatch, data):
+    rows = np.arange(len(lengths))
+    place = data.draw(st.integers(0, len(rows) - 1))
+    rows[place] = data.draw(st.sampled_from([-1, len(lengths), -(2**63), 2**63 - 1]))
+    assert group(lengths, megabatch, rows) == (BAD_START, place, -1)
+
+
+@pytest.mark.parametrize("megabatch", [0, -1, -(2**63)])
+def test_wants_megabatches_with_rows(megabatch):
+    rows = np.arange(3)
+    assert group([1, 2, 3], megabatch, rows) == (BAD, -1, -1)
+    assert rows.tolist() == [0, 1, 2]
