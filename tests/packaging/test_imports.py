@@ -166,10 +166,9 @@ def test_lists_what_it_has():
 def test_every_name_resolves(name):
     value = getattr(quadrat, name)
     assert getattr(quadrat, name) is value
-    if name != "__version__":
-        assert value is getattr(importlib.import_module(HOMES[name]), name)
-        assert value.__name__ == name
-        assert value.__doc__
+    assert value is getattr(importlib.import_module(HOMES[name]), name)
+    assert value.__name__ == name
+    assert value.__doc__
 
 
 @pytest.mark.parametrize("package", PUBLIC, ids=lambda package: package.__name__)
@@ -182,7 +181,7 @@ def test_public_modules_list_what_they_have(package):
 
 
 def test_each_name_has_one_place():
-    assert len(EVERYWHERE) == sum(len(package.__all__) for package in PUBLIC) - 1  # without the version
+    assert len(EVERYWHERE) == sum(len(package.__all__) for package in PUBLIC)
 
 
 def test_stubs_give_names_as_they_are():
@@ -199,6 +198,13 @@ def test_unknown_names_are_attribute_errors(name):
     assert not hasattr(quadrat, name)
     with pytest.raises(ImportError):
         exec(f"from quadrat import {name}")
+
+
+def test_names_of_modules_are_found_for_those_who_look_at_the_top():
+    with pytest.raises(AttributeError, match=r"has no attribute 'align'; it is quadrat\.varlen\.align$"):
+        quadrat.align
+    with pytest.raises(ImportError):
+        exec("from quadrat import align")
 
 
 def test_star_import_gives_what_all_lists():
