@@ -202,7 +202,7 @@ def test_unknown_names_are_attribute_errors(name):
 
 def test_names_of_modules_are_found_for_those_who_look_at_the_top():
     with pytest.raises(AttributeError, match=r"has no attribute 'align'; it is quadrat\.varlen\.align$"):
-        quadrat.align
+        quadrat.align  # noqa: B018
     with pytest.raises(ImportError):
         exec("from quadrat import align")
 
