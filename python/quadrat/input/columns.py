@@ -78,6 +78,7 @@ class BatchLayout(NamedTuple):
     completions: int = 0  # of preferences: how many columns hold completions
     prompts: bool = False  # whether a column of prompts is before them
     batched: bool = True  # whether outputs of joined rows are `[1, total]`, or else `[total]`
+    seq_lengths: int = -1  # of packed rows: the column that has the lengths of their documents
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
