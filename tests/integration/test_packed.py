@@ -198,7 +198,7 @@ def test_edits_are_collated():
     packs[0]["seq_lengths"][:2] = second, first
     assert FLATTENING(packs)["cu_seq_lens_q"][1] == second
     packs[0]["seq_lengths"][0] += 1
-    with pytest.raises(ValueError, match="row 0: seq_lengths .* do not sum to its"):
+    with pytest.raises(ValueError, match=r"row 0: seq_lengths .* do not sum to its"):
         FLATTENING(packs)
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
-from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
+from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.padded import FAST_WARNING, Choices, LabelColumn, check_tokenizer, pad_features, warns_of_fast
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
@@ -94,10 +94,8 @@ def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
 
 
 def _spared(examples: Any) -> Any:
-    """What the reference may take the labels out of."""
-    if not multiple_choice_takes_labels() or not isinstance(examples, (list, tuple)):
-        return examples
-    return [_copied(example) for example in examples]
+    """Copies of the examples: before 5.23 the reference takes the labels out of what it is given."""
+    return [_copied(example) for example in examples] if isinstance(examples, (list, tuple)) else examples
 
 
 def _copied(example: Any) -> Any:

@@ -68,6 +68,13 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
     With `documents`, packed rows become their documents, of which only columns with one number per token are left.
     Raises ValueError for several batches, where `rows_of` does, and when `seq_lengths` do not sum to a row's tokens.
     """
+    features = unwrapped(features)
+    rows = rows_of(as_columns(features), bare=bare)
+    return documents_of(rows) if documents and has_documents(rows) else rows
+
+
+def unwrapped(features: Any) -> Any:
+    """The rows of a batch that a dataset has as one item; other features as they are. Raises ValueError for several."""
     if type(features) in (list, tuple) and features and type(features[0]) in (Batch, Rows):
         if len(features) > 1:
             raise ValueError(
@@ -75,10 +82,7 @@ def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
                 "one (batch_size=1; in Trainer, per_device_train_batch_size=1)"
             )
         features = features[0]
-    if type(features) is Batch:
-        features = list(features)
-    rows = rows_of(as_columns(features), bare=bare)
-    return _documents_of(rows) if documents and has_documents(rows) else rows
+    return list(features) if type(features) is Batch else features
 
 
 def has_documents(features: Any) -> bool:
@@ -163,7 +167,7 @@ def _value(features: Any, row: int, name: str) -> Any:
     return features.value(name, row) if isinstance(features, Rows) else features[row][name]
 
 
-def _documents_of(features: Any) -> Any:
+def documents_of(features: Any) -> Any:
     """The documents of packed rows; the rows themselves where `seq_lengths` are something else."""
     first = first_mapping(features)
     if type(first) is Pack and MAIN in first and all(type(pack) is Pack for pack in features):

@@ -1,18 +1,19 @@
-"""What TRL's collators do with rows: checked, joined and cut as numbers one after the other."""
+"""What TRL's collators share: rows are checked, and their lengths looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import PYTHON_INTS, PYTHON_ROWS
+from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS
+from quadrat.input.items import SEQ_LENGTHS, documents_of, has_documents, join, normalise
 from quadrat.planning.fallback import FallBack
-from quadrat.support.memory import INT64, address_of, empty, interop
+from quadrat.support.memory import address_of, interop
 
 IntArray = NDArray[np.int64]
 
@@ -23,17 +24,27 @@ class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
     _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
-    _explains_columns: ClassVar[bool] = False
+
+    def _normalise(self, features: Any) -> Any:
+        try:
+            rows = normalise(features, bare=False, documents=False)
+            if not (self._joins_rows and has_documents(rows)):
+                return rows
+            documents_in(rows)
+            return documents_of(rows)
+        except (TypeError, ValueError) as error:
+            raise FallBack(str(error)) from error
 
 
-def read(features: Any, names: Sequence[str], forms: int = PYTHON_ROWS) -> _core.Columns:
-    """Columns of rows of ints. Raises FallBack where one holds something else, or a row is in another form."""
+def read(features: Any, names: Sequence[str]) -> _core.Columns:
+    """Columns of lists, tuples or arrays of ints. Raises FallBack where one holds something else."""
     collected = _core.collect(features, tuple(names), interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to collate")
     for index, name in enumerate(names):
         found, _, kinds, *_ = collected[1].describe(index)
-        if found & ~forms or kinds & ~PYTHON_INTS:
+        forward = not found & ARRAY or collected[1].steps_forward(index)
+        if found & ~(PYTHON_ROWS | ARRAY) or kinds & ~PYTHON_INTS or not forward:
             raise FallBack(f"column '{name}' is not made of lists of ints")
     return collected[1]
 
@@ -46,34 +57,12 @@ def lengths(columns: _core.Columns) -> IntArray:
     return out
 
 
-class Flat(NamedTuple):
-    """int64 numbers one after the other."""
-
-    memory: Any  # what owns them, a tensor: its memory is taken again, where NumPy's would be new each time
-    address: int
-    size: int
-
-    @classmethod
-    def empty(cls, size: int) -> Flat:
-        """Room for numbers."""
-        memory, address = empty("pt", (size,), INT64)
-        return cls(memory, address, size)
-
-
-def joined(columns: _core.Columns, index: int) -> Flat:
-    """The numbers of a column, row after row. Raises FallBack where one is no int64."""
-    out = Flat.empty(columns.describe(index)[5])
-    if columns.flatten(index, out.address, INT64, out.size) is not None:
-        raise FallBack("a column holds numbers the kernels do not know")
-    return out
-
-
-def ragged(offsets: IntArray, *values: Flat) -> _core.Columns:
-    """Columns whose rows are slices of values; the caller keeps all of them alive."""
-    columns = _core.Columns()
-    for one in values:
-        columns.add_ragged(one.address, INT64, one.size, address_of(offsets), len(offsets) - 1)
-    return columns
+def documents_in(rows: Any) -> tuple[IntArray, IntArray]:
+    """The lengths of the documents in packed rows, and how many each row has. Raises FallBack where one is empty."""
+    values, counts = join(rows, [SEQ_LENGTHS])
+    if not counts.all() or (values[SEQ_LENGTHS] < 1).any():
+        raise FallBack("a packed row or a document is empty")
+    return values[SEQ_LENGTHS].astype(np.int64), counts
 
 
 def bounds_of(sizes: IntArray) -> IntArray:

@@ -16,10 +16,10 @@ from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
 from quadrat.input.items import SEQ_LENGTHS, has_documents
 from quadrat.input.rows import MAIN, Rows, first_of
-from quadrat.planning.fallback import FallBack, first_feature, rounded_up
+from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import INT32, INT64, Framework, address_of
-from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
+from quadrat.trl._base import TrlCollator, bounds_of, documents_in, lengths, read, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]
 
@@ -65,6 +65,10 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         *(name for name in ("return_position_ids",) if name in Original.__dataclass_fields__),
     )
 
+    @property
+    def _joins_rows(self) -> bool:  # type: ignore[override]
+        return bool(self.padding_free)
+
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)
         require_token(self.pad_token_id)
@@ -76,18 +80,15 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         self._require_newest(first, columns)
         sizes = lengths(columns)[0]
         positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
-        packed = SEQ_LENGTHS in first and (self.padding_free or positions)
-        documents = _documents(read(features, (SEQ_LENGTHS,)), sizes) if packed else sizes
-        if packed and self.padding_free:
-            if not sizes.all():
-                raise FallBack("a row is empty")  # it has no document, and torch takes it for floats
-            if len(names) > 1 and columns.first_difference(0, 1) >= 0:
-                raise FallBack("column 'labels' differs in length from the tokens")
-            memory = [joined(columns, index) for index in range(len(names))]
-            columns = ragged(bounds_of(documents), *memory)
-        elif packed:
-            memory, bounds = [position_ids(documents)], bounds_of(sizes)
-            columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes))
+        packed = SEQ_LENGTHS in first and positions
+        if packed:
+            with or_fall_back("seq_lengths are no rows of numbers"):
+                documents, counts = documents_in(features)
+            bounds = bounds_of(sizes)
+            if (bounds_of(documents)[counts.cumsum()] != bounds[1:]).any():
+                raise FallBack("seq_lengths do not sum to the tokens of the rows")
+            ids = np.arange(bounds[-1]) - np.repeat(documents.cumsum() - documents, documents)
+            columns.add_ragged(address_of(ids), INT64, len(ids), address_of(bounds), len(sizes))
             names = (*names, "position_ids")
         batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed)
         return self._finished(batch) if self.padding_free else batch
@@ -128,7 +129,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
 
         def checked(collator: Any, features: Any) -> Any:
             flattens = collator.padding_free
-            if (flattens or getattr(collator, "return_position_ids", False)) and has_documents(features):
+            if getattr(collator, "return_position_ids", False) and has_documents(features):
                 return None
             batch = run(collator, features)
             if batch is None or not _has_plain_start(features):
@@ -205,23 +206,6 @@ def sft_plan(key: PlanKey) -> Plan:
             ("seq_idx", 0, col.SEQUENCES, INT32),
         )
     )
-
-
-def position_ids(sizes: IntArray) -> Flat:
-    """Where in its row each token stands, row after row."""
-    out = Flat.empty(int(sizes.sum()))
-    failure = _core.position_ids(address_of(sizes), len(sizes), 0, out.address, out.size)
-    assert failure is None
-    return out
-
-
-def _documents(columns: _core.Columns, sizes: IntArray) -> IntArray:
-    """The lengths of the documents in packed rows of these sizes. Raises FallBack where they are others."""
-    documents = np.asarray(joined(columns, 0).memory)
-    ends = bounds_of(lengths(columns)[0])[1:]
-    if (documents < 1).any() or (bounds_of(documents)[ends] != sizes.cumsum()).any():
-        raise FallBack("seq_lengths do not sum to the tokens of the rows")
-    return documents
 
 
 def _has_plain_start(features: Any) -> bool:
