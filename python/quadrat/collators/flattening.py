@@ -188,7 +188,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         pads = self.pad_values or {}
         extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
         labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
-        own = {"separator_id": self.separator_id, "input_pad": pads.get(MAIN, 0)}
+        own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
         return Flattening.of(self, framework, *labels, extra, **own)
 
     def _facts(self) -> tuple[Fact, ...]:

@@ -68,16 +68,12 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
             raise FallBack("the features must have exactly one of 'label' and 'labels'")
-        rows = first.get("input_ids")
-        if not isinstance(rows, (list, tuple)):
-            raise FallBack("column 'input_ids' is not made of lists of choices")
-        choices = len(rows)
-        collected = collect_nested(examples, label, choices)
+        collected = collect_nested(examples, label, "input_ids")
         if collected is None:
-            raise FallBack("examples differ in their keys or in their number of choices")
+            raise FallBack("'input_ids' is not made of lists of choices, or examples differ in keys or in their number")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         absent = "labels" if label == "label" else "label"
-        nested = Choices(*collected, choices, label, absent, _warning_facts(tokenizer))
+        nested = Choices(*collected, label, absent, _warning_facts(tokenizer))
         column = LabelColumn(label, "labels", NUMBERS)
         return pad_features(self, None, framework, options, choices=nested, label=(column, None))  # type: ignore[no-any-return]
 

@@ -50,8 +50,8 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
-    start = plan.position_ids_start if plan.position_ids else 0
-    if type(start) is not int or start not in _INT64:
+    layout = plan.layout
+    if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is no int64")
     collected = _core.collect(features, plan.names, interop())
     if collected is None:
@@ -63,14 +63,6 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
-    layout = col.BatchLayout(
-        multiple_of=plan.pad_to_multiple_of or 1,
-        separator=plan.separator_id,
-        start=start,
-        align_to=plan.align_to or 0,
-        total=plan.total_length or 0,
-        continue_positions=plan.continue_positions,
-    )
     if made.refusal is None:
         plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
@@ -199,9 +191,9 @@ def _require_lengths(plan: Flattening, row: int, lengths: dict[str, int]) -> Non
 
 
 def _require_room(plan: Flattening, lengths: list[int]) -> None:
-    align, total = plan.align_to or 1, plan.total_length
+    align, total = plan.layout.align_to or 1, plan.layout.total
     needed = sum(-(-length // align) * align for length in lengths)
-    if total is not None and total < needed:
+    if 0 < total < needed:
         raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
-    if total is not None and total > needed and (not lengths or (plan.align_to is None and not needed)):
+    if total > needed and (not lengths or (plan.layout.align_to == 0 and not needed)):
         raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")
