@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import PYTHON_INTS, PYTHON_ROWS
+from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS
 from quadrat.planning.fallback import FallBack
 from quadrat.support.memory import interop
 
@@ -18,17 +18,17 @@ class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
     _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
-    _explains_columns: ClassVar[bool] = False
 
 
-def read(features: Any, names: Sequence[str], forms: int = PYTHON_ROWS) -> _core.Columns:
-    """Columns of rows of ints. Raises FallBack where one holds something else, or a row is in another form."""
+def read(features: Any, names: Sequence[str]) -> _core.Columns:
+    """Columns of lists, tuples or arrays of ints. Raises FallBack where one holds something else."""
     collected = _core.collect(features, tuple(names), interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to collate")
     for index, name in enumerate(names):
         found, _, kinds, *_ = collected[1].describe(index)
-        if found & ~forms or kinds & ~PYTHON_INTS:
+        forward = not found & ARRAY or collected[1].steps_forward(index)
+        if found & ~(PYTHON_ROWS | ARRAY) or kinds & ~PYTHON_INTS or not forward:
             raise FallBack(f"column '{name}' is not made of lists of ints")
     return collected[1]
 

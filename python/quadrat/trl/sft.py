@@ -93,7 +93,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
         if isinstance(batch, tuple):
             raise FallBack("numbers are none the kernels know, or seq_lengths do not sum to the tokens of the rows")
-        if _REMEMBERS:
+        if _REMEMBERS and not any(shape.forms & col.ARRAY for shape in col.column_shapes(key.signature)):
             told_apart = ("labels", SEQ_LENGTHS) if flattens or positions else ("labels",)
             remember(
                 self,
