@@ -175,7 +175,7 @@ def measure_datasets(lengths: np.ndarray, rounds: int) -> list[dict[str, Any]]:
     columns = {"input_ids": lists(lengths, pa.array(tokens))}
     columns["attention_mask"] = lists(lengths, pa.array(np.ones(len(tokens), np.int8)))
     dataset = datasets.Dataset(pa.table(columns))
-    ways: dict[str, Callable[..., Any]] = {"reference": trl.pack_dataset, "quadrat": quadrat.pack_dataset}
+    ways: dict[str, Callable[..., Any]] = {"reference": trl.pack_dataset, "quadrat": quadrat.batching.pack_dataset}
 
     def packed(pack: Callable[..., Any], strategy: str, folder: str) -> tuple[float, Any]:
         new = tempfile.mkdtemp(dir=folder)

@@ -4,9 +4,11 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 
+#include "../kernels/mask_tokens.hpp"
 #include "../kernels/philox_mask.hpp"
 #include "casters.hpp"
 
@@ -22,6 +24,16 @@ inline void check_vocab_size(std::int64_t size) {
         throw py::value_error("vocab_size must be between 1 and " + std::to_string(most_tokens - 1) + ", not " +
                               std::to_string(size));
     }
+}
+
+// How masked tokens are replaced, see Replacement; without a probability nothing is drawn for random tokens.
+using ReplacementOptions = std::tuple<double, std::optional<double>, std::int64_t, std::int64_t>;
+
+// Throws ValueError for a vocabulary that is drawn from otherwise.
+inline Replacement checked_replacement(const ReplacementOptions& options) {
+    const auto& [mask, random_of_rest, mask_id, vocab_size] = options;
+    check_vocab_size(vocab_size);
+    return {mask, random_of_rest.value_or(0.0), random_of_rest.has_value(), mask_id, vocab_size};
 }
 
 inline std::string text_of(double value) { return py::str(py::float_(value)); }

@@ -7,7 +7,6 @@ from quadrat import trl as trl
 from quadrat import varlen as varlen
 from quadrat._core import __version__ as __version__
 from quadrat.batching.lengths import lengths as lengths
-from quadrat.batching.pack_dataset import pack_dataset as pack_dataset
 from quadrat.batching.packing import plan_packs as plan_packs
 from quadrat.batching.samplers import LengthGroupedSampler as LengthGroupedSampler
 from quadrat.batching.token_budget import TokenBudgetBatchSampler as TokenBudgetBatchSampler
@@ -40,7 +39,6 @@ from quadrat.integration.adopt import from_transformers as from_transformers
 from quadrat.integration.batch_by_tokens import batch_by_tokens as batch_by_tokens
 from quadrat.integration.callback import SetEpochCallback as SetEpochCallback
 from quadrat.integration.patch import patch_transformers as patch_transformers
-from quadrat.integration.patch_attention import patch_flash_attn as patch_flash_attn
 from quadrat.integration.patch_datasets import patch_datasets as patch_datasets
 from quadrat.integration.patch_tokenizers import patch_tokenizers as patch_tokenizers
 from quadrat.integration.patch_trl import patch_trl as patch_trl

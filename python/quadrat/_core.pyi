@@ -164,7 +164,9 @@ class Labels: ...
 
 class CausalLabels(Labels):
     def __init__(self, pad_id: int, special: int = -1) -> None: ...
-    def write(self, ids: int, count: int, labels: int) -> None: ...
+
+# As `quadrat.support.generators.Origin.replacement` returns it.
+_Replacement = tuple[float, float | None, int, int]
 
 class MaskedLabels(Labels):
     def __init__(
@@ -173,15 +175,11 @@ class MaskedLabels(Labels):
         generator: Any,
         every_word: bool,
         mlm_probability: float,
-        mask: float,
-        random_of_rest: float,
-        has_random: bool,
-        mask_id: int,
-        vocab_size: int,
+        replacement: _Replacement,
         special_ids: list[int],
-        special: int,
-        words: int,
-        word_source: int,
+        special: int = -1,
+        words: int = -1,
+        word_source: int = 0,
     ) -> None: ...
     def write(self, ids: int, labels: int, rows: int, width: int, special: int, offsets: int) -> None: ...
 
@@ -214,7 +212,6 @@ class PhiloxLabels(Labels):
     ) -> _Failure: ...
 
 # Addresses; lengths and starts are int64.
-def position_ids(lengths: int, rows: int, start: int, out: int, out_size: int) -> _Failure: ...
 def document_blocks(
     offsets: _Ints, total: int, reach: tuple[int, int], size: tuple[int, int], out: tuple[int, int, int, int]
 ) -> _Failure: ...
@@ -275,8 +272,8 @@ class Gathered:
     def values(self, count: int) -> Any: ...
 
 def collect_nested(
-    features: Any, names: tuple[str, ...], plain: str | None, choices: int, interop: Interop
-) -> Columns | None: ...
+    features: Any, plain: str, main: str, interop: Interop
+) -> tuple[tuple[str, ...], Columns, int] | None: ...
 def permutation_mask(
     generator: Any,
     shuffler: Any | None,
@@ -299,11 +296,7 @@ class WordLabels(Labels):
         source: int,
         generator: Any,
         probability: float,
-        mask: float,
-        random_of_rest: float,
-        has_random: bool,
-        mask_id: int,
-        vocab_size: int,
+        replacement: _Replacement,
         pieces: NDArray[np.uint8],
         joined: bool,
         before: Callable[[], None] | None,

@@ -23,11 +23,12 @@ def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Ca
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom) and node.module]
     homes = HOMES[package] = {one.name: str(node.module) for node in imports for one in node.names}
-    listed = [name for name, home in homes.items() if home != package]
+    listed = [name for name, home in homes.items() if home != package and name != "__version__"]
 
     def load_once(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            elsewhere = [f"; it is {home}.{name}" for home in _homes_of(name)]
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{''.join(elsewhere)}")
         from quadrat.support.extras import needs
 
         with needs(f"{package}.{name}", "datasets" if name in _NEED_DATASETS else "transformers"):
@@ -42,7 +43,10 @@ def public(package: str, file: str) -> tuple[list[str], Callable[[str], Any], Ca
 
 def load(name: str) -> Any:
     """The function or class of this name, wherever it is public. Raises KeyError for a name that is not."""
-    for package in map(importlib.import_module, PACKAGES):
-        if name in HOMES[package.__name__]:
-            return getattr(package, name)
+    for package in _homes_of(name):
+        return getattr(sys.modules[package], name)
     raise KeyError(name)
+
+
+def _homes_of(name: str) -> list[str]:
+    return [package for package in PACKAGES if name in importlib.import_module(package).__all__]

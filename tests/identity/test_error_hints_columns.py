@@ -56,13 +56,6 @@ def only_row(value):
 
 
 FROM_TOKENIZER = ["'input_ids', row 0 has shape (1, 4)", "without return_tensors"]
-OBJECTS = wrong_values(
-    MASKED,
-    lambda row: np.array(row, object),
-    lambda row: row.astype("int64"),
-    *("'input_ids', row 0 is an array of Python objects", "row.astype('int64')"),
-)
-
 MISTAKES = {
     "tensors of one row": wrong_values(TOKENS, lambda row: torch.tensor([row]), only_row, *FROM_TOKENIZER, "value[0]"),
     "arrays of one row": wrong_values(TOKENS, lambda row: np.array([row]), only_row, *FROM_TOKENIZER, "value[0]"),
@@ -118,10 +111,6 @@ MISTAKES = {
         gives(each(lambda row: row.long(), "input_ids")),
         {"mlm_probability": 1.0, "mask_replace_prob": 0.0, "random_replace_prob": 1.0},
     ),
-    "arrays of objects": OBJECTS,
-    "arrays of objects, stacked": OBJECTS._replace(
-        collators=STACKED, features=lambda: each(lambda row: np.array(row, object))(rows(4, 4))
-    ),
     "one number": Mistake(
         BARE,
         lambda: [{"input_ids": 5}, {"input_ids": 6}],
@@ -152,19 +141,6 @@ MISTAKES = {
         ["row 0, position 1 is 9223372036854775808", "from -2**63 to 2**63 - 1"],
         gives(each(lambda row: [min(token, 399) for token in row])),
     ),
-    "no such token": Mistake(
-        WORDS,
-        lambda: [{"input_ids": [5, -1]}, {"input_ids": [6, 7]}],
-        ["'input_ids', row 0, position 1 is -1", "ids from 0 to 399"],
-        gives(each(lambda row: [max(token, 0) for token in row])),
-    ),
-    "odd width": Mistake(
-        PERMUTED,
-        lambda: rows(3, 2),
-        ["row 0", "3 tokens", "must be even", "add a padding token"],
-        gives(lambda features: [{"input_ids": [*features[0]["input_ids"], 0]}, features[1]]),
-    ),
-    "an empty row": Mistake(PERMUTED, lambda: rows(0, 0), ["row 0 is empty"], gives(lambda _: rows(2, 2))),
     "a short mask": Mistake(
         PADDED,
         lambda: [*rows(4), {"input_ids": [5, 6], "attention_mask": [1]}],

@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.planning.flat import flatten_plainly
-from quadrat.planning.flattening import Flattening
 from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, outcome
 from support.errors import check_error
 from support.strategies import WRAPPERS, row_columns
@@ -134,37 +132,13 @@ def test_arrays_are_lists_and_starts_are_added_on_every_version(batch, options, 
     assert_same_outcome((kind, expected), outcome(collator, batch))
 
 
-@given(ROWS, OPTIONS)
-def test_plain_flattening_is_the_references(batch, options):
-    """What takes over where the kernels do not know the rows, on versions before 5.23 and with further options."""
-    framework = options.pop("return_tensors", "pt") or "pt"
-    reference = transformers.DataCollatorWithFlattening(return_tensors=framework, **options)
-
-    def plainly(rows: Any) -> Any:
-        plan = Flattening(
-            framework,
-            "shifted",
-            "labels" if "labels" in rows[0] else None,
-            bool(reference.return_position_ids),
-            bool(reference.return_seq_idx),
-            "transformers" if reference.return_flash_attn_kwargs else None,
-            separator_id=reference.separator_id,
-            position_ids_start=getattr(reference, "position_ids_start", 0),
-        )
-        return flatten_plainly(rows, plan)
-
-    assert_same_outcome(outcome(reference, batch), outcome(plainly, batch))
-
-
 @pytest.mark.parametrize("return_position_ids", [True, False])
 def test_of_two_errors_the_first_row_s_is_raised(return_position_ids):
     batch = [{"input_ids": None, "labels": [1]}, {"labels": [1]}]
     reference, collator = both(NAME, return_position_ids=return_position_ids)
     assert_identical(reference, collator, batch)
-    plan = Flattening("pt", "shifted", "labels", return_position_ids, False, None)
-    expected = outcome(reference, batch)
-    assert expected[0] == "raised"
-    assert_same_outcome(expected, outcome(lambda rows: flatten_plainly(rows, plan), batch))
+    with pytest.raises(TypeError):
+        quadrat.DataCollatorWithFlattening(align_to=2)(batch)
 
 
 @pytest.mark.parametrize(

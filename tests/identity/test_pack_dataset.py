@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import quadrat
-from quadrat.batching import pack_dataset as module
+from quadrat.batching import dataset_packing as module
 
 pytestmark = pytest.mark.same_everywhere
 
@@ -188,7 +188,7 @@ def test_datasets(trl, form, strategy):
     given_, copy = FORMS[form](rows_of(0)), FORMS[form](rows_of(0))
     expected = outcome(trl.pack_dataset, given_, 8, strategy)
     assert expected[0] == "returned"
-    assert outcome(quadrat.pack_dataset, given_, 8, strategy) == expected
+    assert outcome(quadrat.batching.pack_dataset, given_, 8, strategy) == expected
     assert seen(given_) == seen(copy), "the dataset was changed"
 
 
@@ -218,7 +218,7 @@ def test_options_of_map(trl, options, runs, strategy):
         rows = rows.filter(lambda row: len(row["input_ids"]) > 0)  # a batch without tokens is an error of TRL's
     expected = outcome(trl.pack_dataset, rows, 8, strategy, dict(options))
     before = dict(options)
-    found = outcome(quadrat.pack_dataset, rows, 8, strategy, options)
+    found = outcome(quadrat.batching.pack_dataset, rows, 8, strategy, options)
     assert found == expected
     assert options == before
     assert (expected[0] == "returned") == runs
@@ -244,15 +244,15 @@ def test_bad_input(trl, columns, strategies):
     for strategy in strategies:
         expected = outcome(trl.pack_dataset, rows, 4, strategy)
         assert expected[0] == "raised" or (strategy == "wrapped" and "seq_lengths" in columns)
-        assert outcome(quadrat.pack_dataset, rows, 4, strategy) == expected
+        assert outcome(quadrat.batching.pack_dataset, rows, 4, strategy) == expected
 
 
 def test_no_dataset(trl):
     for other in ([[1, 2]], {"input_ids": [[1]]}, None):
-        for given_ in (trl.pack_dataset, quadrat.pack_dataset):
+        for given_ in (trl.pack_dataset, quadrat.batching.pack_dataset):
             with pytest.raises(AttributeError, match="object has no attribute '_formatting'"):
                 given_(other, 4)
-    for pack in (trl.pack_dataset, quadrat.pack_dataset):
+    for pack in (trl.pack_dataset, quadrat.batching.pack_dataset):
         with pytest.raises(StopIteration):
             pack(datasets.DatasetDict(), 4)
 
@@ -289,7 +289,7 @@ def expected_rows(lengths: list[int], seq_length: int, strategy: str) -> list[li
 def test_as_a_plain_oracle(strategy, lengths, seq_length):
     bounds = np.append(0, np.cumsum(lengths))
     column = pa.LargeListArray.from_arrays(pa.array(bounds), pa.array(range(bounds[-1]), pa.int64()))
-    found = quadrat.pack_dataset(datasets.Dataset(pa.table({"input_ids": column})), seq_length, strategy)
+    found = quadrat.batching.pack_dataset(datasets.Dataset(pa.table({"input_ids": column})), seq_length, strategy)
     expected = expected_rows(lengths, seq_length, strategy)
     assert [row["input_ids"] for row in found] == expected
     if strategy != "wrapped":
@@ -308,7 +308,7 @@ def test_columns_that_arrow_stores_in_different_ways(strategy):
         plain.cast(pa.large_list(pa.int64())),
     ]
     for other in others:
-        found = quadrat.pack_dataset(datasets.Dataset(pa.table({"a": plain, "b": other})), 4, strategy)
+        found = quadrat.batching.pack_dataset(datasets.Dataset(pa.table({"a": plain, "b": other})), 4, strategy)
         assert found["a"][:] == found["b"][:]
         assert len(found) == 3
 
@@ -319,10 +319,10 @@ def test_no_rows(strategy):
     rows = rows_of(0).with_format("numpy", columns=["labels"])
     for large in (False, True):
         whole = FORMS["large"](rows) if large else rows
-        expected = quadrat.pack_dataset(whole, 8, strategy)
+        expected = quadrat.batching.pack_dataset(whole, 8, strategy)
         for empty in (whole.select([]), whole.filter(lambda row: False)):
-            splits = quadrat.pack_dataset(datasets.DatasetDict(train=whole, test=empty), 8, strategy)
-            for found in (splits["test"], quadrat.pack_dataset(empty, 8, strategy)):
+            splits = quadrat.batching.pack_dataset(datasets.DatasetDict(train=whole, test=empty), 8, strategy)
+            for found in (splits["test"], quadrat.batching.pack_dataset(empty, 8, strategy)):
                 assert len(found) == 0
                 assert found.features == expected.features
                 assert found.format == expected.format
@@ -333,9 +333,9 @@ def test_batches_without_tokens():
     """The reference raises ArrowNotImplementedError."""
     rows = datasets.Dataset.from_dict({"input_ids": [[], [], [1, 2], []]})
     for strategy in STRATEGIES:
-        found = quadrat.pack_dataset(rows, 4, strategy, {"batch_size": 1})
+        found = quadrat.batching.pack_dataset(rows, 4, strategy, {"batch_size": 1})
         assert found["input_ids"][:] == [[1, 2]]
-        assert len(quadrat.pack_dataset(rows.select([0, 1]), 4, strategy)) == 0
+        assert len(quadrat.batching.pack_dataset(rows.select([0, 1]), 4, strategy)) == 0
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -370,13 +370,13 @@ def test_null_lists_that_lie_on_values(strategy):
 )
 def test_bad_lengths(strategy, seq_length, error, message):
     with pytest.raises(error, match=message):
-        quadrat.pack_dataset(rows_of(2), seq_length, strategy)
+        quadrat.batching.pack_dataset(rows_of(2), seq_length, strategy)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_long_rows_of_the_result(strategy):
     rows = rows_of(3)
-    found = quadrat.pack_dataset(rows, np.int64(2**40), strategy)
+    found = quadrat.batching.pack_dataset(rows, np.int64(2**40), strategy)
     assert [len(row["input_ids"]) for row in found] == [sum(map(len, rows["input_ids"]))]
 
 
@@ -384,9 +384,9 @@ def test_map_finds_what_it_made(tmp_path, monkeypatch):
     datasets.enable_caching()
     rows_of(4).save_to_disk(tmp_path / "rows")
     rows = datasets.load_from_disk(tmp_path / "rows")
-    first = quadrat.pack_dataset(rows, 8)
+    first = quadrat.batching.pack_dataset(rows, 8)
     monkeypatch.setattr(module, "packed", None)
-    again = quadrat.pack_dataset(rows, 8)
+    again = quadrat.batching.pack_dataset(rows, 8)
     assert again[:] == first[:]
     with pytest.raises(TypeError):
-        quadrat.pack_dataset(rows, 9)
+        quadrat.batching.pack_dataset(rows, 9)

@@ -207,7 +207,7 @@ def test_flash_attn(monkeypatch: pytest.MonkeyPatch, five: bool) -> None:
     before = dict(vars(module))
     mask, hidden = torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.randn(2, 3, 2)
     expected = module.unpad_input(hidden, mask)
-    with quadrat.patch_flash_attn():
+    with quadrat.varlen.patch_flash_attn():
         assert module.pad_input is using.pad_input is utils._pad_fn is quadrat.bert_padding.pad_input  # type: ignore[attr-defined]
         assert module.unpad_input is not before["unpad_input"]
         assert not hasattr(module, "index_first_axis"), "nothing is added"
@@ -220,5 +220,5 @@ def test_flash_attn(monkeypatch: pytest.MonkeyPatch, five: bool) -> None:
 def test_without_flash_attn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flash_attn", None)
     monkeypatch.setitem(sys.modules, "flash_attn.bert_padding", None)
-    with pytest.raises(ModuleNotFoundError, match=r"quadrat\.patch_flash_attn needs flash_attn"):
-        quadrat.patch_flash_attn()
+    with pytest.raises(ModuleNotFoundError, match=r"quadrat\.varlen\.patch_flash_attn needs flash_attn"):
+        quadrat.varlen.patch_flash_attn()

@@ -261,6 +261,13 @@ def test_packed_dataset():
         assert_same_batch(reference(plain), collator(packs))
 
 
+def test_arrays_that_step_backwards():
+    """torch takes none, and says so after batches of others too."""
+    collators = both("sft", pad_token_id=0)
+    for step in (1, 1, -1):
+        assert_identical(*collators, [{"input_ids": np.arange(5, 9)[::step]}] * 2, same=assert_equal)
+
+
 @needs_newest
 @pytest.mark.parametrize("packed", [False, True])
 def test_padding_is_one_sequence(packed):

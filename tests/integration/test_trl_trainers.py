@@ -125,7 +125,7 @@ def test_the_names_lead_to_quadrat_until_it_is_undone():
         for module, name, twin in NAMES:
             assert getattr(module, name) is getattr(twin, name)
             assert issubclass(getattr(module, name), twin.Original)
-        assert trl.pack_dataset is data_utils.pack_dataset is sft_trainer.pack_dataset is quadrat.pack_dataset
+        assert trl.pack_dataset is data_utils.pack_dataset is sft_trainer.pack_dataset is quadrat.batching.pack_dataset
         assert utils.pad is sft_trainer.pad is ours.pad
         assert {value for (_, name), value in holders().items() if name == "pad"} == {ours.pad}
         with quadrat.patch_trl():

@@ -15,7 +15,7 @@ MOST = 2**63 - 1
 
 def write_position_ids(lengths, start, out):
     lengths = np.array(lengths, np.int64)
-    return _core.position_ids(lengths.ctypes.data, len(lengths), start, out.address, out.array.size)
+    return host.position_ids(lengths.ctypes.data, len(lengths), start, out.address, out.array.size)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 70), start=st.integers(-9, 9) | st.sampled_from([-(2**63), 2**62]))
@@ -82,7 +82,7 @@ def test_knows_two_kinds(guarded, kind):
 def write_to_size(lengths, out, size=None):
     lengths = np.array(lengths, np.int64)
     place = out.address, out.array.size if size is None else size
-    return _core.position_ids(lengths.ctypes.data, len(lengths), 0, *place)
+    return host.position_ids(lengths.ctypes.data, len(lengths), 0, *place)
 
 
 @given(lengths=LENGTHS.filter(any), data=st.data())
@@ -103,7 +103,7 @@ def test_negative_lengths(guarded, lengths, row):
 def test_negative_sizes(guarded):
     out = guarded("int64", (1,))
     assert write_to_size([1], out, -1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
-    assert _core.position_ids(0, -1, 0, out.address, 1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert host.position_ids(0, -1, 0, out.address, 1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
     assert out.untouched()
 
 

@@ -116,7 +116,9 @@ def nested_batch(data, choices):
         rows = [form([chance.randrange(-10, 70000) for _ in range(chance.randrange(5))]) for form in forms]
         return chance.choice([list, tuple])(rows)
 
-    return [{"ids": column(), "plain": chance.randrange(9), "mask": column()} for _ in range(count)]
+    features = [{"ids": column(), "plain": chance.randrange(9), "mask": column()} for _ in range(count)]
+    features[0]["ids"] = features[0]["ids"][:choices]
+    return features
 
 
 @given(choices=st.integers(1, 4), container=st.sampled_from([list, tuple]), data=st.data())
@@ -124,14 +126,14 @@ def test_collects_the_first_rows_of_each_feature(guarded, choices, container, da
     rows = nested_batch(data, choices)
     carriers = data.draw(st.lists(st.sampled_from([dict, BatchEncoding]), min_size=1, max_size=3))
     features = container(carriers[at % len(carriers)](row) for at, row in enumerate(rows))
-    names, columns = ingest.collect_nested(features, "plain", choices)
+    names, columns, found = ingest.collect_nested(features, "plain", "ids")
+    assert found == choices
     assert names == ("ids", "plain", "mask")
     assert [columns.count(index) for index in range(3)] == [len(rows) * choices, len(rows), len(rows) * choices]
     for index in (0, 2):
         expected = [token for row in rows for tokens in row[names[index]][:choices] for token in tokens]
         assert flat(columns, index, guarded, "float64") == expected
     assert columns.describe(1)[:2] == (ingest.NUMBER, ingest.NUMBER)
-    assert ingest.collect_nested(features, "plain", choices + 3) is None
 
 
 SPOILT = {
@@ -150,8 +152,10 @@ def test_collects_no_other_nested_rows(what, data):
     features = nested_batch(data, 2)
     later = data.draw(st.integers(0, len(features) - 1))
     SPOILT[what](features[later])
-    collected = ingest.collect_nested(features, "plain", 2)
-    if len(features) == 1 and what in ("a further name", "a name less"):  # then these are the names
+    collected = ingest.collect_nested(features, "plain", "ids")
+    if what == "fewer rows" and later == 0:
+        assert collected[2] == 1
+    elif len(features) == 1 and what in ("a further name", "a name less"):  # then these are the names
         assert len(collected[0]) == (4 if what == "a further name" else 2)
     else:
         assert collected is None
@@ -161,14 +165,14 @@ def test_collects_no_other_nested_rows(what, data):
 def test_collects_nested_rows_of_plain_mappings_only(carriers, collected):
     row = {"ids": [[1], [2]], "plain": 0}
     for carrier in carriers:
-        assert (ingest.collect_nested([row, carrier(row)], "plain", 2) is not None) == collected
-        assert (ingest.collect_nested([carrier(row)], "plain", 2) is not None) == collected
+        assert (ingest.collect_nested([row, carrier(row)], "plain", "ids") is not None) == collected
+        assert (ingest.collect_nested([carrier(row)], "plain", "ids") is not None) == collected
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [[1]]}]), {"a": [[1]]}, "a", None, [None], [[1]]])
 def test_collects_no_other_nested_features(features):
-    assert ingest.collect_nested(features, None, 1) is None
-    assert ingest.collect_nested([{"a": [[1]]}], None, 0) is None
+    assert ingest.collect_nested(features, "plain", "a") is None
+    assert ingest.collect_nested([{"a": []}], "plain", "a") is None
 
 
 @given(count=st.integers(1, 200), moment=st.integers(0, 199), left=st.integers(0, 199))

@@ -57,21 +57,8 @@ class Case:
         ids, labels = guarded("int64", self.shape), guarded("int64", self.shape)
         special, offsets = guarded("uint8", self.shape), guarded("int64", (*self.shape, 2))
         ids.array[:], special.array[:], offsets.array[:] = self.ids, self.special, self.offsets
-        _core.MaskedLabels(
-            source=source,
-            generator=generator,
-            every_word=every_word,
-            mlm_probability=self.p,
-            mask=self.mask,
-            random_of_rest=self.random,
-            has_random=self.has_random,
-            mask_id=MASK_ID,
-            vocab_size=self.vocab_size,
-            special_ids=self.special_ids,
-            special=-1,
-            words=-1,
-            word_source=0,
-        ).write(
+        replacement = self.mask, self.random if self.has_random else None, MASK_ID, self.vocab_size
+        _core.MaskedLabels(source, generator, every_word, self.p, replacement, self.special_ids).write(
             ids.address,
             labels.address,
             *self.shape,
@@ -164,10 +151,10 @@ def test_masks_as_the_oracle_from_numpy(guarded: Any, source: int, every_word: b
 @pytest.mark.parametrize("vocab_size", [0, -1, 2**28, 2**63 - 1])
 def test_refuses_a_vocabulary_that_is_drawn_from_otherwise(vocab_size: int) -> None:
     with pytest.raises(ValueError, match="vocab_size"):
-        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, 0.8, 0.5, True, 3, vocab_size, [], -1, -1, 0)
+        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, (0.8, 0.5, 3, vocab_size), [])
 
 
 @pytest.mark.parametrize("special_id", [-1, -(2**63), 2**28, 2**40])
 def test_refuses_special_tokens_that_no_set_of_bits_should_hold(special_id: int) -> None:
     with pytest.raises(ValueError, match="special_ids"):
-        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, 0.8, 0.5, True, 3, 9, [2, special_id], -1, -1, 0)
+        _core.MaskedLabels(TORCH, torch.Generator(), True, 0.5, (0.8, 0.5, 3, 9), [2, special_id])

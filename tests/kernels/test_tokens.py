@@ -19,7 +19,7 @@ def test_labels_as_the_oracle(guarded, ids, pad_id):
     source, out, expected = guarded("int64", len(ids)), guarded("int64", len(ids)), np.empty(len(ids), np.int64)
     source.array[:] = ids
     oracles.causal_labels(source.array, pad_id, expected)
-    _core.CausalLabels(pad_id).write(source.address, len(ids), out.address)
+    host.causal_labels(source.address, len(ids), pad_id, out.address)
     assert np.array_equal(out.array, expected)
     assert source.array.tolist() == ids
     assert source.intact()

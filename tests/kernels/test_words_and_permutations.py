@@ -49,9 +49,8 @@ def masked(interop, rows, shuffle, origin, *, width, joined=None, probability=0.
     columns.add_values(rows, interop)
     if joined is not None:
         columns.add_values(joined, interop)
-    labels = _core.WordLabels(
-        shuffle, *origin, probability, 0.0, 0.0, False, 5, len(TOKENS), PIECES, joined is not None, before
-    )
+    replacement = 0.0, None, 5, len(TOKENS)
+    labels = _core.WordLabels(shuffle, *origin, probability, replacement, PIECES, joined is not None, before)
     steps = (("input_ids", 0, PAD, INT64), ("labels", 0, LABELS, INT64))
     return columns.run(steps, {"input_ids": 5, "labels": labels}, interop, False, BatchLayout(width, 1, side == "left"))
 

@@ -166,10 +166,9 @@ assert quadrat.plan_packs([5, 3, 8, 2, 6], 8).to_lists() == [[2], [4, 3], [0, 1]
 def test_every_name_resolves(name):
     value = getattr(quadrat, name)
     assert getattr(quadrat, name) is value
-    if name != "__version__":
-        assert value is getattr(importlib.import_module(HOMES[name]), name)
-        assert value.__name__ == name
-        assert value.__doc__
+    assert value is getattr(importlib.import_module(HOMES[name]), name)
+    assert value.__name__ == name
+    assert value.__doc__
 
 
 @pytest.mark.parametrize("package", PUBLIC, ids=lambda package: package.__name__)
@@ -184,7 +183,7 @@ def test_public_modules_list_what_they_have(package):
 
 
 def test_each_name_has_one_place():
-    assert len(EVERYWHERE) == sum(len(package.__all__) for package in PUBLIC) - 1  # without the version
+    assert len(EVERYWHERE) == sum(len(package.__all__) for package in PUBLIC)
 
 
 def test_stubs_give_names_as_they_are():
@@ -192,3 +191,10 @@ def test_stubs_give_names_as_they_are():
     for package in PUBLIC:
         stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text())
         assert all(one.name == one.asname for node in stub.body for one in node.names)
+
+
+def test_names_of_modules_are_found_for_those_who_look_at_the_top():
+    with pytest.raises(AttributeError, match=r"has no attribute 'align'; it is quadrat\.varlen\.align$"):
+        quadrat.align  # noqa: B018
+    with pytest.raises(ImportError):
+        exec("from quadrat import align")

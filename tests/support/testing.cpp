@@ -55,6 +55,18 @@ namespace {
 
 void register_host_kernels(py::module_& m) {
     m.def(
+        "position_ids",
+        [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
+            return position_ids({lengths, rows}, start, out, out_size);
+        },
+        "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
+    m.def(
+        "causal_labels",
+        [](Address ids, std::int64_t count, std::int64_t pad_id, Address labels) {
+            causal_labels(ids, count, pad_id, labels);
+        },
+        "ids"_a, "count"_a, "pad_id"_a, "labels"_a);
+    m.def(
         "special_tokens",
         [](Address ids, std::int64_t count, Address set, std::int64_t set_size, Address out) {
             special_tokens(ids, count, {set, set_size}, out);

@@ -8,7 +8,6 @@
 #include "../../kernels/check_offsets.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
-#include "../../kernels/flat_rows.hpp"
 #include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
@@ -52,12 +51,6 @@ Status copy_rows_at(Address values, std::int64_t values_size, Kind kind, const I
 void register_kernels(py::module_& m) {
     m.def("copy_rows", &copy_rows_at, "values"_a, "values_size"_a, "kind"_a, array_arg("bounds"), array_arg("numbers"),
           "out"_a, "out_size"_a, WithoutGil());
-    m.def(
-        "position_ids",
-        [](Address lengths, std::int64_t rows, std::int64_t start, Address out, std::int64_t out_size) {
-            return position_ids({lengths, rows}, start, out, out_size);
-        },
-        "lengths"_a, "rows"_a, "start"_a, "out"_a, "out_size"_a);
     m.def(
         "document_blocks",
         [](const Ints& offsets, std::int64_t total, std::array<std::int64_t, 2> reach, std::array<std::int64_t, 2> size,

@@ -192,13 +192,9 @@ private:
 bool collect_columns(const py::object& features, const py::object& names, const Interop& interop, py::tuple* keys,
                      Columns* columns);
 
-// The same from features whose values are lists or tuples of rows, one per choice: columns of the first `choices` rows
-// of each feature, feature by feature. The values of the column `plain` (None: there is none) are taken as they are.
-// false when a feature has other names too, or a value has not that many rows.
-bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
-                    const Interop& interop, Columns* columns);
-// The same of all columns, as many rows of each as the first feature has in the column `main`. Returns how many, 0
-// where the other returns false.
+// The same of all columns of features whose values are lists or tuples of rows, one per choice: the first rows of each
+// feature, as many as the first feature has in the column `main`, feature by feature. The values of the column `plain`
+// are taken as they are. Returns how many, 0 when a feature has other names too, or a value has not that many rows.
 std::int64_t collect_choices(const py::object& features, const py::object& plain, const py::object& main,
                              const Interop& interop, py::tuple* keys, Columns* columns);
 

@@ -66,6 +66,52 @@ py::object first_keys(const py::object& features, const Interop& interop) {
                                           : first.attr("keys")();
 }
 
+// Columns of the first `choices` rows of each feature, feature by feature; the column `plain` as it is. false when a
+// feature has other names too, or a value has not that many rows.
+bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+                    const Interop& interop, Columns* columns) {
+    const TableRows* const table = table_rows(features);
+    if ((table == nullptr && !is_sequence(features)) || choices < 1) {
+        return false;
+    }
+    const Py_ssize_t count = PySequence_Size(features.ptr());
+    PlainDicts dicts(interop);
+    for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {
+        const py::object feature = dicts.dict_of(item_of(features.ptr(), i));
+        if (!feature || static_cast<std::size_t>(PyDict_Size(feature.ptr())) != names.size()) {
+            return false;
+        }
+    }
+    std::vector<bool> nested;
+    for (const py::handle name : names) {
+        nested.push_back(!name.equal(plain));
+        columns->columns.emplace_back(nested.back() ? count * choices : count);
+    }
+    std::vector<std::size_t> places;  // of the columns whose values are still to be held
+    py::list held;
+    for (std::size_t c = 0; c < names.size(); ++c) {
+        if (table == nullptr || !nested[c] || !table->collect_choices(names[c], choices, &columns->columns[c])) {
+            places.push_back(c);
+            held.append(names[c]);
+        }
+    }
+    const auto hold = [&](std::size_t at, py::object value) {
+        Column& column = columns->columns[places[at]];
+        if (!nested[places[at]]) {
+            column.hold(std::move(value));
+            return true;
+        }
+        bool all = is_sequence(value);
+        for (Py_ssize_t i = 0; all && i < choices; ++i) {
+            py::object row = item_of(value.ptr(), i);
+            all = static_cast<bool>(row);
+            column.hold(std::move(row));
+        }
+        return all;
+    };
+    return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
+}
+
 }  // namespace
 
 bool Columns::hold_values(const py::object& values) {
@@ -196,50 +242,6 @@ bool collect_columns(const py::object& features, const py::object& names, const 
         return true;
     };
     return Walk(features, interop).gather(*keys, hold);
-}
-
-bool collect_nested(const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
-                    const Interop& interop, Columns* columns) {
-    const TableRows* const table = table_rows(features);
-    if ((table == nullptr && !is_sequence(features)) || choices < 1) {
-        return false;
-    }
-    const Py_ssize_t count = PySequence_Size(features.ptr());
-    PlainDicts dicts(interop);
-    for (Py_ssize_t i = 0; i < count && table == nullptr; ++i) {
-        const py::object feature = dicts.dict_of(item_of(features.ptr(), i));
-        if (!feature || static_cast<std::size_t>(PyDict_Size(feature.ptr())) != names.size()) {
-            return false;
-        }
-    }
-    std::vector<bool> nested;
-    for (const py::handle name : names) {
-        nested.push_back(plain.is_none() || !name.equal(plain));
-        columns->columns.emplace_back(nested.back() ? count * choices : count);
-    }
-    std::vector<std::size_t> places;  // of the columns whose values are still to be held
-    py::list held;
-    for (std::size_t c = 0; c < names.size(); ++c) {
-        if (table == nullptr || !nested[c] || !table->collect_choices(names[c], choices, &columns->columns[c])) {
-            places.push_back(c);
-            held.append(names[c]);
-        }
-    }
-    const auto hold = [&](std::size_t at, py::object value) {
-        Column& column = columns->columns[places[at]];
-        if (!nested[places[at]]) {
-            column.hold(std::move(value));
-            return true;
-        }
-        bool all = is_sequence(value);
-        for (Py_ssize_t i = 0; all && i < choices; ++i) {
-            py::object row = item_of(value.ptr(), i);
-            all = static_cast<bool>(row);
-            column.hold(std::move(row));
-        }
-        return all;
-    };
-    return table != nullptr ? table->gather(py::tuple(held), hold) : Walk(features, interop).gather(names, hold);
 }
 
 std::int64_t collect_choices(const py::object& features, const py::object& plain, const py::object& main,

@@ -166,18 +166,15 @@ namespace {
 // Draws from a generator, as the reference does.
 class MaskedLabels final : public MaskingLabels {
 public:
-    MaskedLabels(int source, py::object generator, bool every_word, double mlm_probability, double mask,
-                 double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
-                 const std::vector<std::int64_t>& special_ids, std::int64_t special, std::int64_t words,
-                 int word_source)
+    MaskedLabels(int source, py::object generator, bool every_word, double mlm_probability,
+                 const ReplacementOptions& replacement, const std::vector<std::int64_t>& special_ids,
+                 std::int64_t special, std::int64_t words, int word_source)
         : MaskingLabels(special_ids, special, words, word_source),
           source_(static_cast<Source>(source)),
           generator_(std::move(generator)),
           every_word_(every_word),
           probability_(mlm_probability),
-          replacement_{mask, random_of_rest, has_random, mask_id, vocab_size} {
-        check_vocab_size(vocab_size);
-    }
+          replacement_(checked_replacement(replacement)) {}
 
     template <typename Visit>
     void traverse(Visit& visit) const {
@@ -218,18 +215,12 @@ private:
 void register_labels(py::module_& m) {
     bind_class<Labels>(m, "Labels");
     bind_class<CausalLabels, Labels>(m, "CausalLabels")
-        .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1)
-        .def(
-            "write",
-            [](const CausalLabels& self, Address ids, std::int64_t count, Address labels) {
-                self.write({}, {0, 1, count, Side::right, false, ids, labels});
-            },
-            "ids"_a, "count"_a, "labels"_a);
+        .def(py::init<std::int64_t, std::int64_t>(), "pad_id"_a, "special"_a = -1);
     bind_class<MaskedLabels, Labels>(m, "MaskedLabels")
-        .def(py::init<int, py::object, bool, double, double, double, bool, std::int64_t, std::int64_t,
-                      const std::vector<std::int64_t>&, std::int64_t, std::int64_t, int>(),
-             "source"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "mask"_a, "random_of_rest"_a,
-             "has_random"_a, "mask_id"_a, "vocab_size"_a, "special_ids"_a, "special"_a, "words"_a, "word_source"_a)
+        .def(py::init<int, py::object, bool, double, const ReplacementOptions&, const std::vector<std::int64_t>&,
+                      std::int64_t, std::int64_t, int>(),
+             "source"_a, "generator"_a, "every_word"_a, "mlm_probability"_a, "replacement"_a, "special_ids"_a,
+             "special"_a = -1, "words"_a = -1, "word_source"_a = static_cast<int>(WordSource::none))
         .def(
             "write",
             [](const MaskedLabels& self, Address ids, Address labels, std::int64_t rows, std::int64_t width,

@@ -1,5 +1,6 @@
 // Labels of whole-word masking as transformers 4.x does it: choose_words, then replace_tokens.
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
 #include <cstdint>
 #include <utility>
@@ -32,19 +33,16 @@ public:
     // shuffle: the random.Random that orders the words, or None for the generator that all else is drawn from. pieces:
     // by id, see Piece. joined: whether column 1 holds positions that join the word before them. before: called without
     // arguments once the ids are there and nothing is drawn yet, or None.
-    WordLabels(py::object shuffle, int source, py::object generator, double probability, double mask,
-               double random_of_rest, bool has_random, std::int64_t mask_id, std::int64_t vocab_size,
-               py::array_t<std::uint8_t> pieces, bool joined, py::object before)
+    WordLabels(py::object shuffle, int source, py::object generator, double probability,
+               const ReplacementOptions& replacement, py::array_t<std::uint8_t> pieces, bool joined, py::object before)
         : shuffle_(std::move(shuffle)),
           source_(static_cast<Source>(source)),
           generator_(std::move(generator)),
           probability_(probability),
-          replacement_{mask, random_of_rest, has_random, mask_id, vocab_size},
+          replacement_(checked_replacement(replacement)),
           pieces_(std::move(pieces)),
           joined_(joined),
-          before_(std::move(before)) {
-        check_vocab_size(vocab_size);
-    }
+          before_(std::move(before)) {}
 
     template <typename Visit>
     void traverse(Visit& visit) const {
@@ -115,10 +113,10 @@ private:
 
 void register_word_labels(py::module_& m) {
     bind_class<WordLabels, Labels>(m, "WordLabels")
-        .def(py::init<py::object, int, py::object, double, double, double, bool, std::int64_t, std::int64_t,
-                      py::array_t<std::uint8_t>, bool, py::object>(),
-             "shuffle"_a, "source"_a, "generator"_a, "probability"_a, "mask"_a, "random_of_rest"_a, "has_random"_a,
-             "mask_id"_a, "vocab_size"_a, "pieces"_a, "joined"_a, "before"_a);
+        .def(py::init<py::object, int, py::object, double, const ReplacementOptions&, py::array_t<std::uint8_t>, bool,
+                      py::object>(),
+             "shuffle"_a, "source"_a, "generator"_a, "probability"_a, "replacement"_a, "pieces"_a, "joined"_a,
+             "before"_a);
 }
 
 }  // namespace quadrat

@@ -39,9 +39,13 @@ BatchLayout layout_of(const py::tuple& fields) {
     layout.completions = number();
     layout.prompts = fields[next++].cast<bool>();
     layout.batched = fields[next++].cast<bool>();
+    layout.seq_lengths = number();
     if (layout.multiple_of < 1 || layout.align_to < 0 || layout.total < 0 || layout.choices < 0 ||
         layout.completions < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");
+    }
+    if (layout.seq_lengths >= 0 && layout.align_to != 0) {
+        throw py::value_error("documents of packed rows have no places of their own: align_to must be 0");
     }
     return layout;
 }
@@ -59,6 +63,7 @@ Execution::Execution(const Columns& columns, const Plan& plan, const BatchLayout
             step->action == Action::pad || step->action == Action::stack || step->action == Action::join;
         ids_ = step->index == user_->index && step->kind == Kind::int64 && makes_rows ? step : ids_;
     }
+    documents_status_ = layout.seq_lengths < 0 ? Status() : read_documents();
 }
 
 std::int64_t Execution::filled(const Step& step) const {
@@ -111,7 +116,7 @@ Output Execution::in_tokens(const Step& step) const {
                     Kind::int64};
         case Action::bounds:
         case Action::token_bounds:
-            return {{rows + 1}, Kind::int32};
+            return {{static_cast<std::int64_t>(sequences(column).size()) + 1}, Kind::int32};
         case Action::join:
         case Action::shift:
             return flat(layout_.align_to == 0 ? filled(step) : placed(column), step.kind);
@@ -141,7 +146,10 @@ Output Execution::in_tokens(const Step& step) const {
 }
 
 Status Execution::write(const Step& step, std::int64_t extent, void* out) {
-    Status status;
+    Status status = documents_status_;
+    if (!status) {
+        return status;
+    }
     switch (step.action) {
         case Action::pad:
         case Action::pad_own:

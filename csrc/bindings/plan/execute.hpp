@@ -39,6 +39,11 @@ private:
     bool has_ids_for(const Step& step) const { return ids_data_ != nullptr && ids_->index == step.index; }
     Status write_labels(const Step& step, std::int64_t extent, void* out) const;
     // Flat outputs: see placed.cpp.
+    Status read_documents();
+    // The lengths of what positions and bounds tell apart: rows, or the documents in them.
+    const std::vector<std::int64_t>& sequences(const Column& column) const {
+        return layout_.seq_lengths < 0 ? column.lengths : documents_;
+    }
     Status write_places(const Step& step, std::int64_t extent, void* out) const;
     Status place_rows(const Step& step, std::int64_t extent, void* out) const;
     bool has_room(const Column& column) const;
@@ -56,8 +61,9 @@ private:
         return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
     }
     Output flat(std::int64_t placed, Kind kind) const;
-    // Where the places of the rows begin, and where the last one ends: with the output.
-    const std::vector<std::int64_t>& places(std::size_t index, std::int64_t extent) const;
+    // Where the places of rows or documents of these lengths begin, and where the last one ends: with the output. Until
+    // the next call.
+    const std::vector<std::int64_t>& places(const std::vector<std::int64_t>& lengths, std::int64_t extent) const;
 
     const Columns& columns_;
     const Plan& plan_;
@@ -67,8 +73,10 @@ private:
     std::int64_t* ids_data_ = nullptr;          // once they are written
     mutable std::vector<std::int64_t> chains_;  // of the column `chained_`
     mutable std::size_t chained_ = 0;
-    mutable std::vector<std::int64_t> places_;  // of the column `placed_`
-    mutable std::size_t placed_ = 0;
+    mutable std::vector<std::int64_t> places_;  // of the lengths `placed_`
+    mutable const std::vector<std::int64_t>* placed_ = nullptr;
+    std::vector<std::int64_t> documents_;  // their lengths, row after row
+    Status documents_status_;              // not ok where they do not sum to the rows
 };
 
 // The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.

@@ -36,12 +36,33 @@ std::int64_t Execution::placed(const Column& column) const {
     return sum;
 }
 
-const std::vector<std::int64_t>& Execution::places(std::size_t index, std::int64_t extent) const {
-    const std::vector<std::int64_t>& lengths = columns_.at(index).lengths;
-    if (placed_ == index && places_.size() == lengths.size() + 1 && places_.back() == extent) {
+Status Execution::read_documents() {
+    const auto index = static_cast<std::size_t>(layout_.seq_lengths);
+    const Column &column = columns_.at(index), &rows = columns_.at(0);
+    documents_.resize(static_cast<std::size_t>(column.total));
+    const Status status = columns_.flatten(index, documents_.data(), Kind::int64, column.total);
+    const std::int64_t* next = documents_.data();
+    for (std::size_t i = 0; i < column.lengths.size() && status; ++i) {
+        std::int64_t rest = rows.lengths.at(i);
+        for (std::int64_t left = column.lengths[i]; left > 0; --left, ++next) {
+            if (*next < 1 || *next > rest) {
+                return {Code::wrong_length};
+            }
+            rest -= *next;
+        }
+        if (rest != 0) {
+            return {Code::wrong_length};
+        }
+    }
+    return status;
+}
+
+const std::vector<std::int64_t>& Execution::places(const std::vector<std::int64_t>& lengths,
+                                                   std::int64_t extent) const {
+    if (placed_ == &lengths && places_.back() == extent) {
         return places_;
     }
-    placed_ = index;
+    placed_ = &lengths;
     places_.resize(lengths.size() + 1);
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -57,6 +78,9 @@ py::object Execution::object(const Step& step) const {
     switch (step.action) {
         case Action::longest: {
             std::int64_t longest = placed(column.max_length);
+            if (layout_.seq_lengths >= 0) {
+                longest = documents_.empty() ? 0 : *std::max_element(documents_.begin(), documents_.end());
+            }
             if (layout_.align_to != 0 && !column.lengths.empty()) {
                 const std::int64_t before = placed(column) - placed(column.lengths.back());
                 longest = std::max(longest, flat_extent(placed(column)) - before);
@@ -82,12 +106,13 @@ Status Execution::write_places(const Step& step, std::int64_t extent, void* out)
     if (!has_room(column)) {
         return {Code::row_too_long};
     }
-    const std::vector<std::int64_t>& start = places(step.index, flat_extent(placed(column)));
+    const std::vector<std::int64_t>& apart = sequences(column);
+    const std::vector<std::int64_t>& start = places(apart, flat_extent(placed(column)));
     const std::vector<std::int64_t> aligned =
         layout_.align_to == 0 ? std::vector<std::int64_t>() : lengths_between(start);
-    const Span<const std::int64_t> counted = layout_.align_to == 0 ? column.all_lengths() : span_of(aligned);
-    const Span<const std::int64_t> first{start.data(), columns_.count(step.index)};
-    const std::int64_t* const lengths = column.lengths.data();
+    const Span<const std::int64_t> counted = layout_.align_to == 0 ? span_of(apart) : span_of(aligned);
+    const Span<const std::int64_t> first{start.data(), counted.size};
+    const std::int64_t* const lengths = apart.data();
     switch (step.action) {
         case Action::positions: {
             const std::int64_t none = 0;
@@ -115,8 +140,12 @@ Status Execution::write_row_positions(const Step& step, std::int64_t extent, std
     if (column.max_length > extent) {
         return {Code::row_too_long};
     }
+    const std::int64_t* next = documents_.data();
     for (const std::int64_t length : column.lengths) {
-        std::iota(out, out + length, std::int64_t{0});
+        for (std::int64_t done = 0, one = length; done < length; done += one) {
+            one = layout_.seq_lengths < 0 ? length : *next++;
+            std::iota(out + done, out + done + one, std::int64_t{0});
+        }
         std::fill(out + length, out + extent, std::int64_t{0});
         out += extent;
     }
@@ -137,7 +166,7 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
         return {Code::out_of_range};
     }
-    const std::vector<std::int64_t>& own = places(step.index, extent);
+    const std::vector<std::int64_t>& own = places(column.lengths, extent);
     std::vector<std::int64_t> apart;
     if (shifts && column.min_length == 0) {
         apart = column.offsets(1);
@@ -158,6 +187,10 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
     }
     status =
         status ? fill_ends(span_of(start), column.lengths.data(), column.inner, step.kind, &fill, out, extent) : status;
+    if (status && shifts && layout_.seq_lengths >= 0) {
+        const auto count = static_cast<std::int64_t>(documents_.size());
+        return separate_rows({places(documents_, extent).data(), count}, step.kind, &separator, out, extent);
+    }
     return status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
 }
 

@@ -76,12 +76,15 @@ struct BatchLayout {
     std::int64_t completions = 0;
     bool prompts = false;
     bool batched = true;  // whether flat outputs are [1, total], or else [total]
+    // The column that has the lengths of the documents in each row; -1: a row is one. Positions, sequences, bounds, the
+    // longest and separators are then those of documents.
+    std::int64_t seq_lengths = -1;
 
-    bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
+    bool plain() const { return align_to == 0 && total == 0 && continue_positions && seq_lengths < 0; }
     // What `layout_of` makes this layout of.
     py::tuple as_tuple() const {
         return py::make_tuple(width, multiple_of, side, separator, start, align_to, total, continue_positions, choices,
-                              completions, prompts, batched);
+                              completions, prompts, batched, seq_lengths);
     }
 };
 

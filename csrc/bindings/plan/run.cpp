@@ -154,15 +154,16 @@ void register_columns(py::module_& m) {
         "features"_a, "names"_a, "interop"_a);
     m.def(
         "collect_nested",
-        [](const py::object& features, const py::tuple& names, const py::object& plain, Py_ssize_t choices,
+        [](const py::object& features, const py::object& plain, const py::object& main,
            const py::object& interop) -> py::object {
+            py::tuple keys;
             auto columns = std::make_unique<Columns>();
-            if (!collect_nested(features, names, plain, choices, interop.cast<const Interop&>(), columns.get())) {
-                return py::none();
-            }
-            return seen(std::move(columns), interop);
+            const auto& types = interop.cast<const Interop&>();
+            const std::int64_t choices = collect_choices(features, plain, main, types, &keys, columns.get());
+            return choices == 0 ? py::object(py::none())
+                                : py::make_tuple(keys, seen(std::move(columns), interop), choices);
         },
-        "features"_a, "names"_a, "plain"_a, "choices"_a, "interop"_a);
+        "features"_a, "plain"_a, "main"_a, "interop"_a);
 }
 
 }  // namespace quadrat

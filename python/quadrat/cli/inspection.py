@@ -14,7 +14,6 @@ _LIBRARIES = ("transformers", "trl", "datasets")
 _PROBES = {
     "zero_is_a_seed": "seed=0 seeds the masks of a language model",
     "numpy_token_labels_are_like_torch": "token classification gives NumPy batches the dtypes of torch batches",
-    "multiple_choice_takes_labels": "multiple choice removes the labels from the features it is given",
     "pad_warns_of_fast_tokenizers": "the first pad of a fast tokenizer warns that a call of it is faster",
     "flattening_takes_arrays": "flattening accepts arrays as rows",
     "flattening_takes_a_start": "flattening has the option position_ids_start",

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.items import Batch, has_documents, normalise
-from quadrat.input.rows import Rows, UnevenColumns
+from quadrat.input.items import has_documents, normalise, unwrapped
+from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
@@ -90,9 +90,8 @@ class Collator(Remembering):
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
         """The batch of `features`: a known kind in one compiled call, else a new plan's, else the reference's."""
-        if type(features) is list and len(features) == 1 and type(features[0]) in (Batch, Rows):
-            item = features[0]
-            features = list(item) if type(item) is Batch else item
+        if type(features) is list and len(features) == 1:
+            features = unwrapped(features)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
         if run is None or (self._joins_rows and has_documents(features)):
             return self._collate_anew(features, framework)

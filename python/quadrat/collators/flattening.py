@@ -146,9 +146,22 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         return lambda rows: call(rows, framework, self.separator_id)
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
-        if self._is_extended() or self._differs(features):
+        if self._is_extended():
             return lambda rows: self._plainly(rows, framework)
-        return self._reference(framework)
+        return self._of_lists(framework) if self._differs(features) else self._reference(framework)
+
+    def _of_lists(self, framework: Any) -> Callable[[Any], Any]:
+        """The reference, for lists in place of arrays, and for positions that begin where the newest has them begin."""
+        reference = self._reference(framework)
+
+        def flatten(features: Any) -> Any:
+            names = (MAIN, "labels")
+            batch = reference([{name: _listed(one[name]) for name in names if name in one} for one in features])
+            if "position_ids" in batch and not flattening_takes_a_start():
+                batch["position_ids"] += self.position_ids_start
+            return batch
+
+        return flatten
 
     def _is_own(self, features: Any) -> bool:
         return self._is_extended()
@@ -175,7 +188,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         pads = self.pad_values or {}
         extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
         labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
-        own = {"separator_id": self.separator_id, "input_pad": pads.get(MAIN, 0)}
+        own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
         return Flattening.of(self, framework, *labels, extra, **own)
 
     def _facts(self) -> tuple[Fact, ...]:
@@ -232,3 +245,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         taken = sorted(_OUTPUTS & set(self.pad_values))
         if taken:
             raise ValueError(f"pad_values: {taken} are made by the collator; leave them out")
+
+
+def _listed(row: Any) -> Any:
+    return row.tolist() if hasattr(row, "tolist") else row

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import NUMBERS, collect_nested
 from quadrat.installed import originals
-from quadrat.installed.behaviour import multiple_choice_takes_labels, pad_warns_of_fast_tokenizers
+from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.padded import FAST_WARNING, Choices, LabelColumn, check_tokenizer, pad_features, warns_of_fast
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
@@ -68,16 +68,12 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
             raise FallBack("the features must have exactly one of 'label' and 'labels'")
-        rows = first.get("input_ids")
-        if not isinstance(rows, (list, tuple)):
-            raise FallBack("column 'input_ids' is not made of lists of choices")
-        choices = len(rows)
-        collected = collect_nested(examples, label, choices)
+        collected = collect_nested(examples, label, "input_ids")
         if collected is None:
-            raise FallBack("examples differ in their keys or in their number of choices")
+            raise FallBack("'input_ids' is not made of lists of choices, or examples differ in keys or in their number")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         absent = "labels" if label == "label" else "label"
-        nested = Choices(*collected, choices, label, absent, _warning_facts(tokenizer))
+        nested = Choices(*collected, label, absent, _warning_facts(tokenizer))
         column = LabelColumn(label, "labels", NUMBERS)
         return pad_features(self, None, framework, options, choices=nested, label=(column, None))  # type: ignore[no-any-return]
 
@@ -94,10 +90,8 @@ def _warning_facts(tokenizer: Any) -> tuple[Fact, ...] | None:
 
 
 def _spared(examples: Any) -> Any:
-    """What the reference may take the labels out of."""
-    if not multiple_choice_takes_labels() or not isinstance(examples, (list, tuple)):
-        return examples
-    return [_copied(example) for example in examples]
+    """Copies of the examples: before 5.23 the reference takes the labels out of what it is given."""
+    return [_copied(example) for example in examples] if isinstance(examples, (list, tuple)) else examples
 
 
 def _copied(example: Any) -> Any:

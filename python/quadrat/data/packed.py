@@ -12,7 +12,7 @@ from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import Strategy, check_choices, plan_pieces
 from quadrat.data._grouped import GroupedDataset
-from quadrat.input.items import Pack, Packs, Pieces, join
+from quadrat.input.items import Pack, Pieces, join, packs_of
 from quadrat.input.rows import MAIN, Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
@@ -134,5 +134,4 @@ class PackedDataset(GroupedDataset):
         if self._column not in names:
             raise ValueError(f"rows have no column {self._column!r}: there are {list(names)}")
         values, _ = join(features, names, Pieces(rows, known, starts, sizes))
-        block = Packs(values, sizes, packs.offsets)
-        return [Pack(block, at) for at in range(len(block))]
+        return packs_of(values, sizes, packs.offsets)

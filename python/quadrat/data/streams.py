@@ -14,7 +14,7 @@ from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.batching.token_budget import ROWS, STEPS
 from quadrat.data._grouped import as_batch
 from quadrat.data._streamed import IntArray, StreamedDataset, Units
-from quadrat.input.items import Pack, Packs, join
+from quadrat.input.items import Pack, join, packs_of
 from quadrat.input.lazy_row import Source
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import number_below
@@ -237,5 +237,4 @@ class PackedStream(StreamedDataset):
             return []
         rows, pieces = units.rows(groups.values), units.pieces.at(groups.values)
         values, _ = join(rows, rows.names if isinstance(units.source, Source) else list(rows[0]), pieces)
-        block = Packs(values, pieces.sizes, groups.offsets)
-        return [Pack(block, at) for at in range(len(block))]
+        return packs_of(values, pieces.sizes, groups.offsets)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.support.mappings import is_plain
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS, interop
 
 # The forms a row can have, as bits. DEEP goes with ARRAY or TENSOR: rows of more than one dimension.
@@ -78,6 +77,7 @@ class BatchLayout(NamedTuple):
     completions: int = 0  # of preferences: how many columns hold completions
     prompts: bool = False  # whether a column of prompts is before them
     batched: bool = True  # whether outputs of joined rows are `[1, total]`, or else `[total]`
+    seq_lengths: int = -1  # of packed rows: the column that has the lengths of their documents
 
 
 def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
@@ -88,20 +88,13 @@ def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
     return _core.collect(features, None, interop())
 
 
-def collect_nested(features: Any, plain: str | None, choices: int) -> tuple[tuple[str, ...], _core.Columns] | None:
-    """The columns of features that hold one row per choice: the first `choices` rows of each, feature by feature.
+def collect_nested(features: Any, plain: str, main: str) -> tuple[tuple[str, ...], _core.Columns, int] | None:
+    """The columns of features that hold one row per choice, feature by feature, and how many choices each has.
 
-    The column `plain` has one value per feature. None where `collect` returns None, and where a value is not a list or
-    tuple of that many rows.
+    The first feature's column `main` says how many; the column `plain` has one value per feature. None where `collect`
+    returns None, and where a value is not a list or tuple of that many rows.
     """
-    if isinstance(features, _core.TableRows) and features:
-        names = features.names
-    elif isinstance(features, (list, tuple)) and features and is_plain(features[0]):
-        names = tuple(features[0].keys())
-    else:
-        return None
-    columns = _core.collect_nested(features, names, plain, choices, interop())
-    return None if columns is None else (names, columns)
+    return _core.collect_nested(features, plain, main, interop())
 
 
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,117 +40,49 @@ class Batch(list[Any]):
     """The rows of a batch, if a dataset has them as one item."""
 
 
-class Pack(Mapping[str, Any]):
+class Pack(UserDict[str, Any]):
     """Documents that were joined to one row.
 
-    A mapping: `pack["input_ids"]` is an array with the tokens of all documents, as is each extra column, and
-    `pack["seq_lengths"]` says how long each document is. The arrays may be changed, and are collated as they are then.
+    `pack["input_ids"]` is an array with the tokens of all documents, as is each extra column, and `pack["seq_lengths"]`
+    says how long each document is. It is no dict: of those, Trainer removes the columns that the model does not take.
     """
 
-    __slots__ = ("_at", "_packs")
-
-    def __init__(self, packs: Packs, at: int) -> None:
-        self._packs, self._at = packs, at
-
-    def __getitem__(self, name: str) -> Any:
-        return self._packs.column(name, self._at)
-
-    def __contains__(self, name: object) -> bool:
-        return name == SEQ_LENGTHS or name in self._packs.values
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._packs.values
-        yield SEQ_LENGTHS
-
-    def __len__(self) -> int:
-        return len(self._packs.values) + 1
-
     def __repr__(self) -> str:
-        sizes = self[SEQ_LENGTHS]
-        return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {list(self._packs.values)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles this pack alone, without the others in its memory."""
-        return Pack, (Packs.of([self]), 0)
+        sizes, *columns = self[SEQ_LENGTHS], *(name for name in self if name != SEQ_LENGTHS)
+        return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {columns})"
 
 
-class Packs:
-    """Packs whose columns lie one after the other in memory."""
-
-    def __init__(self, values: dict[str, NDArray[Any]], sizes: IntArray, offsets: IntArray) -> None:
-        self.values, self.sizes = values, sizes  # by column `[tokens]`, and the size of each document in tokens
-        self.offsets = offsets  # `[packs + 1]`: where in the documents each pack begins
-        self._bounds = np.concatenate(([0], sizes.cumsum()))  # of documents, in tokens
-
-    @classmethod
-    def of(cls, packs: Sequence[Pack]) -> Packs:
-        """These packs: without a copy if they lie one after the other in one memory, otherwise copies."""
-        whole, first = packs[0]._packs, packs[0]._at
-        end = first + len(packs)
-        if [pack._at for pack in packs] == list(range(first, end)) and all(pack._packs is whole for pack in packs):
-            return whole if len(packs) == len(whole) else whole._part(first, end)
-        names = list(whole.values)
-        for row, pack in enumerate(packs):
-            if list(pack._packs.values) != names:
-                raise ValueError(f"pack {row} has the columns {list(pack._packs.values)} where pack 0 has {names}")
-        sizes = [pack[SEQ_LENGTHS] for pack in packs]
-        values = {name: np.concatenate([pack[name] for pack in packs]) for name in names}
-        return cls(values, np.concatenate(sizes), np.cumsum([0, *map(len, sizes)]))
-
-    def _part(self, first: int, end: int) -> Packs:
-        offsets = self.offsets[first : end + 1]
-        bounds = self._bounds[offsets[0] : offsets[-1] + 1]
-        values = {name: column[bounds[0] : bounds[-1]] for name, column in self.values.items()}
-        part = Packs(values, self.sizes[offsets[0] : offsets[-1]], offsets - offsets[0])
-        part._bounds = bounds - bounds[0]  # the sizes may have been changed
-        return part
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def column(self, name: str, at: int) -> NDArray[Any]:
-        """A column of one pack; raises KeyError."""
-        first, last = self.offsets[at], self.offsets[at + 1]
-        if name == SEQ_LENGTHS:
-            return self.sizes[first:last]
-        return self.values[name][self._bounds[first] : self._bounds[last]]
-
-    def rows(self) -> Rows:
-        """A row for each pack."""
-        columns = {name: Ragged(values, self._bounds[self.offsets]) for name, values in self.values.items()}
-        return rows_of_columns(columns | {SEQ_LENGTHS: Ragged(self.sizes, self.offsets)})  # type: ignore[no-any-return]
-
-    def documents(self) -> Rows:
-        """A row for each document that has tokens."""
-        bounds = np.concatenate(([0], self.sizes.cumsum()))  # the sizes may have been changed
-        if (self.sizes < 0).any() or (bounds[self.offsets] != self._bounds[self.offsets]).any():
-            raise ValueError("the seq_lengths of a pack were changed, and no longer sum to its tokens")
-        bounds = np.append(bounds[:-1][self.sizes > 0], bounds[-1])
-        columns = {name: Ragged(values, bounds) for name, values in self.values.items()}
-        return rows_of_columns(columns)  # type: ignore[no-any-return]
+def packs_of(values: dict[str, NDArray[Any]], sizes: IntArray, offsets: IntArray) -> list[Pack]:
+    """Packs whose columns are views of `values`, `[tokens]` each; `sizes[offsets[i]:offsets[i + 1]]` are pack i's."""
+    tokens = np.concatenate(([0], sizes.cumsum()))[offsets].tolist()
+    columns = [*((name, column, tokens) for name, column in values.items()), (SEQ_LENGTHS, sizes, offsets.tolist())]
+    packs = [Pack() for _ in offsets[1:]]
+    for at, pack in enumerate(packs):
+        pack.data = {name: column[bounds[at] : bounds[at + 1]] for name, column, bounds in columns}
+    return packs
 
 
 def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
-    """Features in one form: what `rows_of` says, with a batch, a list of one, or a list of packs taken apart.
+    """Features in one form: what `rows_of` says, with a batch or a list of one taken apart.
 
     With `documents`, packed rows become their documents, of which only columns with one number per token are left.
     Raises ValueError for several batches, where `rows_of` does, and when `seq_lengths` do not sum to a row's tokens.
     """
-    if type(features) in SEQUENCES and len(features) and type(features) is not Rows:
-        if type(features[0]) in (Batch, Rows):
-            if len(features) > 1:
-                raise ValueError(
-                    f"{len(features)} batches at once: each item of the dataset is a whole batch, so the DataLoader "
-                    "takes one (batch_size=1; in Trainer, per_device_train_batch_size=1)"
-                )
-            features = features[0]
-        elif type(features[0]) is Pack and all(type(feature) is Pack for feature in features):
-            packs = Packs.of(features)
-            return packs.documents() if documents else packs.rows()
-    if type(features) is Batch:
-        features = list(features)
+    features = unwrapped(features)
     rows = rows_of(as_columns(features), bare=bare)
-    return _documents_of(rows) if documents and has_documents(rows) else rows
+    return documents_of(rows) if documents and has_documents(rows) else rows
+
+
+def unwrapped(features: Any) -> Any:
+    """The rows of a batch that a dataset has as one item; other features as they are. Raises ValueError for several."""
+    if type(features) in (list, tuple) and features and type(features[0]) in (Batch, Rows):
+        if len(features) > 1:
+            raise ValueError(
+                f"{len(features)} batches at once: each item of the dataset is a whole batch, so the DataLoader takes "
+                "one (batch_size=1; in Trainer, per_device_train_batch_size=1)"
+            )
+        features = features[0]
+    return list(features) if type(features) is Batch else features
 
 
 def has_documents(features: Any) -> bool:
@@ -161,7 +94,7 @@ def has_documents(features: Any) -> bool:
     if type(features) not in SEQUENCES or not features:
         return False
     first = features[0]  # only plain mappings are asked: others may insert what they are asked for
-    return type(first) is Pack or (is_plain(first) and SEQ_LENGTHS in first)
+    return is_plain(first) and SEQ_LENGTHS in first
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
@@ -234,27 +167,33 @@ def _value(features: Any, row: int, name: str) -> Any:
     return features.value(name, row) if isinstance(features, Rows) else features[row][name]
 
 
-def _documents_of(features: Any) -> Any:
+def documents_of(features: Any) -> Any:
     """The documents of packed rows; the rows themselves where `seq_lengths` are something else."""
     first = first_mapping(features)
-    collected = _core.collect(features, (SEQ_LENGTHS, MAIN), interop())
-    if first is None or collected is None:
-        return features
-    forms, _, kinds, *_ = collected[1].describe(0)
-    if forms & ~ROWS or kinds & ~INTS:
-        return features
-    documents, packed = join(features, [SEQ_LENGTHS])
-    names = [name for name in first if name != SEQ_LENGTHS and (name == MAIN or _joins(features, name))]
-    values, sizes = join(features, names)
-    lengths, offsets = documents[SEQ_LENGTHS].astype(np.int64), np.concatenate(([0], packed.cumsum()))
-    sums = np.diff(np.concatenate(([0], lengths.cumsum()))[offsets])
-    wrong = np.flatnonzero(sums != sizes)
-    if len(wrong) or (lengths < 0).any():
-        row = int(wrong[0]) if len(wrong) else int(np.searchsorted(offsets, (lengths < 0).argmax(), "right")) - 1
-        raise ValueError(
-            f"row {row}: seq_lengths {_value(features, row, SEQ_LENGTHS)!r:.60} do not sum to its {sizes[row]} tokens"
+    if type(first) is Pack and MAIN in first and all(type(pack) is Pack for pack in features):
+        values = {name: np.concatenate([pack.data[name] for pack in features]) for name in first}
+        lengths = values.pop(SEQ_LENGTHS)
+        packed, sizes = (np.array([len(pack.data[name]) for pack in features]) for name in (SEQ_LENGTHS, MAIN))
+    else:
+        collected = _core.collect(features, (SEQ_LENGTHS, MAIN), interop())
+        if first is None or collected is None:
+            return features
+        forms, _, kinds, *_ = collected[1].describe(0)
+        if forms & ~ROWS or kinds & ~INTS:
+            return features
+        documents, packed = join(features, [SEQ_LENGTHS])
+        lengths = documents[SEQ_LENGTHS].astype(np.int64)
+        values, sizes = join(
+            features, [name for name in first if name != SEQ_LENGTHS and (name == MAIN or _joins(features, name))]
         )
-    return Packs({name: values[name] for name in names}, lengths, offsets).documents()
+    ends, bounds = packed.cumsum(), np.concatenate(([0], lengths.cumsum()))
+    wrong = np.flatnonzero(bounds[ends] != sizes.cumsum())
+    if len(wrong) or (lengths < 0).any():
+        row = int(wrong[0]) if len(wrong) else int(np.searchsorted(ends, (lengths < 0).argmax(), "right"))
+        said = f"{_value(features, row, SEQ_LENGTHS)!r:.60}"
+        raise ValueError(f"row {row}: seq_lengths {said} do not sum to its {sizes[row]} tokens")
+    bounds = np.append(bounds[:-1][lengths > 0], bounds[-1])
+    return rows_of_columns({name: Ragged(column, bounds) for name, column in values.items()})
 
 
 def _joins(features: Any, name: str) -> bool:

@@ -69,18 +69,6 @@ def numpy_token_labels_are_like_torch() -> bool:
 
 
 @functools.cache
-def multiple_choice_takes_labels() -> bool:
-    """Whether the features of multiple choice lose their labels; from 5.23 on they do not."""
-
-    class Example(dict[str, Any]):
-        def pop(self, *arguments: Any) -> Any:
-            raise _Seen
-
-    collator = originals.DataCollatorForMultipleChoice(None)
-    return _sees(collator.torch_call, [Example(input_ids=[], labels=0)])
-
-
-@functools.cache
 def pad_warns_of_fast_tokenizers() -> bool:
     """Whether the first `pad` of a fast tokenizer says that `__call__` is faster, as 4.x does."""
 

@@ -40,11 +40,11 @@ def patch_flash_attn() -> Patch:
 
     Examples:
         >>> import quadrat, flash_attn.bert_padding
-        >>> with quadrat.patch_flash_attn():
+        >>> with quadrat.varlen.patch_flash_attn():
         ...     flash_attn.bert_padding.pad_input is quadrat.bert_padding.pad_input
         True
     """
-    with needs("quadrat.patch_flash_attn"):
+    with needs("quadrat.varlen.patch_flash_attn"):
         import flash_attn.bert_padding  # type: ignore[import-not-found]  # noqa: F401
     return Patch("patch_flash_attn", FLASH_ATTN)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from quadrat.batching.pack_dataset import pack_dataset
+from quadrat.batching.dataset_packing import pack_dataset
 from quadrat.integration.switch import Patch, Swap, Switch
 from quadrat.support.extras import needs
 from quadrat.varlen.packing_check import warn_if_rows_mix

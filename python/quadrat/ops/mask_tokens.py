@@ -143,23 +143,9 @@ def _mask_by_generator(input_ids: Any, given: Given, generator: Any, options: ph
     framework: Framework = "pt" if is_tensor(input_ids) else "np"
     origin = _origin(generator, framework)
     masked = _copy(input_ids)
-    mask, random = options.mask, options.random
-    has_random = not (mask == 1 or random == 0)
-    labeller = _core.MaskedLabels(
-        source=origin.source,
-        generator=origin.generator,
-        every_word=False,
-        mlm_probability=origin.rounded(options.mlm_probability),
-        mask=origin.rounded(mask),
-        random_of_rest=origin.rounded(min(random / (1 - mask), 1.0)) if has_random else 0.0,
-        has_random=has_random,
-        special_ids=list(given.special_ids),
-        special=-1,
-        words=-1,
-        word_source=_core.WORDS_FROM_NOTHING,
-        mask_id=options.mask_id,
-        vocab_size=options.vocab_size,
-    )
+    replacement = origin.replacement(options.mask, options.random, options.mask_id, options.vocab_size)
+    probability = origin.rounded(options.mlm_probability)
+    labeller = _core.MaskedLabels(*origin[:2], False, probability, replacement, list(given.special_ids))
     return MaskedTokens(masked, write_labels(labeller, masked, given.special_tokens_mask, given.offset_mapping))
 
 

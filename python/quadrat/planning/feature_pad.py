@@ -59,7 +59,8 @@ def feature_pad(
         log_once(_noted, str(reason), counts=False)
         rows = plain(inputs) if name is None else only(inputs, name)
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
-    count_planned()
+    if name is None:  # else the batch has labels, and counts where they are padded
+        count_planned()
     return batch
 
 

@@ -1,13 +1,12 @@
 """Flattening, or padding-free: the rows of a batch one after the other, `[1, total]`, and their boundaries.
 
 Written against `DataCollatorWithFlattening` of transformers 5.23. A batch takes two compiled calls, as in `padded`.
-Rows that the kernels do not know are joined token by token in Python.
+Rows that the kernels do not know become lists first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,7 @@ _PARTS = {
 def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     """The flattened batch that `plan` asks for, whatever the rows are made of; `collator` is named in logs and errors.
 
-    Raises ValueError where a row of labels (as they are) or of an extra column is not as long as its input_ids, and
-    what the conversion of the rows raises, naming column and row as well.
+    Raises what `flatten_plainly` raises.
     """
     try:
         return flatten_features(features, plan, deferred=collator.deferred)
@@ -52,8 +50,8 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
-    start = plan.position_ids_start if plan.position_ids else 0
-    if type(start) is not int or start not in _INT64:
+    layout = plan.layout
+    if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is no int64")
     collected = _core.collect(features, plan.names, interop())
     if collected is None:
@@ -65,14 +63,6 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
-    layout = col.BatchLayout(
-        multiple_of=plan.pad_to_multiple_of or 1,
-        separator=plan.separator_id,
-        start=start,
-        align_to=plan.align_to or 0,
-        total=plan.total_length or 0,
-        continue_positions=plan.continue_positions,
-    )
     if made.refusal is None:
         plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
@@ -148,119 +138,62 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
 
 
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
-    """As `flatten`, token by token in Python: for rows that the kernels do not know."""
-    ids: list[Any] = []
-    labels: list[Any] = []
-    positions: list[Any] = []
-    lengths: list[int] = []
-    for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
-        tokens = _as_list(feature[MAIN])
-        ids.append(list(tokens))
-        if plan.labels != "none":
-            labels.append(_labels(plan, row, tokens, tokens if plan.label is None else _as_list(feature[plan.label])))
-        if plan.position_ids:
-            positions.append([plan.position_ids_start + i for i in range(len(tokens))])
-        lengths.append(len(tokens))
+    """As `flatten`, for rows that the kernels do not know as they are: first they become lists of one type of number.
+
+    Raises ValueError, and what reading the rows raises.
+    """
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
-    gaps = _gaps(plan, lengths)
+    rows: list[dict[str, list[Any]]] = []
+    for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
+        rows.append({name: _as_list(feature[name]) for name in plan.names})
+        _require_lengths(plan, row, {name: len(values) for name, values in rows[-1].items()})
+    _require_room(plan, [len(row[MAIN]) for row in rows])
+    for name in plan.names:
+        kinds = {type(value) for row in rows for value in row[name]}
+        if not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
+            raise (TypeError if type(None) in kinds else ValueError)(f"column '{name}' is not made of rows of numbers")
+        if len(kinds) > 1 or not kinds <= {bool, int, float}:
+            floats = any(issubclass(kind, (float, np.floating)) for kind in kinds)
+            rows = [{**row, name: list(map(float if floats else int, row[name]))} for row in rows]
+    try:
+        batch: dict[str, Any] = flatten_features(rows, plan._replace(framework="np"))
+    except FallBack as reason:
+        raise ValueError(str(reason)) from reason
+    if plan.framework == "np":
+        return batch
+    import torch  # whose default device may be another than the kernels write to
 
-    def made(values: list[Any], dtype: str | None) -> Any:
-        if plan.framework == "np":
-            return np.array(values, dtype=dtype)
-        import torch
-
-        return torch.tensor(values, dtype=None if dtype is None else getattr(torch, dtype))
-
-    def joined(rows: Iterable[Any], fill: Any) -> list[Any]:
-        return [one for row, gap in zip(rows, gaps, strict=True) for one in (*row, *[fill] * gap)]
-
-    def of_each(value: Callable[[int], Any], fill: Any, dtype: str) -> Any:
-        """The same value for all tokens of a row."""
-        return made([joined(([value(row)] * length for row, length in enumerate(lengths)), fill)], dtype)
-
-    batch = {MAIN: made([joined(ids, plan.input_pad)], "int64")}
-    if plan.labels != "none":
-        batch[plan.label or "labels"] = made([joined(labels, plan.label_pad)], "int64")
-    if plan.position_ids:
-        batch["position_ids"] = made([_positions(plan, positions, gaps)], "int64")
-    if plan.seq_idx:
-        batch["seq_idx"] = of_each(lambda row: row, -1, "int32")
-    places = lengths if plan.align_to is None else [sum(both) for both in zip(lengths, gaps, strict=True)]
-    parts: dict[str, Callable[[], Any]] = {  # see `quadrat.varlen.names`
-        "places": lambda: made([0, *accumulate(places)], "int32"),
-        "tokens": lambda: made([0, *accumulate(lengths)], "int32"),
-        "documents": lambda: of_each(lambda row: row + 1, 0, "int64"),
-        "gaps": lambda: of_each(lambda row: False, True, "bool"),
-        "longest": lambda: max(places, default=0),
-        "total": lambda: sum(lengths) + sum(gaps),
-        "thd": lambda: "thd",
+    dtypes = {"f": torch.get_default_dtype()}
+    return {
+        name: torch.tensor(value, dtype=dtypes.get(value.dtype.kind)) if isinstance(value, np.ndarray) else value
+        for name, value in batch.items()
     }
-    batch |= {name: parts[what]() for name, what in plan.parts}
-    for name, value in plan.extra.items():
-        rows: list[Any] = []
-        for row, feature in enumerate(features):
-            rows.append(_as_list(feature[name]))
-            _require_length(name, row, rows[-1], lengths[row])
-        values = joined(rows, value)
-        batch[name] = made([values], _dtype_of(name, values, type(value)))
-    return batch
 
 
-def _gaps(plan: Flattening, lengths: list[int]) -> list[int]:
-    """The padding after each row. Raises ValueError if the total is too short, or there is no row to pad."""
-    gaps = [0 if plan.align_to is None else -length % plan.align_to for length in lengths]
-    needed = sum(lengths) + sum(gaps)
-    total = needed + -needed % (plan.pad_to_multiple_of or 1) if plan.total_length is None else plan.total_length
-    if total < needed:
-        raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
-    if total > needed:
-        if not lengths or (plan.align_to is None and not sum(lengths)):
-            raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")
-        gaps[-1] += total - needed
-    return gaps
+def _as_list(row: Any) -> list[Any]:
+    return list(row.tolist() if hasattr(row, "tolist") else row)
 
 
-def _positions(plan: Flattening, rows: list[list[Any]], gaps: list[int]) -> list[Any]:
-    made: list[Any] = []
-    for row, gap in zip(rows, gaps, strict=True):
-        made += row
-        # Without places of their own, padding follows the last token, of whatever row.
-        follows = made and (row or plan.align_to is None)
-        first = made[-1] + 1 if follows else plan.position_ids_start
-        made += [first + i if plan.continue_positions else 0 for i in range(gap)]
-    return made
-
-
-def _as_list(row: Any) -> Any:
-    return row.tolist() if hasattr(row, "tolist") else row
-
-
-def _labels(plan: Flattening, row: int, ids: Any, labels: Any) -> Any:
-    if plan.padded or plan.labels == "as they are":
-        _require_length(plan.label or "labels", row, labels, len(ids))
-    if plan.labels == "as they are":
-        return labels
-    if plan.padded and len(ids) == 0:
+def _require_lengths(plan: Flattening, row: int, lengths: dict[str, int]) -> None:
+    label = (plan.label,) if plan.padded or plan.labels == "as they are" else ()
+    for name in (*label, *plan.extra):
+        if name is not None and lengths[name] != lengths[MAIN]:
+            raise ValueError(
+                f"column '{name}', row {row} has length {lengths[name]} where '{MAIN}' has {lengths[MAIN]}; give one "
+                "value per token"
+            )
+    if plan.labels == "shifted" and plan.padded and not lengths[MAIN]:
         raise ValueError(
             f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
             "and they could not be padded to one length; leave out empty rows"
         )
-    return [plan.separator_id] + labels[1:]  # noqa: RUF005 - a tuple is refused, as the reference does
 
 
-def _require_length(name: str, row: int, values: Any, length: int) -> None:
-    if len(values) != length:
-        raise ValueError(
-            f"column '{name}', row {row} has length {len(values)} where '{MAIN}' has {length}; give one value per token"
-        )
-
-
-def _dtype_of(name: str, values: list[Any], value_type: type) -> str | None:
-    """Of an extra column: integers int64, floats of the default dtype, bools bool only where what pads them is one."""
-    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in values):
-        raise ValueError(f"column '{name}' is not made of one-dimensional rows of numbers")
-    kinds = set(map(type, values))
-    if any(issubclass(kind, (float, np.floating)) for kind in kinds):
-        return None
-    return "bool" if kinds == {bool} and value_type is bool else "int64"
+def _require_room(plan: Flattening, lengths: list[int]) -> None:
+    align, total = plan.layout.align_to or 1, plan.layout.total
+    needed = sum(-(-length // align) * align for length in lengths)
+    if 0 < total < needed:
+        raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
+    if total > needed and (not lengths or (plan.layout.align_to == 0 and not needed)):
+        raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from quadrat.input.columns import BatchLayout
 from quadrat.input.rows import MAIN, first_mapping
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values
@@ -26,19 +27,22 @@ class Flattening(NamedTuple):
     seq_idx: bool = False
     consumer: str | None = None  # whose names say where the rows begin, see `quadrat.varlen.names`; None: nothing does
     extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
-    pad_to_multiple_of: int | None = None  # of the total
-    separator_id: Any = -100
-    position_ids_start: Any = 0
+    layout: BatchLayout = BatchLayout(separator=-100)
     input_pad: Any = 0
     label_pad: Any = -100
     labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
-    align_to: int | None = None  # what each row is padded to a multiple of
-    total_length: int | None = None
-    continue_positions: bool = True  # whether position_ids count on through the padding; else they are 0 there
 
     @classmethod
     def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
         """With the options of a collator."""
+        layout = BatchLayout(
+            multiple_of=collator.pad_to_multiple_of or 1,
+            separator=more.pop("separator", -100),
+            start=collator.position_ids_start if collator.return_position_ids else 0,
+            align_to=collator.align_to or 0,
+            total=collator.total_length or 0,
+            continue_positions=bool(collator.continue_positions),
+        )
         return cls(
             framework,
             labels,
@@ -47,29 +51,26 @@ class Flattening(NamedTuple):
             bool(collator.return_seq_idx),
             collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
             extra,
-            collator.pad_to_multiple_of,
-            position_ids_start=collator.position_ids_start,
-            align_to=collator.align_to,
-            total_length=collator.total_length,
-            continue_positions=bool(collator.continue_positions),
+            layout,
             **more,
         )
 
     @property
     def padded(self) -> bool:
         """Whether there may be padding."""
-        return not (self.pad_to_multiple_of is None and self.align_to is None and self.total_length is None)
+        return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
 
     @property
     def defers(self) -> bool:
         """Whether a device can make the batch; others are made before they are sent."""
-        fixed = self.align_to is not None or self.total_length is not None
-        return not fixed and self.continue_positions and self.consumer not in ("megatron", "mask")
+        layout = self.layout
+        plain = layout.align_to == layout.total == 0 and layout.continue_positions
+        return plain and self.consumer not in ("megatron", "mask")
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
         """The outputs that the consumer gets, and what each is."""
-        return parts_of(self.consumer, aligned=self.align_to is not None)
+        return parts_of(self.consumer, aligned=self.layout.align_to > 0)
 
     @property
     def names(self) -> tuple[str, ...]:

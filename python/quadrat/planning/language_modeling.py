@@ -180,23 +180,9 @@ def _masked_labels(collator: Any, framework: Framework, special: int, words: int
     if where is None:
         raise FallBack("the generator's draws are not known")
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
-    mask, random = collator.mask_replace_prob, collator.random_replace_prob
-    has_random = not (mask == 1 or random == 0)
-    return _core.MaskedLabels(
-        source=where.source,
-        generator=where.generator,
-        every_word=False,
-        mlm_probability=where.rounded(collator.mlm_probability),
-        mask=where.rounded(mask),
-        random_of_rest=where.rounded(random / (1 - mask)) if has_random else 0.0,
-        has_random=has_random,
-        mask_id=mask_id,
-        vocab_size=vocab_size,
-        special_ids=special_ids,
-        special=special,
-        words=words,
-        word_source=source,
-    )
+    replacement = where.replacement(collator.mask_replace_prob, collator.random_replace_prob, mask_id, vocab_size)
+    probability = where.rounded(collator.mlm_probability)
+    return _core.MaskedLabels(*where[:2], False, probability, replacement, special_ids, special, words, source)
 
 
 def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int, list[int]]:

@@ -250,28 +250,16 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
         raise FallBack("a probability is no float from 0 to 1")
-    has_random = mask != 1 and random_words != 0
-    of_rest = random_words / (1 - mask) if has_random else 0.0
+    of_rest = random_words / (1 - mask) if mask != 1 and random_words != 0 else 0.0
     if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
         raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
     mask_token = collator.tokenizer.mask_token
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
     if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
         raise FallBack("the tokenizer has no mask token with an id")
-    return _core.WordLabels(
-        shuffle=shuffle,
-        source=origin.source,
-        generator=origin.generator,
-        probability=share,
-        mask=origin.rounded(mask),
-        random_of_rest=origin.rounded(of_rest),
-        has_random=has_random,
-        mask_id=mask_id,
-        vocab_size=vocab_size,
-        pieces=pieces,
-        joined=joined,
-        before=None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers,
-    )
+    replacement = origin.replacement(mask, random_words, mask_id, vocab_size)
+    before = None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers
+    return _core.WordLabels(shuffle, *origin[:2], share, replacement, pieces, joined, before)
 
 
 def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:

@@ -34,6 +34,14 @@ class Origin(NamedTuple):
 
         return float(torch.full((), probability, dtype=self.dtype, device="cpu").item())
 
+    def replacement(
+        self, mask: float, random: float, mask_id: int, vocab_size: int
+    ) -> tuple[float, float | None, int, int]:
+        """How masked tokens are replaced, as the kernels take it: what random words are drawn with may be None."""
+        has_random = mask != 1 and random != 0
+        of_rest = self.rounded(min(random / (1 - mask), 1.0)) if has_random else None
+        return self.rounded(mask), of_rest, mask_id, vocab_size
+
 
 def torch_origin(generator: Any) -> Origin | None:
     """The torch generator that `generator=...` stands for, and the default dtype; None unless it is on the CPU."""

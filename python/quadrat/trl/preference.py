@@ -17,7 +17,7 @@ from quadrat.input.rows import each_of
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, address_of, interop
-from quadrat.trl._base import Flat, TrlCollator, ragged, require_token
+from quadrat.trl._base import TrlCollator, require_token
 
 _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))
 
@@ -126,8 +126,9 @@ class PreferenceCollator(TrlCollator):
         kept = np.minimum(sizes, self._limit())
         starts = sizes - kept if getattr(self, "truncation_mode", "keep_start") == "keep_end" else np.zeros_like(sizes)
         bounds = np.arange(len(sizes) + 1, dtype=np.int64) * made[0].shape[1]
-        columns = ragged(bounds, *(Flat(one, address_of(one), one.numel()) for one in made))
-        for index in range(len(made)):
+        columns = _core.Columns()
+        for index, one in enumerate(made):
+            columns.add_ragged(address_of(one), INT64, one.numel(), address_of(bounds), len(sizes))
             columns.cut(index, address_of(starts), address_of(kept))
         steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
         layout = col.BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))

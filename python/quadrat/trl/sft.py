@@ -7,19 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as Original
 
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
-from quadrat.input.items import SEQ_LENGTHS, has_documents
+from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN, Rows, first_of
 from quadrat.planning.fallback import FallBack, first_feature, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
-from quadrat.support.memory import INT32, INT64, Framework, address_of
-from quadrat.trl._base import Flat, IntArray, TrlCollator, bounds_of, joined, lengths, ragged, read, require_token
+from quadrat.support.memory import INT32, INT64, Framework
+from quadrat.trl._base import TrlCollator, read, require_token
 
 __all__ = ["DataCollatorForLanguageModeling"]
 
@@ -69,45 +68,33 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         first = first_feature(features)
         require_token(self.pad_token_id)
         check_device(framework)
-        names: tuple[str, ...] = (MAIN, "labels") if "labels" in first else (MAIN,)
+        positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
+        packed = SEQ_LENGTHS in first and (self.padding_free or positions)
+        names = (MAIN, *(("labels",) if "labels" in first else ()), *((SEQ_LENGTHS,) if packed else ()))
         columns = read(features, names)
         if not _has_plain_start(features):
             raise FallBack("the first row is empty, or others have labels and it has none")
         self._require_newest(first, columns)
-        sizes = lengths(columns)[0]
-        positions = not self.padding_free and bool(getattr(self, "return_position_ids", False))
-        packed = SEQ_LENGTHS in first and (self.padding_free or positions)
-        documents = _documents(read(features, (SEQ_LENGTHS,)), sizes) if packed else sizes
-        if packed and self.padding_free:
-            if not sizes.all():
-                raise FallBack("a row is empty")  # it has no document, and torch takes it for floats
-            if len(names) > 1 and columns.first_difference(0, 1) >= 0:
-                raise FallBack("column 'labels' differs in length from the tokens")
-            memory = [joined(columns, index) for index in range(len(names))]
-            columns = ragged(bounds_of(documents), *memory)
-        elif packed:
-            memory, bounds = [position_ids(documents)], bounds_of(sizes)
-            columns.add_ragged(memory[0].address, INT64, memory[0].size, address_of(bounds), len(sizes))
-            names = (*names, "position_ids")
-        batch = self._run(columns, names, framework, remembers=_REMEMBERS and not packed)
+        batch = self._run(columns, names, framework, positions=positions)
         return self._finished(batch) if self.padding_free else batch
 
-    def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, remembers: bool) -> Any:
+    def _run(self, columns: _core.Columns, names: tuple[str, ...], framework: Framework, *, positions: bool) -> Any:
         flattens = bool(self.padding_free)
         width = rounded_up(1 if flattens else columns.longest(0), None if flattens else self.pad_to_multiple_of)
         rounded_up(0, self.pad_to_multiple_of)
-        positions = bool(getattr(self, "return_position_ids", False))
         key = key_of(names, columns, framework, (flattens, positions), (0, width))
         plan = sft_plan(key)
         if plan.refusal is not None:
             raise FallBack(plan.refusal)
         values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
         defers = self.deferred and not flattens and not positions
-        layout = col.BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED)
+        documents = names.index(SEQ_LENGTHS) if SEQ_LENGTHS in names else -1
+        layout = col.BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED, seq_lengths=documents)
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
         if isinstance(batch, tuple):
-            raise FallBack("a column holds numbers the kernels do not know")
-        if remembers:
+            raise FallBack("numbers are none the kernels know, or seq_lengths do not sum to the tokens of the rows")
+        if _REMEMBERS and not any(shape.forms & col.ARRAY for shape in col.column_shapes(key.signature)):
+            told_apart = ("labels", SEQ_LENGTHS) if flattens or positions else ("labels",)
             remember(
                 self,
                 key,
@@ -118,7 +105,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
                 main=None if flattens else MAIN,
                 layout=layout._replace(width=-1),
                 names=names,
-                absent=() if "labels" in names else ("labels",),
+                absent=tuple(name for name in told_apart if name not in names),
                 deferred=deferred_batch if defers else None,
             )
         return batch
@@ -127,13 +114,10 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         run = recipe.runner()
 
         def checked(collator: Any, features: Any) -> Any:
-            flattens = collator.padding_free
-            if (flattens or getattr(collator, "return_position_ids", False)) and has_documents(features):
-                return None
             batch = run(collator, features)
             if batch is None or not _has_plain_start(features):
                 return None
-            return collator._finished(batch) if flattens else batch
+            return collator._finished(batch) if collator.padding_free else batch
 
         return checked
 
@@ -184,9 +168,7 @@ def sft_plan(key: PlanKey) -> Plan:
     joins, positions = key.options
     if not joins:
         steps: list[col.Step] = [(MAIN, 0, col.PAD, INT64), ("labels", label, col.PAD_OWN, INT64)]
-        if "position_ids" in key.names:
-            steps.append(("position_ids", key.names.index("position_ids"), col.PAD, INT64))
-        elif positions:
+        if positions:
             steps.append(("position_ids", 0, col.ROW_POSITIONS, INT64))
         return Plan((*steps, ("attention_mask", 0, col.MASK, INT64)))
     if not shapes[0].full:
@@ -205,23 +187,6 @@ def sft_plan(key: PlanKey) -> Plan:
             ("seq_idx", 0, col.SEQUENCES, INT32),
         )
     )
-
-
-def position_ids(sizes: IntArray) -> Flat:
-    """Where in its row each token stands, row after row."""
-    out = Flat.empty(int(sizes.sum()))
-    failure = _core.position_ids(address_of(sizes), len(sizes), 0, out.address, out.size)
-    assert failure is None
-    return out
-
-
-def _documents(columns: _core.Columns, sizes: IntArray) -> IntArray:
-    """The lengths of the documents in packed rows of these sizes. Raises FallBack where they are others."""
-    documents = np.asarray(joined(columns, 0).memory)
-    ends = bounds_of(lengths(columns)[0])[1:]
-    if (documents < 1).any() or (bounds_of(documents)[ends] != sizes.cumsum()).any():
-        raise FallBack("seq_lengths do not sum to the tokens of the rows")
-    return documents
 
 
 def _has_plain_start(features: Any) -> bool:

@@ -1,3 +1,4 @@
+from quadrat.integration.patch_attention import patch_flash_attn as patch_flash_attn
 from quadrat.varlen import bert_padding as bert_padding
 from quadrat.varlen.aligned import align as align
 from quadrat.varlen.block_mask import document_block_mask as document_block_mask

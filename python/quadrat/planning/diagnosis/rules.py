@@ -186,38 +186,9 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
     if len(set(map(length_of, column.values))) > 1:
         yield from options.lacks_token(collator.tokenizer, "pad_token")
     yield from doubtful(column)
-    if hasattr(collator, "_shuffle"):
-        yield from _outside_vocabulary(collator.tokenizer, column)
     if hasattr(collator, "plm_probability"):
         yield from options.lacks_token(collator.tokenizer, "mask_token")
         yield from options.lacks_token(collator.tokenizer, "pad_token")
-        yield from _odd(column)
-
-
-def _odd(column: Column) -> Iterator[str]:
-    """Rows that permutation language modelling cannot take."""
-    lengths = [length_of(row) or 0 for row in column.values]
-    if 0 in lengths:
-        yield f"row {lengths.index(0)} is empty; remove it"
-    longest = max(lengths)
-    if longest % 2:
-        yield (
-            f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
-            "even; give rows of an even length, or add a padding token to the longest"
-        )
-
-
-def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
-    """Ids without a token, by which words are told."""
-    size = len(tokenizer)
-    for row, value in enumerate(column.values):
-        ids = value.tolist() if hasattr(value, "tolist") else value
-        for token in (min(ids, default=0), max(ids, default=0)):
-            if not 0 <= token < size:
-                found = (
-                    f"{column.place(row)}, position {ids.index(token)} is {token}, which is no token of the tokenizer"
-                )
-                yield f"{found}; give ids from 0 to {size - 1}"
 
 
 def _shape_of(value: Any) -> Shape:

@@ -131,9 +131,6 @@ def _problems(column: Column, where: str, value: Any, inside: bool = False) -> I
     elif is_list and not _is_good(value, role):
         for position, element in enumerate(value):
             yield from _problems(column, f"{where}, position {position}", element, inside=True)
-    elif isinstance(value, np.ndarray) and value.dtype.hasobject:
-        yield from _problems(column, where, value.tolist())
-        yield False, f"{where} is an array of Python objects; give numbers, for example row.astype('int64')"
     elif role is Role.TOKENS and "float" in str(getattr(value, "dtype", "")):
         to_ints = "row.long()" if is_tensor(value) else "row.astype('int64')"
         kind = str(value.dtype).removeprefix("torch.")

@@ -61,11 +61,11 @@ def pack_dataset(
         >>> import datasets, quadrat
         >>> datasets.disable_progress_bars()
         >>> rows = datasets.Dataset.from_dict({"input_ids": [[1, 2, 3, 4, 5], [6, 7], [8, 9, 10], [11]]})
-        >>> quadrat.pack_dataset(rows, seq_length=4)[:]
+        >>> quadrat.batching.pack_dataset(rows, seq_length=4)[:]
         {'input_ids': [[1, 2, 3, 4], [8, 9, 10, 11], [6, 7]], 'seq_lengths': [[4], [3, 1], [2]]}
-        >>> quadrat.pack_dataset(rows, seq_length=4, strategy="bfd_split")[:]
+        >>> quadrat.batching.pack_dataset(rows, seq_length=4, strategy="bfd_split")[:]
         {'input_ids': [[1, 2, 3, 4], [8, 9, 10, 5], [6, 7, 11]], 'seq_lengths': [[4], [3, 1], [2, 1]]}
-        >>> quadrat.pack_dataset(rows, seq_length=4, strategy="wrapped")[:]
+        >>> quadrat.batching.pack_dataset(rows, seq_length=4, strategy="wrapped")[:]
         {'input_ids': [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11]]}
     """
     if strategy not in _STRATEGIES:
@@ -86,7 +86,7 @@ def pack_dataset(
 
 def _format_of(dataset: Any) -> dict[str, Any]:
     """The arguments of `with_format` for the format that a dataset has."""
-    with needs("quadrat.pack_dataset", "datasets"):
+    with needs("quadrat.batching.pack_dataset", "datasets"):
         import datasets
 
     if isinstance(dataset, (datasets.DatasetDict, datasets.IterableDatasetDict)):
