@@ -38,7 +38,6 @@ _REST = 20  # seconds that a new process is worth starting for
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -68,7 +67,6 @@ class Process:
     crashes: list[str] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start a worker for the time that is left."""
         self.runs += 1
         self.folder = self.options.folder / f"{'sanitized' if self.sanitized else 'plain'}-{self.number}.{self.runs}"
         self.folder.mkdir(parents=True)
@@ -110,7 +108,6 @@ class Process:
         return True
 
     def stop(self) -> None:
-        """End the worker."""
         if self.child is not None and self.child.poll() is None:
             self.child.kill()
             self.child.wait()
@@ -152,7 +149,6 @@ def _collect(folder: Path, processes: list[Process]) -> tuple[dict[tuple[str, st
 
 
 def _table(total: dict[tuple[str, str], list[float]]) -> list[str]:
-    """A line for each file, and sums."""
     rows: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     for (build, name), count in total.items():
         for row in (name.partition("::")[0], name.partition("/")[0] + "/", "all"):
@@ -169,7 +165,6 @@ def _table(total: dict[tuple[str, str], list[float]]) -> list[str]:
 
 
 def repeat(path: Path) -> int:
-    """Run the inputs of a file, each in this process."""
     from fuzz import targets
 
     targets.prepare()
@@ -233,7 +228,6 @@ def fuzz(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Fuzz, or repeat a find."""
     parser = argparse.ArgumentParser(description="Run the property tests on bytes.")
     parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")

@@ -96,7 +96,6 @@ def _lists(draw: Any, total: int, kind: str, depth: int) -> tuple[list[Any], lis
 
 @st.composite
 def tables(draw: Any) -> tuple[Part, list[dict[str, Any]]]:
-    """A table, and its rows."""
     length = draw(st.integers(0, 5))
     names = ["input_ids"] + [name for name in ("attention_mask", "labels", "extra") if draw(st.integers(0, 2)) == 0]
     parts, rows = [], [dict.fromkeys(names) for _ in range(length)]
@@ -121,7 +120,6 @@ def _tokens(draw: Any, length: int) -> tuple[Part, list[Any]]:
 
 
 def parts_of(part: Part) -> list[Part]:
-    """The part and all below it."""
     return [part, *(one for child in part.parts for one in parts_of(child))]
 
 
@@ -159,7 +157,6 @@ def _sizes(draw: Any, count: int) -> list[int]:
 
 @st.composite
 def pyarrow_tables(draw: Any) -> pa.Table:
-    """A table of some of them."""
     length = draw(st.integers(0, 5))
     ids = pa.array([list(range(3, 3 + n)) for n in _sizes(draw, length)], pa.list_(pa.int64()))
     others = {f"c{number}": draw(pyarrow_columns(length)) for number in range(draw(st.integers(0, 2)))}

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BatchEncoding, PreTrainedTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BatchEncoding, PreTrainedTokenizer, PreTrainedTokenizerBase
 from transformers.utils import TensorType
 
 import quadrat
@@ -220,22 +220,6 @@ def test_python_tokenizers_while_patched(options):
         expected = outcome(lambda given: tokenizer(given, **options), texts)
         with quadrat.patch_tokenizers():
             assert_same_outcome(expected, outcome(lambda given: tokenizer(given, **options), texts))
-
-
-def test_the_patch_is_undone():
-    pad, convert = PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors
-    assert (pad, convert) == (originals.PAD, originals.CONVERT_TO_TENSORS)
-    outer = quadrat.patch_tokenizers()
-    with quadrat.patch_tokenizers():
-        assert PreTrainedTokenizerBase.pad is not pad
-        assert PreTrainedTokenizerFast.pad is PreTrainedTokenizerBase.pad
-        assert BatchEncoding.convert_to_tensors is not convert
-    assert PreTrainedTokenizerBase.pad is not pad
-    outer.undo()
-    outer.undo()
-    assert (PreTrainedTokenizerBase.pad, BatchEncoding.convert_to_tensors) == (pad, convert)
-    with pytest.raises(RuntimeError, match=r"quadrat\.patch_tokenizers"), outer:
-        pass
 
 
 def test_methods_are_pickled_by_their_names():

@@ -77,18 +77,18 @@ NUMBER_PER_ROW = Mistake(
 )
 
 LABELS = {
-    "a label per token": Mistake(
-        UNPADDED,
-        lambda: rows(4, 2, labels=tags),
-        ["is ragged and not padded here: row 0 has length 4, row 1 has length 2", "DataCollatorForTokenClassification"],
-        uses(r"use (DataCollatorForTokenClassification\(tokenizer\))"),
-    ),
-    "a label per token, named label": Mistake(
-        UNPADDED,
-        lambda: rows(4, 2, label=tags),
-        ["'label' is ragged", "pads it with -100"],
-        uses(r"use (DataCollatorForTokenClassification\(tokenizer\)), which pads it with -100"),
-    ),
+    **{
+        f"a label per token, named {name}": Mistake(
+            UNPADDED,
+            lambda name=name: rows(4, 2, **{name: tags}),
+            said,
+            uses(r"use (DataCollatorForTok\w+\(tokenizer\))"),
+        )
+        for name, said in {
+            "labels": ["is ragged and not padded here: row 0 has length 4, row 1 has length 2"],
+            "label": ["'label' is ragged", "pads it with -100"],
+        }.items()
+    },
     "targets": Mistake(
         UNPADDED,
         lambda: rows(4, 2, labels=targets),

@@ -18,7 +18,9 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from quadrat.ops import _gathered
-from support.nested import copied, filled, leaves, overwritten, picture, structures
+from support import compare
+from support.compare import frozen as picture
+from support.nested import copied, filled, leaves, overwritten, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
@@ -26,12 +28,8 @@ PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
 
 def outcome(call, *arguments):
     """What a call returns, as a picture, or the type of what it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return "returned", picture(call(*arguments))
-        except Exception as error:
-            return "raised", type(error)
+    kind, found = compare.outcome(lambda given: call(*given), arguments)
+    return kind, picture(found) if kind == "returned" else type(found)
 
 
 def batches_of(data, *, library=LIBRARIES, rows=None, most=9):

@@ -1,15 +1,13 @@
 """pack_dataset == TRL's: rows, order, types, formats and errors; and a plain oracle where TRL is not installed."""
 
 import warnings
-from collections import deque
-from itertools import pairwise
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
@@ -258,43 +256,6 @@ def test_no_dataset(trl):
 
 
 # From here on without TRL.
-
-
-def expected_rows(lengths: list[int], seq_length: int, strategy: str) -> list[list[int]]:
-    """The tokens of each row that comes out, for rows whose tokens are numbered through; and where rows begin in it."""
-    bounds = np.append(0, np.cumsum(lengths)).tolist()
-    if strategy == "wrapped":
-        return [list(range(at, min(at + seq_length, bounds[-1]))) for at in range(0, bounds[-1], seq_length)]
-    pieces = []
-    for first, end in pairwise(bounds):
-        cuts = range(first, end, seq_length) if strategy == "bfd_split" else range(first, end)[:1]
-        pieces += [range(at, min(at + seq_length, end)) for at in cuts]
-    packs: list[list[int]] = []
-    waiting: dict[int, deque[list[int]]] = {}
-    for piece in sorted(pieces, key=len, reverse=True):
-        room = min((room for room, queue in waiting.items() if queue and room >= len(piece)), default=None)
-        if room is None:
-            room, pack = seq_length, []
-            packs.append(pack)
-        else:
-            pack = waiting[room].popleft()
-        pack.extend(piece)
-        waiting.setdefault(room - len(piece), deque()).append(pack)
-    return packs
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(lengths=st.lists(st.integers(0, 30), min_size=1, max_size=60), seq_length=st.integers(1, 25))
-@example(lengths=[0, 0], seq_length=3)
-def test_as_a_plain_oracle(strategy, lengths, seq_length):
-    bounds = np.append(0, np.cumsum(lengths))
-    column = pa.LargeListArray.from_arrays(pa.array(bounds), pa.array(range(bounds[-1]), pa.int64()))
-    found = quadrat.pack_dataset(datasets.Dataset(pa.table({"input_ids": column})), seq_length, strategy)
-    expected = expected_rows(lengths, seq_length, strategy)
-    assert [row["input_ids"] for row in found] == expected
-    if strategy != "wrapped":
-        assert [sum(row["seq_lengths"]) for row in found] == [len(row) for row in expected]
-        assert all(length > 0 for row in found for length in row["seq_lengths"])
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

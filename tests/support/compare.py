@@ -89,11 +89,15 @@ def generator_states() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]
 
 
-def own_state(collator: Any) -> str:
-    """The state of a collator's own generator."""
-    generator = getattr(getattr(collator, "func", collator), "generator", None)
-    state = generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator
-    return str(generator.bit_generator.state if isinstance(generator, np.random.Generator) else state)
+def state_of(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    return None if generator is None else generator.bit_generator.state
+
+
+def own_state(collator: Any) -> Any:
+    """A comparable picture of the state of a collator's own generator."""
+    return frozen(state_of(getattr(getattr(collator, "func", collator), "generator", None)))
 
 
 def seeded(call: Callable[[Any], Any], features: Any, seed: int = 5) -> tuple[tuple[str, Any], Any]:

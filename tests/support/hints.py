@@ -23,9 +23,8 @@ PADDED = [
     "DataCollatorForSeq2Seq",
     "DataCollatorForLanguageModeling",
 ]
-# These take rows of ids without a mapping around them, and of mappings the ids alone.
-MASKED = ["DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"]
-BARE = ["DataCollatorForLanguageModeling", *MASKED]
+BARE = samples.BARE
+MASKED = BARE[1:]  # of mappings these take the ids alone
 PLAIN, TAGS, SEQ2SEQ, LANGUAGE = ([name] for name in PADDED)
 FLAT = ["DataCollatorWithFlattening"]
 CHOICE = ["DataCollatorForMultipleChoice"]
@@ -106,14 +105,12 @@ def reference_of(name: str, **options: Any) -> Any:
 
 
 def code(line: str, pattern: str) -> str:
-    """The group of a pattern in the message."""
     found = re.search(pattern, line)
     assert found is not None, f"{pattern} is not in: {line}"
     return found[1]
 
 
 def run(source: str, **names: Any) -> Any:
-    """Code of a message, with the names that a user has."""
     return eval(source, {**vars(quadrat), **{name: getattr(quadrat, name) for name in quadrat.__all__}, **names})
 
 
@@ -136,7 +133,6 @@ def runs(pattern: str) -> Callable[[Scene], Any]:
 
 
 def gives(change: Callable[[Any], Any]) -> Callable[[Scene], Any]:
-    """Do: give the same collator other features."""
     return lambda scene: scene.collator(change(scene.features))
 
 
@@ -195,7 +191,6 @@ def each(change: Callable[[Any], Any], name: str | None = None) -> Callable[[Any
 
 
 def without(name: str) -> Callable[[Any], Any]:
-    """The features without a column."""
     return lambda features: [{key: value for key, value in row.items() if key != name} for row in features]
 
 
