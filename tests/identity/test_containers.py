@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transformers import BatchEncoding
 
 from support import samples
-from support.compare import assert_same_outcome, frozen, seeded
+from support.compare import assert_seeded_alike, frozen
 from support.mappings import Encoding, Reordered, Wrapped, encoding_around, with_lists
 
 
@@ -106,10 +106,7 @@ def assert_alike(name, framework, made, *, known):
         for one in (reference, collator):
             one(full_batch(name))
     theirs, ours = made(), made()
-    expected, expected_states = seeded(reference, theirs)
-    got, states = seeded(collator, ours)
-    assert_same_outcome(expected, got)
-    assert states == expected_states
+    assert_seeded_alike(reference, collator, theirs, ours)
     if name != "DataCollatorForMultipleChoice":  # where transformers 4.x takes the labels out of the features
         assert [content(one) for one in ours] == [content(one) for one in theirs]
 
@@ -179,10 +176,7 @@ def assert_sequences_alike(name, framework, made):
     """From new collators, and from those that know batches of the same features in a list."""
     reference, collator = samples.pair(name, return_tensors=framework)
     for _ in range(2):
-        expected, expected_states = seeded(reference, made())
-        got, states = seeded(collator, made())
-        assert_same_outcome(expected, got)
-        assert states == expected_states
+        assert_seeded_alike(reference, collator, made(), made())
         for one in (reference, collator):
             one(samples.batch(name))
 

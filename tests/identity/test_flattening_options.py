@@ -187,9 +187,8 @@ def test_is_the_padded_batch_without_its_padding(*, batch, tokens, form, wrapper
 
 
 def test_only_what_is_asked_for():
-    collator = quadrat.DataCollatorForTokenClassification(
-        make_tokenizer(), padding_free=True, return_position_ids=False
-    )
+    options = {"padding_free": True, "return_position_ids": False}
+    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), **options)
     assert list(collator([{"input_ids": [1], "labels": [2]}])) == ["input_ids", "labels"]
 
 

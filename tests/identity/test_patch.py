@@ -202,22 +202,15 @@ def test_classes_of_ones_own():
 @pytest.mark.parametrize("module", [transformers, quadrat])
 @pytest.mark.parametrize("name", TWINS)
 def test_pickles_made_inside(name, module):
-    collator = make(module, name)
+    collator, function = made = make(module, name), module.default_data_collator
     with quadrat.patch_transformers():
-        pickled = pickle.dumps(collator)
-        assert type(pickle.loads(pickled)) is type(collator)
-    assert type(pickle.loads(pickled)) is type(collator)
-    assert set(vars(pickle.loads(pickled))) == set(vars(collator))
-
-
-def test_pickles_of_functions():
-    original = transformers.default_data_collator
-    with quadrat.patch_transformers():
-        pickled = [pickle.dumps(one) for one in (original, transformers.default_data_collator)]
-    for one in (None, quadrat.patch_transformers()):
-        assert [pickle.loads(each) for each in pickled] == [original, quadrat.default_data_collator]
-        if one is not None:
-            one.undo()
+        pickled = pickle.dumps(made)
+        loaded = [pickle.loads(pickled)]
+    loaded.append(pickle.loads(pickled))
+    for again, same_function in loaded:
+        assert type(again) is type(collator)
+        assert set(vars(again)) == set(vars(collator))
+        assert same_function is function
 
 
 @pytest.mark.slow

@@ -33,6 +33,16 @@ LENGTHS = st.one_of(
 PAIR = (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler)
 
 
+def assert_alike(seen):
+    """`seen` gives what is seen of the reference's class and of ours."""
+    expected, got = map(seen, PAIR)
+    assert got == expected
+
+
+def seeded(number=3):
+    return torch.Generator().manual_seed(number)
+
+
 def epochs(sampler, count=2):
     """The indices of some epochs, and how the global generator is left."""
     found = []
@@ -185,27 +195,23 @@ def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
 
 def test_lengths_may_be_changed():
     dataset = dataset_of([[1] * length for length in range(1, 9)])
-    found = []
-    for cls in PAIR:
-        sampler = cls(2, dataset, generator=torch.Generator().manual_seed(3))
+
+    def seen(cls):
+        sampler = cls(2, dataset, generator=seeded())
         parts = [list(sampler)]
         sampler.lengths[0] = 100
         parts.append(list(sampler))
         sampler.lengths = [1] * 4
-        parts += [list(sampler), len(sampler)]
-        found.append(parts)
-    assert found[1] == found[0]
+        return [*parts, list(sampler), len(sampler)]
+
+    assert_alike(seen)
 
 
 @pytest.mark.parametrize("form", ["stored", "numpy", "torch", "doubled"])
 def test_lengths_from_a_column(form):
     """As Trainer gives them: a list, an array, or, from datasets 4 on, a column that is read when it is asked."""
     dataset = DATASETS[form](dataset_of([[1] * (length % 5) for length in range(40)]).shuffle(seed=0))
-    found = []
-    for cls in PAIR:
-        sampler = cls(2, dataset, lengths=dataset["label"], generator=torch.Generator().manual_seed(3))
-        found.append((len(sampler), list(sampler)))
-    assert found[1] == found[0]
+    assert_alike(lambda cls: list(cls(2, dataset, lengths=dataset["label"], generator=seeded())))
 
 
 def test_no_other_column_is_decoded(monkeypatch):

@@ -260,14 +260,8 @@ def test_workers_see_the_epoch(method: str) -> None:
     """The same masks in any number of processes, and workers that live on mask anew."""
     features = [{"input_ids": row, "idx": number} for number, row in enumerate(ROWS * 2)]
     collator, alone = make(row_key="idx"), make(row_key="idx")
-    loader = torch.utils.data.DataLoader(
-        features,
-        batch_size=3,
-        collate_fn=collator,
-        num_workers=2,
-        persistent_workers=True,
-        multiprocessing_context=method,
-    )
+    options = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": method}
+    loader = torch.utils.data.DataLoader(features, batch_size=3, collate_fn=collator, **options)
     seen = []
     for epoch in (0, 1, 7, 1):
         collator.set_epoch(epoch)

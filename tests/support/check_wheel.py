@@ -125,13 +125,8 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path 
         faults += [f"{name}: {one}" for one in found]
         print(f"  {name}: {len(code) / 1e6:.1f} MB, glibc {glibc}")
     for tool in (("auditwheel", "show"), ("twine", "check", "--strict"), ("check_wheel_contents",)):
-        done = subprocess.run(
-            [sys.executable, "-m", *tool, wheel],
-            check=False,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run([sys.executable, "-m", *tool, wheel], check=False, text=True, **streams)
         if done.returncode != 0:
             faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
     try:

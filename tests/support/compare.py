@@ -106,6 +106,13 @@ def seeded(call: Callable[[Any], Any], features: Any, seed: int = 5) -> tuple[tu
     return outcome(call, features), generator_states()
 
 
+def assert_seeded_alike(reference: Any, collator: Any, theirs: Any, ours: Any) -> None:
+    """The same outcomes, and the same states of the generators afterwards."""
+    (expected, expected_states), (got, states) = seeded(reference, theirs), seeded(collator, ours)
+    assert_same_outcome(expected, got)
+    assert states == expected_states
+
+
 def bits(tensor: torch.Tensor) -> bytes:
     """Its numbers, of any dtype."""
     tensor = tensor if tensor.is_nested or tensor.layout is torch.strided else tensor.to_dense()

@@ -1,18 +1,6 @@
 """Bad input to a collator and to the reference's: same type of error, the reference's words, and quadrat's line."""
 
-from collections.abc import Callable
 from typing import Any
-
-from support.compare import outcome
-
-
-def check(reference: Callable[[Any], Any], collator: Callable[[Any], Any], features: Any, said: list[str]) -> None:
-    """As `check_error`; where the reference makes a batch, the collator must make one."""
-    kind, expected = outcome(reference, features)
-    if kind == "returned":
-        assert outcome(collator, features)[0] == "returned"
-        return
-    check_error(expected, outcome(collator, features), said)
 
 
 def check_error(expected: Exception | None, got: tuple[str, Any], said: list[str]) -> str:

@@ -118,15 +118,9 @@ def run(file: str, site: Path) -> Result:
             command += ["--deselect", test]
     began = time.monotonic()
     with output.open("w") as log:
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(site, reports / f"{name}.report"),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+        variables = environment(site, reports / f"{name}.report")
+        child = subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True, **streams)
         try:
             status: int | str = child.wait(SECONDS)
         except subprocess.TimeoutExpired:

@@ -132,20 +132,16 @@ def functions() -> Iterator[Work]:
     made["unpad, lengths"] = lambda: quadrat.unpad(padded, lengths=[5, 0, 7, 300])
     made["unpad, mask"] = lambda: quadrat.unpad(padded, mask=mask)
     made["attention_mask"] = lambda: quadrat.attention_mask([5, 0, 7, 300])
-    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=400)
-    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), mask_token_id=3, vocab_size=400)
-    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(
-        padded, mask_token_id=3, vocab_size=400, rng="philox", seed=4, lengths=[5, 0, 7, 300]
-    )
+    ids: dict[str, Any] = {"mask_token_id": 3, "vocab_size": 400}
+    by_counter = {**ids, "rng": "philox", "seed": 4, "lengths": [5, 0, 7, 300]}
+    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, **ids)
+    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), **ids)
+    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(padded, **by_counter)
     made["concat_padded"] = lambda: quadrat.concat_padded([padded[:, :7], padded[:, :9]])
-    encoding = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}
-    made["convert_to_tensors"] = lambda: quadrat.tokenizers.convert_to_tensors(
-        transformers.BatchEncoding(encoding), "pt"
-    )
-    tokenizer = samples.tokenizer()
-    made["tokenizer_pad"] = lambda: quadrat.tokenizers.tokenizer_pad(
-        tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False
-    )
+    encoding, of_tokenizers = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}, quadrat.tokenizers
+    made["convert_to_tensors"] = lambda: of_tokenizers.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
+    tokenizer, columns = samples.tokenizer(), {"input_ids": rows[:1] + rows[2:3]}
+    made["tokenizer_pad"] = lambda: of_tokenizers.tokenizer_pad(tokenizer, columns, verbose=False)
     made["lengths"] = lambda: quadrat.lengths(rows)
     made["pack"] = lambda: quadrat.plan_packs([5, 0, 7, 300], 310)
     lengths = np.arange(1, 200) % 37 + 1
