@@ -19,13 +19,11 @@ from support.compare import assert_same_batch, seed_everything
 from support.deferred import assert_becomes, assert_deferred, on_emulated_device, pair, sent
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
-from support.strategies import features, make_tokenizer, row_columns, tokenizers
+from support.strategies import PADDING, features, make_tokenizer, row_columns, tokenizers
 
-PADDING = st.fixed_dictionaries(
+OPTIONS = st.fixed_dictionaries(
     {
-        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
+        **PADDING,
         "pad_values": st.sampled_from([None] * 3 + [{"extra": -3}, {"extra": 0.5}, {"extra": True}, {"extra": 2**70}]),
     }
 )
@@ -37,7 +35,7 @@ def maker(cls: Any, *arguments: Any, **options: Any) -> Any:
     return lambda **more: cls(*arguments, **copy.deepcopy(options), **more)
 
 
-@given(tokenizers(), (st.none() | LABELS).flatmap(lambda name: features(labels=name)), PADDING, st.none() | PAD_LABEL)
+@given(tokenizers(), (st.none() | LABELS).flatmap(lambda name: features(labels=name)), OPTIONS, st.none() | PAD_LABEL)
 def test_padding(tokenizer, batch, options, pad_label):
     make = maker(quadrat.DataCollatorWithPadding, tokenizer, **options)
     assert_deferred(make, batch)
@@ -50,7 +48,7 @@ class Decoder:
         return torch.cat([labels.new_zeros(len(labels), 1), labels], dim=1)[:, :-1].masked_fill(labels == -100, 0)
 
 
-@given(st.data(), tokenizers(), PADDING, PAD_LABEL, st.sampled_from([None, None, Decoder(), object()]))
+@given(st.data(), tokenizers(), OPTIONS, PAD_LABEL, st.sampled_from([None, None, Decoder(), object()]))
 def test_seq2seq(data, tokenizer, options, pad_label, model):
     batch = data.draw(features())
     if data.draw(st.integers(0, 4)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import BatchFeature, SequenceFeatureExtractor
 from transformers.utils import PaddingStrategy, TensorType
@@ -268,6 +268,7 @@ NUMBERS = [0.5, -1.0, 1e300, 3e38, float("nan")]
     st.sampled_from([1, 2]),
     st.booleans(),
 )
+@example(rows=[[[1e300], [1.0]], [[0.5]]], nested=False, kind="float64", size=1, cut=False)
 def test_lists_in_arrow(rows, nested, kind, size, cut):
     pyarrow = pytest.importorskip("pyarrow")
     from quadrat.input.rows import rows_of_arrow
@@ -328,6 +329,12 @@ def test_an_extractor_that_lacks_an_attribute(name):
     delattr(extractor, name)
     assert_same(extractor, CLIPS, {})
     assert_same(extractor, CLIPS[:1], {"return_attention_mask": False})
+
+
+def test_what_numpy_says_of_numbers_beyond_float32_is_said():
+    rows = [{"input_values": np.array([1e300, 1.0])}, {"input_values": np.array([0.5])}]
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        patched(Extractor(1, 16000, 0.0), rows)
 
 
 def test_the_base_class_changed_later_is_left_alone(monkeypatch):

@@ -13,16 +13,9 @@ from transformers.utils import PaddingStrategy
 
 import quadrat
 from support.compare import assert_identical, both
-from support.strategies import WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
+from support.strategies import PADDING, WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
 
-OPTIONS = st.fixed_dictionaries(
-    {
-        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
-        "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None]),
-    }
-)
+OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None])})
 
 
 @given(tokenizers(), features(), OPTIONS)
@@ -148,11 +141,7 @@ def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
         )
 
 
-CHOICE_OPTIONS = st.builds(
-    lambda options, framework: {**options, "return_tensors": framework},
-    OPTIONS,
-    st.sampled_from(["pt"] * 8 + ["np", None]),
-)
+CHOICE_OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 8 + ["np", None])})
 CHOICE_COLUMNS = ["input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "extra", "score"]
 
 

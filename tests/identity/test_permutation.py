@@ -22,7 +22,7 @@ from support.compare import (
     seed_everything,
 )
 from support.errors import check_error
-from support.strategies import WRAPPERS, word_level
+from support.strategies import ROW_FORMS, WRAPPERS, word_level
 
 NAME = "DataCollatorForPermutationLanguageModeling"
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "<extra>"]
@@ -89,18 +89,9 @@ def rows(draw: Any, *, odd: bool = True) -> list[Any]:
     form = draw(st.sampled_from(["list"] * 6 + ["tuple", "array", "tensor", "int32", "reversed", "tensor32", "mixed"]))
     if not odd and form not in ("tuple", "array", "tensor"):
         return made
-    forms = {
-        "tuple": tuple,
-        "array": lambda row: np.array(row, np.int64),
-        "int32": lambda row: np.array(row, np.int64).astype(np.int32),
-        "reversed": lambda row: np.array(row, np.int64)[::-1],
-        "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
-        "tensor32": lambda row: torch.tensor(row, dtype=torch.int64).int(),
-        "list": list,
-    }
     if form == "mixed":
-        return [forms[draw(st.sampled_from(["list", "array", "tuple", "tensor"]))](row) for row in made]
-    made = [forms[form](row) for row in made]
+        return [ROW_FORMS[draw(st.sampled_from(["list", "array", "tuple", "tensor"]))](row) for row in made]
+    made = [ROW_FORMS[form](row) for row in made]
     if not odd:
         return made
     if draw(st.integers(0, 12)) == 0 and longest:
