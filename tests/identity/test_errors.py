@@ -11,8 +11,7 @@ import transformers
 import quadrat
 from quadrat.planning.diagnosis import diagnose
 from support import samples
-from support.compare import both, outcome
-from support.errors import check_error
+from support.compare import both, check_error, outcome
 from support.strategies import make_tokenizer
 
 LANGUAGE = ("ForLanguageModeling", "ForPermutationLanguageModeling")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import quadrat
 from quadrat.planning.flat import flatten_plainly
 from quadrat.planning.flattening import Flattening
-from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, outcome
-from support.errors import check_error
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, check_error, outcome
 from support.strategies import WRAPPERS, row_columns
 
 NAME = "DataCollatorWithFlattening"

@@ -72,6 +72,11 @@ def made(draw, formats=FORMATS):
     return dataset, keys
 
 
+def said(one: Any) -> Any:
+    """What an outcome says but for rows: the type and words of an error."""
+    return (one[0], type(one[1]), str(one[1])) if one[0] == "raised" else one[0]
+
+
 def assert_same_rows(got: Any, expected: Any) -> None:
     assert len(got) == len(expected)
     for one, other in zip(got, expected, strict=True):
@@ -89,11 +94,7 @@ def test_rows_are_what_they_were(case):
     with quadrat.patch_datasets():
         got, *one_by_one = [outcome(one, keys) for one in (dataset.__getitems__, *read[1:])]
     for one, other in zip([got, *one_by_one], [expected, *singly], strict=True):
-        assert (one[0], type(one[1]) if one[0] == "raised" else None) == (
-            other[0], type(other[1]) if other[0] == "raised" else None
-        )  # fmt: skip
-        if one[0] == "raised":
-            assert str(one[1]) == str(other[1])
+        assert said(one) == said(other)
     for one, other in zip(one_by_one, singly, strict=True):
         if one[0] == "returned":
             assert_same_rows([one[1]], [other[1]])
@@ -246,9 +247,7 @@ def test_errors_are_those_of_datasets():
     expected = [outcome(lambda _, call=call: call(), None) for call in calls]
     with quadrat.patch_datasets():
         got = [outcome(lambda _, call=call: call(), None) for call in calls]
-    assert [(one[0], type(one[1]), str(one[1])) for one in got] == [
-        (one[0], type(one[1]), str(one[1])) for one in expected
-    ]
+    assert list(map(said, got)) == list(map(said, expected))
 
 
 @pytest.mark.parametrize("chosen", FORMATS)

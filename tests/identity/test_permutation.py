@@ -17,11 +17,11 @@ from support.compare import (
     assert_identical,
     assert_same_value,
     both,
+    check_error,
     generator_states,
     outcome,
     seed_everything,
 )
-from support.errors import check_error
 from support.strategies import ROW_FORMS, WRAPPERS, word_level
 
 NAME = "DataCollatorForPermutationLanguageModeling"

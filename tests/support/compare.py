@@ -61,6 +61,22 @@ def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None
         assert_same_batch(expected[1], got[1])
 
 
+def check_error(expected: Exception | None, got: tuple[str, Any], said: list[str]) -> str:
+    """Returns quadrat's line. expected: the reference's error, None where it makes no such batches. got: an outcome."""
+    kind, error = got
+    assert kind == "raised", f"expected {expected!r}"
+    message = str(error.args[0])
+    if expected is not None:
+        assert type(error) is type(expected), f"expected {expected!r}, got {error!r}"
+        assert str(expected.args[0] if expected.args else expected) in message
+    assert message.count("quadrat: ") == 1, message
+    line = message.partition("quadrat: ")[2]
+    missing = [words for words in said if words not in line]
+    assert not missing, f"{missing} not in: {line}"
+    assert error.__cause__ is not None
+    return line
+
+
 def both(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
     """(the reference's collator, quadrat's)."""
     return getattr(transformers, name)(*arguments, **options), getattr(quadrat, name)(*arguments, **options)

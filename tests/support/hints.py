@@ -14,8 +14,7 @@ import quadrat
 from quadrat.installed import behaviour
 from quadrat.planning import word_masking
 from support import samples
-from support.compare import outcome
-from support.errors import check_error
+from support.compare import check_error, outcome
 
 PADDED = [
     "DataCollatorWithPadding",
@@ -208,3 +207,19 @@ def useless_column(collators: list[str], name: str, column: Callable[[int], Any]
     """A column that the message removes from the data set."""
     removes = f"dataset.remove_columns('{name}')"
     return Mistake(collators, lambda: rows(4, 4, **{name: column}), [*says, removes], gives(without(name)))
+
+
+def labelled(collators: list[str], labels: Callable[[int], Any], follow: Callable[[Scene], Any], *says: str) -> Mistake:
+    """Labels that do not go. labels: makes those of a row of n tokens."""
+    return Mistake(collators, lambda: rows(4, 2, labels=labels), [*says], follow)
+
+
+def bad_row(collators: list[str], place: int, row: Any, *says: str) -> Mistake:
+    """A row among others that the message leaves out."""
+    good = rows(4, 4)
+    return Mistake(collators, lambda: [*good[:place], row, *good[place:]], [*says], gives(lambda _: good))
+
+
+def given_as(collators: list[str], features: Callable[[], Any], *says: str) -> Mistake:
+    """Features that are no rows; the message asks for a list of them."""
+    return Mistake(collators, features, [*says], gives(lambda _: rows(4, 4)))
