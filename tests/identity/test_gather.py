@@ -19,8 +19,7 @@ from transformers.trainer_pt_utils import nested_concat
 import quadrat
 from quadrat.ops import _gathered
 from support import compare
-from support.compare import frozen as picture
-from support.nested import filled, leaves, overwritten, structures
+from support.nested import filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])

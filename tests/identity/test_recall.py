@@ -89,7 +89,7 @@ def test_other_defaults_of_torch(name):
         with default_dtype(dtype):
             assert_identical(reference, collator, batch)
     with torch.device("meta"):
-        expected, got = outcome(reference, batch), outcome(collator, batch)
+        expected, got = outcome(reference, copy.deepcopy(batch)), outcome(collator, batch)
         assert_same_outcome(expected, got)
         if got[0] == "returned":
             assert "meta" in {value.device.type for value in got[1].values() if isinstance(value, torch.Tensor)}
