@@ -1,6 +1,10 @@
 """deferred=True: the batch that the collator gives without it, wherever and however it becomes one."""
 
 import copy
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -15,17 +19,61 @@ import quadrat
 from quadrat.deferred import layout
 from support import samples
 from support.columns import FORMS, columns
-from support.compare import assert_same_batch, seed_everything
-from support.deferred import assert_becomes, assert_deferred, on_emulated_device, pair, sent
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, assert_same_value, seed_everything
 from support.masking import make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 from support.on_device import emulated_launches
-from support.strategies import features, make_tokenizer, row_columns, tokenizers
+from support.strategies import PADDING, features, make_tokenizer, row_columns, tokenizers
 
-PADDING = st.fixed_dictionaries(
+
+def pair(cls: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+    """A collator, and one that defers."""
+    return cls(*arguments, **options), cls(*arguments, deferred=True, **options)
+
+
+def on_emulated_device(deferred: quadrat.DeferredBatch) -> Any:
+    """The batch as a device makes it: from a copy of the bytes, by the CUDA kernels."""
+    with emulated_launches():
+        return deferred._wrapped(layout.make(deferred._plan, deferred._buffer.clone()) | deferred._held)
+
+
+def sent(deferred: quadrat.DeferredBatch) -> quadrat.DeferredBatch:
+    """As between processes."""
+    file = io.BytesIO()
+    ForkingPickler(file, pickle.HIGHEST_PROTOCOL).dump(deferred)
+    return pickle.loads(file.getvalue())
+
+
+def assert_becomes(deferred: Any, expected: Mapping[str, Any]) -> None:
+    """That a deferred batch becomes `expected`, however it gets there."""
+    assert isinstance(deferred, quadrat.DeferredBatch)
+    assert_same_batch(expected, on_emulated_device(deferred))
+    assert list(deferred) == list(expected.keys())
+    for name, value in reversed(list(expected.items())):
+        assert name in deferred
+        assert_same_value(name, value, deferred[name])
+        assert deferred[name] is deferred[name]
+    for one in (deferred, pickle.loads(pickle.dumps(deferred)), quadrat.DeferredBatch(expected)):
+        assert len(one) == len(expected)
+        for _ in range(2):
+            assert_same_batch(expected, one.to("cpu"))
+
+
+def _becomes(expected: tuple[str, Any], got: tuple[str, Any]) -> None:
+    if expected[0] == got[0] == "returned":
+        assert_becomes(got[1], expected[1])
+    else:
+        assert_same_outcome(expected, got)
+        assert str(got[1]) == str(expected[1])
+
+
+def assert_deferred(make: Callable[..., Any], features: Any, *, calls: int = 2) -> None:
+    """The same batches or errors with and without `deferred`, the same generators, and features left alone."""
+    assert_identical(make(), make(deferred=True), features, calls=calls, same=_becomes)
+
+
+OPTIONS = st.fixed_dictionaries(
     {
-        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
+        **PADDING,
         "pad_values": st.sampled_from([None] * 3 + [{"extra": -3}, {"extra": 0.5}, {"extra": True}, {"extra": 2**70}]),
     }
 )
@@ -37,13 +85,10 @@ def maker(cls: Any, *arguments: Any, **options: Any) -> Any:
     return lambda **more: cls(*arguments, **copy.deepcopy(options), **more)
 
 
-@given(tokenizers(), features(), PADDING)
-def test_padding(tokenizer, batch, options):
-    assert_deferred(maker(quadrat.DataCollatorWithPadding, tokenizer, **options), batch)
-
-
-@given(tokenizers(), LABELS.flatmap(lambda name: features(labels=name)), PADDING, PAD_LABEL)
-def test_token_classification(tokenizer, batch, options, pad_label):
+@given(tokenizers(), (st.none() | LABELS).flatmap(lambda name: features(labels=name)), OPTIONS, st.none() | PAD_LABEL)
+def test_padding(tokenizer, batch, options, pad_label):
+    make = maker(quadrat.DataCollatorWithPadding, tokenizer, **options)
+    assert_deferred(make, batch)
     make = maker(quadrat.DataCollatorForTokenClassification, tokenizer, label_pad_token_id=pad_label, **options)
     assert_deferred(make, batch)
 
@@ -53,7 +98,7 @@ class Decoder:
         return torch.cat([labels.new_zeros(len(labels), 1), labels], dim=1)[:, :-1].masked_fill(labels == -100, 0)
 
 
-@given(st.data(), tokenizers(), PADDING, PAD_LABEL, st.sampled_from([None, None, Decoder(), object()]))
+@given(st.data(), tokenizers(), OPTIONS, PAD_LABEL, st.sampled_from([None, None, Decoder(), object()]))
 def test_seq2seq(data, tokenizer, options, pad_label, model):
     batch = data.draw(features())
     if data.draw(st.integers(0, 4)):

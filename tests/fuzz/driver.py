@@ -13,6 +13,7 @@ where the rest of the project needs any compiler.
 """
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -24,6 +25,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -37,10 +39,7 @@ _HANGS = 300  # seconds for one input, or for the start
 _REST = 20  # seconds that a new process is worth starting for
 
 
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+say = functools.partial(print, flush=True)
 
 
 def _environment(sanitized: Path | None, reports: Path) -> dict[str, str]:
@@ -61,14 +60,13 @@ class Process:
     options: argparse.Namespace
     ends: float
     runs: int = 0
-    noticed: float = 0.0  # when the state was seen to change
+    noticed: float = 0.0  # when the count of inputs was seen to change
     seen: int = 0
     folder: Path = BUILD
-    child: subprocess.Popen[bytes] | None = None
+    child: Any = None
     crashes: list[str] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start a worker for the time that is left."""
         self.runs += 1
         self.folder = self.options.folder / f"{'sanitized' if self.sanitized else 'plain'}-{self.number}.{self.runs}"
         self.folder.mkdir(parents=True)
@@ -76,21 +74,15 @@ class Process:
         left = self.ends - time.time() if self.runs > 1 else self.options.seconds
         command = [sys.executable, str(Path(__file__).with_name("worker.py")), str(self.folder)]
         command += [*map(str, self.options.files), f"--seconds={left}", f"--seed={seed}", f"--only={self.options.only}"]
+        environment = _environment(self.sanitized, self.folder / "report")
         with (self.folder / "log").open("wb") as log:
-            self.child = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(self.sanitized, self.folder / "report"),
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+            self.child = subprocess.Popen(command, cwd=ROOT, env=environment, **streams)
         self.noticed, self.seen = time.time(), 0
 
     def running(self) -> bool:
         """Look after the worker: whether it runs, or another in its place."""
-        assert self.child is not None
-        status = self.child.poll()
+        status: Any = self.child.poll()
         if status is None:
             count = self._state()[0]
             if count != self.seen:
@@ -99,9 +91,8 @@ class Process:
                 self.noticed, self.seen = time.time(), count
             if time.time() - self.noticed < _HANGS:
                 return True
-            self.child.kill()
-            self.child.wait()
-            status = f"hung for {_HANGS} seconds"  # type: ignore[assignment]
+            self.stop()
+            status = f"hung for {_HANGS} seconds"
         if status != 0:
             self._crashed(f"ended with {status}")
         if time.time() + _REST > self.ends:
@@ -110,7 +101,6 @@ class Process:
         return True
 
     def stop(self) -> None:
-        """End the worker."""
         if self.child is not None and self.child.poll() is None:
             self.child.kill()
             self.child.wait()
@@ -118,9 +108,7 @@ class Process:
     def _state(self) -> tuple[int, int, bytes]:
         """Inputs so far, and the target and the input that run."""
         state = self.folder / "state"
-        data = state.read_bytes() if state.exists() else b""
-        if len(data) < HEADER.size:
-            return 0, 0, b""
+        data = state.read_bytes() if state.exists() else bytes(HEADER.size)
         count, target, size = HEADER.unpack_from(data)
         return count, target, data[HEADER.size : HEADER.size + size]
 
@@ -135,41 +123,41 @@ class Process:
         self.crashes.append(name)
 
 
-def _collect(folder: Path, processes: list[Process]) -> tuple[dict[tuple[str, str], list[float]], list[str]]:
-    """(build, target) -> inputs, inputs that gave nothing, finds, seconds; and what was left out."""
-    total: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
+Counts = dict[tuple[str, str], list[float]]
+
+
+def _collect(folder: Path, processes: list[Process]) -> tuple[Counts, list[str]]:
+    """(build, folder of tests or "all") -> inputs, those that gave nothing, finds, seconds; and what was left out."""
+    total: Counts = defaultdict(lambda: [0, 0, 0, 0.0])
     left_out: list[str] = []
+
+    def add(build: str, name: str, count: list[float]) -> None:
+        for row in (name.partition("/")[0], "all"):
+            total[build, row] = [a + b for a, b in zip(total[build, row], count, strict=True)]
+
     for path in folder.glob("*/counts.json"):
-        build = path.parent.name.partition("-")[0]
         done = json.loads(path.read_text())
         left_out = done["left out"]
         for name, count in done["counts"].items():
-            total[build, name] = [a + b for a, b in zip(total[build, name], count, strict=True)]
+            add(path.parent.name.partition("-")[0], name, count)
     for process in processes:
         for name in process.crashes:
-            total["sanitized" if process.sanitized else "plain", name][2] += 1
+            add("sanitized" if process.sanitized else "plain", name, [0, 0, 1, 0])
     return total, left_out
 
 
-def _table(total: dict[tuple[str, str], list[float]]) -> list[str]:
-    """A line for each file, and sums."""
-    rows: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
-    for (build, name), count in total.items():
-        for row in (name.partition("::")[0], name.partition("/")[0] + "/", "all"):
-            rows[build, row] = [a + b for a, b in zip(rows[build, row], count, strict=True)]
-    builds = sorted({build for build, _ in rows})
-    names = sorted({row for _, row in rows}, key=lambda row: (row == "all", row.endswith("/"), row))
-    lines = [f"{'target':44}" + "".join(f"{build:>12}{'per second':>12}" for build in builds) + f"{'finds':>8}"]
-    for row in names:
-        cells = [rows[build, row] for build in builds]
+def _table(total: Counts) -> list[str]:
+    builds = sorted({build for build, _ in total})
+    lines = [f"{'tests of':44}" + "".join(f"{build:>12}{'per second':>12}" for build in builds) + f"{'finds':>8}"]
+    for row in sorted({row for _, row in total}, key=lambda row: (row == "all", row)):
+        cells = [total[build, row] for build in builds]
         numbers = "".join(f"{int(cell[0]):12,}{cell[0] / max(cell[3], 1e-9):12,.0f}" for cell in cells)
         lines.append(f"{row:44}{numbers}{int(sum(cell[2] for cell in cells)):8}")
-    nothing = int(sum(count[1] for count in total.values()))
+    nothing = int(sum(total[build, "all"][1] for build in builds))
     return [*lines, f"({nothing:,} further byte strings gave no input: what they say is no case of their test)"]
 
 
 def repeat(path: Path) -> int:
-    """Run the inputs of a file, each in this process."""
     from fuzz import targets
 
     targets.prepare()
@@ -227,13 +215,12 @@ def fuzz(options: argparse.Namespace) -> int:
     for find in finds:
         where = " (of the build with sanitizers)" if "sanitized" in find.parents[1].name else ""
         say(f"\n{find.read_text()[:3000]}\nrepeat it{where}: python tests/fuzz/driver.py --repeat {kept / find.name}")
-    count = int(sum(cell[0] for cell in total.values()))
+    count = int(sum(cell[0] for (_, row), cell in total.items() if row == "all"))
     say(f"\n{count:,} inputs, {len(finds)} finds in {kept}")
     return bool(finds)
 
 
 def main() -> int:
-    """Fuzz, or repeat a find."""
     parser = argparse.ArgumentParser(description="Run the property tests on bytes.")
     parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")

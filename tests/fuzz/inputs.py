@@ -17,7 +17,6 @@ def read(path: Path) -> list[tuple[str, bytes]]:
 
 
 def corpus(folder: Path = CORPUS) -> dict[str, list[bytes]]:
-    """The inputs of each target that are kept."""
     kept = defaultdict(list)
     for path in sorted(folder.glob("*.txt")):
         for target, data in read(path):

@@ -65,7 +65,6 @@ def cases_of(test: Any) -> Iterator[dict[str, Any]]:
 
 
 def load(file: Path) -> Any:
-    """The module of a file of tests."""
     name = f"fuzzed_{file.parent.name}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -109,7 +108,6 @@ def find(files: Iterable[Path] = (), told: Callable[[str], object] = lambda _: N
 
 
 def prepare() -> None:
-    """What a process needs before it runs targets."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.simplefilter("ignore")

@@ -16,7 +16,7 @@ from quadrat.input.rows import rows_of
 from quadrat.support.memory import interop
 from support import samples
 from support.arrow_parts import Part, Streamed
-from support.compare import assert_same_outcome, seeded
+from support.compare import assert_seeded_alike
 
 _NUMBERS = {
     "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32", "l": "int64", "L": "uint64",
@@ -96,7 +96,6 @@ def _lists(draw: Any, total: int, kind: str, depth: int) -> tuple[list[Any], lis
 
 @st.composite
 def tables(draw: Any) -> tuple[Part, list[dict[str, Any]]]:
-    """A table, and its rows."""
     length = draw(st.integers(0, 5))
     names = ["input_ids"] + [name for name in ("attention_mask", "labels", "extra") if draw(st.integers(0, 2)) == 0]
     parts, rows = [], [dict.fromkeys(names) for _ in range(length)]
@@ -121,7 +120,6 @@ def _tokens(draw: Any, length: int) -> tuple[Part, list[Any]]:
 
 
 def parts_of(part: Part) -> list[Part]:
-    """The part and all below it."""
     return [part, *(one for child in part.parts for one in parts_of(child))]
 
 
@@ -159,7 +157,6 @@ def _sizes(draw: Any, count: int) -> list[int]:
 
 @st.composite
 def pyarrow_tables(draw: Any) -> pa.Table:
-    """A table of some of them."""
     length = draw(st.integers(0, 5))
     ids = pa.array([list(range(3, 3 + n)) for n in _sizes(draw, length)], pa.list_(pa.int64()))
     others = {f"c{number}": draw(pyarrow_columns(length)) for number in range(draw(st.integers(0, 2)))}
@@ -174,10 +171,7 @@ def assert_collated_alike(name, framework, rows, table, *, calls):
         warnings.simplefilter("ignore")
         reference, collator = samples.pair(name, return_tensors=framework)
         for _ in range(calls):
-            expected, expected_states = seeded(reference, [dict(row) for row in rows])
-            got, states = seeded(collator, table)
-            assert_same_outcome(expected, got)
-            assert states == expected_states
+            assert_seeded_alike(reference, collator, [dict(row) for row in rows], table)
 
 
 @given(tables(), st.booleans())
@@ -187,6 +181,17 @@ def test_values_are_those_of_lists(made, streamed):
 
 
 OFFSETS = st.integers(-2, 12) | st.sampled_from([-(2**31), 2**31 - 1, 2**31 - 2, 255, 256])
+
+
+def assert_read_or_refused(table):
+    try:
+        rows = rows_of(table)
+        _core.collect(rows, None, interop())  # where they lie
+        rows = list(rows)
+    except ValueError as error:
+        assert "damaged" in str(error) or isinstance(error, UnicodeDecodeError)  # noqa: PT017
+    else:
+        assert all(type(row) is dict for row in rows)
 
 
 @given(tables(), st.data())
@@ -200,14 +205,7 @@ def test_changed_offsets_are_read_or_refused(made, data):
         if last and part.schema.format[:1] != b"+":  # nothing else says how many characters there are
             offset = min(offset, int(part.buffers[1][place]))
         part.buffers[1][place] = offset
-    try:
-        rows = rows_of(table)
-        _core.collect(rows, None, interop())  # where they lie
-        rows = list(rows)
-    except ValueError as error:
-        assert "damaged" in str(error) or isinstance(error, UnicodeDecodeError)  # noqa: PT017
-    else:
-        assert all(type(row) is dict for row in rows)
+    assert_read_or_refused(table)
 
 
 @given(tables(), st.data())
@@ -217,14 +215,7 @@ def test_shorter_parts_are_read_or_refused(made, data):
         part = data.draw(st.sampled_from(parts_of(table)))
         part.array.length -= data.draw(st.integers(0, 3))
         part.array.null_count = data.draw(st.sampled_from([part.array.null_count, -1, 1]))
-    try:
-        rows = rows_of(table)
-        _core.collect(rows, None, interop())  # where they lie
-        rows = list(rows)
-    except ValueError as error:
-        assert "damaged" in str(error) or isinstance(error, UnicodeDecodeError)  # noqa: PT017
-    else:
-        assert all(type(row) is dict for row in rows)
+    assert_read_or_refused(table)
 
 
 @given(st.sampled_from(samples.BATCHES), tables())

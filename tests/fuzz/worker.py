@@ -117,7 +117,6 @@ def _memory() -> int:
 
 
 def main() -> None:
-    """Run until the deadline."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, required=True, help="from the first input on")

@@ -1,7 +1,6 @@
 """What the collators do beyond the reference, and what the user sees of the way they work."""
 
 import gc
-import logging
 import weakref
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quadrat
+from support import samples
 from support.compare import assert_same_value
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
@@ -68,18 +68,6 @@ def test_pad_values_follow_the_kind_of_the_column():
     assert batch["c"].tolist() == [[1, 2], [3, 9]]
 
 
-def test_pad_values_with_token_labels():
-    features = [
-        {"input_ids": [1, 2], "words": [0, 1], "labels": [1, 2]},
-        {"input_ids": [1], "words": [0], "labels": [1]},
-    ]
-    collator = quadrat.DataCollatorForTokenClassification(make_tokenizer(), pad_values={"words": -1})
-    batch = collator(features)
-    assert list(batch) == ["input_ids", "words", "attention_mask", "labels"]
-    assert batch["words"].tolist() == [[0, 1], [0, -1]]
-    assert batch["labels"].tolist() == [[1, 2], [1, -100]]
-
-
 @pytest.mark.parametrize(
     ("pad_values", "error", "said"),
     [
@@ -114,45 +102,27 @@ def test_columns_of_pad_values_that_some_batches_lack(own_way):
     assert not {"labels", "words"} & set(batch)
 
 
-def test_falling_back_is_logged_once_per_reason(caplog):
-    collator = quadrat.DataCollatorWithPadding(make_tokenizer(cls=PadsInItsOwnWay))
-    with caplog.at_level(logging.DEBUG, "quadrat"):
-        for _ in range(3):
-            collator([{"input_ids": [1]}])
-    assert [record.getMessage() for record in caplog.records] == [
-        "DataCollatorWithPadding: fell back to transformers: PadsInItsOwnWay pads in its own way"
-    ]
+@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
+@pytest.mark.parametrize(("name", "labels"), [(NAMES[1], [[1, 2], [3]]), (NAMES[2], [[1, 2, 3], [1]])])
+def test_pad_values_beside_labels(name, labels, cls):
+    words, ids = [[0, 1], [0]], [[1, 2], [1]]
+    features = [{"words": words[i], "labels": labels[i], "input_ids": ids[i]} for i in range(2)]
+    batch = getattr(quadrat, name)(make_tokenizer(cls=cls), pad_values={"words": -1})(features)
+    assert batch["words"].tolist() == [[0, 1], [0, -1]]
+    assert batch["labels"].tolist() == quadrat.pad(labels, padding_value=-100).tolist()
+    assert list(batch)[:2] == ["words", "input_ids"]
+    assert list(batch)[-1] == "labels"
 
 
-def test_the_usual_inputs_do_not_fall_back(caplog):
-    tokenizer = make_tokenizer()
-    row = {"input_ids": [1, 2, 300], "attention_mask": [1, 1, 1], "labels": [0, 1, 2]}
-    arrays = {name: np.array(value) for name, value in row.items()}
-    tensors = {name: torch.tensor(value) for name, value in row.items()}
-    short = {name: value[:2] for name, value in row.items()}
-    with caplog.at_level(logging.DEBUG, "quadrat"):
-        for feature in (row, arrays, tensors, transformers.BatchEncoding(row)):
-            quadrat.DataCollatorForTokenClassification(tokenizer)([feature, short if feature is row else feature])
-            quadrat.DataCollatorWithPadding(tokenizer)([feature, feature])
-            quadrat.DataCollatorForSeq2Seq(tokenizer)([feature, short if feature is row else feature])
-            quadrat.default_data_collator([feature, feature])
-        choices = {name: [row[name], short[name]] for name in ("input_ids", "attention_mask")}
-        quadrat.DataCollatorForMultipleChoice(tokenizer)([{**choices, "label": 1}, {**choices, "label": 0}])
-    assert not caplog.records
-
-
-def test_pad_values_with_labels_of_their_own_length():
-    features = [
-        {"words": [0, 1], "labels": [1, 2, 3], "input_ids": [1, 2]},
-        {"words": [0], "labels": [1], "input_ids": [1]},
-    ]
-    for cls in (transformers.PreTrainedTokenizerFast, PadsInItsOwnWay):
-        collator = quadrat.DataCollatorForSeq2Seq(make_tokenizer(cls=cls), pad_values={"words": -1})
-        batch = collator(features)
-        assert batch["words"].tolist() == [[0, 1], [0, -1]]
-        assert batch["labels"].tolist() == [[1, 2, 3], [1, -100, -100]]
-        assert list(batch)[:2] == ["words", "input_ids"]
-        assert list(batch)[-1] == "labels"
+@pytest.mark.parametrize("form", [list, np.array, torch.tensor])
+@pytest.mark.parametrize("wrap", [dict, transformers.BatchEncoding])
+@pytest.mark.parametrize("name", samples.CLASSES)
+def test_usual_rows_do_not_fall_back(name, wrap, form):
+    form = list if name == "DataCollatorForMultipleChoice" else form
+    quadrat.stats(reset=True)
+    made = [{key: form(one) if type(one) is list else one for key, one in row.items()} for row in samples.batch(name)]
+    samples.make(quadrat, name)([wrap(row) for row in made])
+    assert quadrat.stats().fell_back == 0
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
@@ -177,10 +147,11 @@ def test_outputs_stay_when_later_batches_come():
     assert [tensor.unique().tolist() for tensor in kept] == [[value] for value in range(20)]
 
 
+@pytest.mark.parametrize("cls", [transformers.PreTrainedTokenizerFast, PadsInItsOwnWay])
 @pytest.mark.parametrize("framework", ["pt", "np"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_collator_that_has_worked_is_freed(name, framework):
-    collator = getattr(quadrat, name)(make_tokenizer(), return_tensors=framework)
+def test_a_collator_that_has_worked_is_freed(name, framework, cls):
+    collator = getattr(quadrat, name)(make_tokenizer(cls=cls), return_tensors=framework)
     for _ in range(3):
         collator([{"input_ids": [1, 2]}, {"input_ids": [3]}])
     assert f"_quadrat_{framework}" in vars(collator), "the batches were remembered"

@@ -9,7 +9,7 @@ import torch
 
 import quadrat
 from quadrat.installed import originals
-from support.compare import assert_identical, assert_same_outcome, both, outcome
+from support.compare import assert_identical, assert_same_batch, assert_same_outcome, both, outcome
 from support.documents import CLASSES, make, rows_for
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
@@ -76,18 +76,13 @@ def test_lists_are_converted_in_compiled_code(monkeypatch):
     rows = [{"input_ids": [3, 4]}, {"input_ids": [5]}]
     collator = quadrat.DataCollatorWithPadding(tokenizer)
     expected = collator(rows)
-    conversions = []
-    convert = originals.BatchEncoding.convert_to_tensors
-    monkeypatch.setattr(
-        originals.BatchEncoding,
-        "convert_to_tensors",
-        lambda self, tensor_type=None, *rest, **named: (
-            conversions.append(tensor_type),
-            convert(self, tensor_type, *rest),
-        )[1],
-    )
-    assert_same_outcome(("returned", expected), ("returned", collator(rows)))
-    assert_same_outcome(
-        ("returned", expected), ("returned", quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors="pt"))
-    )
+    conversions, convert = [], originals.BatchEncoding.convert_to_tensors
+
+    def counted(self, tensor_type=None, *rest, **named):
+        conversions.append(tensor_type)
+        return convert(self, tensor_type, *rest, **named)
+
+    monkeypatch.setattr(originals.BatchEncoding, "convert_to_tensors", counted)
+    assert_same_batch(expected, collator(rows))
+    assert_same_batch(expected, quadrat.tokenizers.tokenizer_pad(tokenizer, rows, return_tensors="pt"))
     assert set(conversions) <= {None}

@@ -22,10 +22,13 @@ from support.hints import (
     TAGS,
     TOKENS,
     Mistake,
+    bad_row,
     cases,
     check_hint,
     each,
+    given_as,
     gives,
+    labelled,
     maps,
     rows,
     runs,
@@ -63,43 +66,37 @@ def targets(n):
     return [1] * (7 - n)
 
 
-MADE_ANYWAY = Mistake(
-    LANGUAGE,
-    lambda: rows(4, 2, labels=tags),
-    ["'labels' is ragged", "makes labels of its own: remove the column"],
-    gives(without("labels")),
+MADE_ANYWAY = labelled(
+    LANGUAGE, tags, gives(without("labels")), "'labels' is ragged", "makes labels of its own: remove the column"
 )
-NUMBER_PER_ROW = Mistake(
+NUMBER_PER_ROW = labelled(
     [*TAGS, *SEQ2SEQ],
-    lambda: rows(4, 2, labels=lambda n: 1),
-    ["'labels', row 0 is the number 1", "one label per row"],
+    lambda n: 1,
     uses(r"use (DataCollatorWithPadding)"),
+    *("'labels', row 0 is the number 1", "one label per row"),
 )
 
 LABELS = {
-    "a label per token": Mistake(
+    **{
+        f"a label per token, named {name}": Mistake(
+            UNPADDED,
+            lambda name=name: rows(4, 2, **{name: tags}),
+            said,
+            uses(r"use (DataCollatorForTok\w+\(tokenizer\))"),
+        )
+        for name, said in {
+            "labels": ["is ragged and not padded here: row 0 has length 4, row 1 has length 2"],
+            "label": ["'label' is ragged", "pads it with -100"],
+        }.items()
+    },
+    "targets": labelled(
         UNPADDED,
-        lambda: rows(4, 2, labels=tags),
-        ["is ragged and not padded here: row 0 has length 4, row 1 has length 2", "DataCollatorForTokenClassification"],
-        uses(r"use (DataCollatorForTokenClassification\(tokenizer\))"),
-    ),
-    "a label per token, named label": Mistake(
-        UNPADDED,
-        lambda: rows(4, 2, label=tags),
-        ["'label' is ragged", "pads it with -100"],
-        uses(r"use (DataCollatorForTokenClassification\(tokenizer\)), which pads it with -100"),
-    ),
-    "targets": Mistake(
-        UNPADDED,
-        lambda: rows(4, 2, labels=targets),
-        ["is ragged and not padded here: row 0 has length", "DataCollatorForSeq2Seq"],
+        targets,
         uses(r"use (DataCollatorForSeq2Seq\(tokenizer\))"),
+        "is ragged and not padded here: row 0 has",
     ),
-    "padded by option": Mistake(
-        PLAIN,
-        lambda: rows(4, 2, labels=tags),
-        ["'labels' is ragged"],
-        sets("pad_values", r"give pad_values=({'labels': -100})"),
+    "padded by option": labelled(
+        PLAIN, tags, sets("pad_values", r"pad_values=({'labels': -100})"), "'labels' is ragged"
     ),
     "made anyway": MADE_ANYWAY,
     "made anyway, causal": MADE_ANYWAY._replace(options={"mlm": False}),
@@ -109,11 +106,8 @@ LABELS = {
         ["'label', row 0 is the string 'pos'", "map labels to numbers, for example {'neg': 0, 'pos': 1}[label]"],
         maps("label"),
     ),
-    "names of tags": Mistake(
-        [*TAGS, *FLAT],
-        lambda: rows(4, 4, labels=lambda n: ["O", "B-PER"] * 2),
-        ["'labels', row 0, position", "is the string", "map labels to numbers"],
-        maps("labels"),
+    "names of tags": labelled(
+        [*TAGS, *FLAT], lambda n: ["O", "B-PER"] * (n // 2), maps("labels"), "is the string", "map labels to numbers"
     ),
     "names of choices": Mistake(
         CHOICE,
@@ -124,17 +118,17 @@ LABELS = {
     "names where labels are made": useless_column(
         LANGUAGE, "label", lambda n: "pos", "'label', row 0 is the string 'pos'"
     ),
-    "text": Mistake(
+    "text": labelled(
         SEQ2SEQ,
-        lambda: rows(4, 2, labels=lambda n: "w5 w6"),
-        ["'labels', row 0 is the string 'w5 w6'", "tokenizer(text_target=text)['input_ids']"],
+        lambda n: "w5 w6",
         gives(each(lambda text: samples.tokenizer()(text_target=text)["input_ids"], "labels")),
+        *("'labels', row 0 is the string 'w5 w6'", "tokenizer(text_target=text)['input_ids']"),
     ),
-    "words": Mistake(
+    "words": labelled(
         SEQ2SEQ,
-        lambda: rows(4, 2, labels=lambda n: ["w5"]),
-        ["'labels', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"],
+        lambda n: ["w5"],
         gives(each(lambda row: samples.tokenizer().convert_tokens_to_ids(row), "labels")),
+        *("'labels', row 0, position 0 is the string 'w5'", "tokenizer.convert_tokens_to_ids(row)"),
     ),
     "None": useless_column(
         [*PLAIN, *TAGS, *LANGUAGE, *FLAT], "labels", lambda n: None, "'labels' is None in every row"
@@ -145,11 +139,11 @@ LABELS = {
         ["'label', row 1 is None", "give every row a value"],
         gives(each(lambda label: label or 0, "label")),
     ),
-    "None for a token": Mistake(
+    "None for a token": labelled(
         [*TAGS, *SEQ2SEQ],
-        lambda: rows(4, 2, labels=lambda n: [None] * n),
-        ["'labels', row 0, position 0 is None", "give -100 where there is no label"],
+        lambda n: [None] * n,
         gives(each(lambda row: [-100 for _ in row], "labels")),
+        *("'labels', row 0, position 0 is None", "give -100 where there is no label"),
     ),
     "a number per row": NUMBER_PER_ROW,
     "a number per row, flattened": NUMBER_PER_ROW._replace(
@@ -191,9 +185,10 @@ MISTAKES = {
     "a string": Mistake(
         [*PADDED, *FLAT], lambda: "w5 w6 w7 w8", ["features is the string"], runs(r"first: (collator\(.*\))")
     ),
-    "None": Mistake(TOKENS, lambda: None, ["features is None", LIST], gives(lambda _: rows(4, 4))),
-    "a number": Mistake(TOKENS, lambda: 5, ["features is an int", LIST], gives(lambda _: rows(4, 4))),
-    "a set": Mistake(TOKENS, lambda: {1, 2}, ["features is a set", LIST], gives(lambda _: rows(4, 4))),
+    "None": given_as(TOKENS, lambda: None, "features is None", LIST),
+    "a number": given_as(TOKENS, lambda: 5, "features is an int", LIST),
+    "a set": given_as(TOKENS, lambda: {1, 2}, "features is a set", LIST),
+    "no rows": given_as(TOKENS, list, "the batch is empty", "skip"),
     "a generator": Mistake(
         [*TOKENS, *STACKED],
         lambda: (row for row in rows(4, 4)),
@@ -217,25 +212,14 @@ MISTAKES = {
         ["features is a dict with", "batch_size"],
         runs(r"give (collator\(\[example\]\))"),
     ),
-    "no rows": Mistake(TOKENS, list, ["the batch is empty", "skip"], gives(lambda _: rows(4, 4))),
     "texts": Mistake(
         [*PADDED, *FLAT],
         lambda: ["w5 w6 w7 w8", "w5 w6"],
         ["row 0 is the string 'w5 w6", "tokenizer(text)"],
         gives(lambda features: list(map(samples.tokenizer(), features))),
     ),
-    "a row is None": Mistake(
-        [*TOKENS, *STACKED],
-        lambda: [None, *rows(4, 4)],
-        ["row 0 is None", "leave it out"],
-        gives(lambda features: features[1:]),
-    ),
-    "a later row is None": Mistake(
-        [*TOKENS, *STACKED],
-        lambda: [*rows(4, 4), None],
-        ["row 2 is None", "leave it out"],
-        gives(lambda features: features[:2]),
-    ),
+    "a row is None": bad_row([*TOKENS, *STACKED], 0, None, "row 0 is None", "leave it out"),
+    "a later row is None": bad_row([*TOKENS, *STACKED], 2, None, "row 2 is None", "leave it out"),
     "batches in a batch": Mistake(
         [*TOKENS, *STACKED],
         lambda: [rows(4, 4)],

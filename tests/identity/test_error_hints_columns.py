@@ -17,9 +17,11 @@ from support.hints import (
     STACKED,
     TOKENS,
     Mistake,
+    bad_row,
     cases,
     check_hint,
     each,
+    given_as,
     gives,
     rows,
     sets,
@@ -117,17 +119,14 @@ MISTAKES = {
         ["'input_ids', row 0 is the number 5", "give a list"],
         gives(lambda features: [{"input_ids": [row["input_ids"], 7]} for row in features]),
     ),
-    "None for ids": Mistake(
-        TOKENS,
-        lambda: [*rows(4, 2), {"input_ids": None, "attention_mask": None}],
-        ["'input_ids', row 2 is None", "leave it out"],
-        gives(lambda features: features[:2]),
+    "None for ids": bad_row(
+        TOKENS, 2, {"input_ids": None, "attention_mask": None}, "'input_ids', row 2 is None", "leave it out"
     ),
-    "None among ids": Mistake(
+    "None among ids": bad_row(
         TOKENS,
-        lambda: [*rows(4, 2), {"input_ids": [5, None], "attention_mask": [1, 1]}],
-        ["'input_ids', row 2, position 1 is None", "or leave the row out"],
-        gives(lambda features: features[:2]),
+        2,
+        {"input_ids": [5, None], "attention_mask": [1, 1]},
+        *("'input_ids', row 2, position 1 is None", "or leave the row out"),
     ),
     "no ids": Mistake(
         [*PADDED, *FLAT, *WORDS],
@@ -141,6 +140,13 @@ MISTAKES = {
         ["row 0, position 1 is 9223372036854775808", "from -2**63 to 2**63 - 1"],
         gives(each(lambda row: [min(token, 399) for token in row])),
     ),
+    "odd width": Mistake(
+        PERMUTED,
+        lambda: rows(3, 2),
+        ["row 0", "3 tokens", "must be even", "add a padding token"],
+        gives(lambda features: [{"input_ids": [*features[0]["input_ids"], 0]}, features[1]]),
+    ),
+    "an empty row": given_as(PERMUTED, lambda: rows(0, 0), "row 0 is empty"),
     "a short mask": Mistake(
         PADDED,
         lambda: [*rows(4), {"input_ids": [5, 6], "attention_mask": [1]}],

@@ -5,8 +5,7 @@ import transformers
 
 import quadrat
 from support import samples
-from support.compare import outcome
-from support.errors import check_error
+from support.compare import check_error, outcome
 from support.hints import (
     LANGUAGE,
     MASKED,

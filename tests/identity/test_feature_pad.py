@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import BatchFeature, SequenceFeatureExtractor
 from transformers.utils import PaddingStrategy, TensorType
@@ -17,6 +17,7 @@ import quadrat
 from quadrat.installed import originals
 from quadrat.integration import patch_feature_extractors as patching
 from support.compare import assert_same_outcome, default_dtype, frozen
+from support.forms import forms, observed
 
 FLOATS = [0.0, 1.5, -2.25, 0.1, 3e38, 1e-40]
 ODD_FLOATS = [*FLOATS, 1e300, -1e300, float("nan"), float("inf")]
@@ -70,20 +71,7 @@ def _row(draw: Any, form: str, length: int, inner: int | None, odd: bool) -> Any
     return torch.tensor(array.tolist() if dtype == "uint16" else array, dtype=getattr(torch, dtype)).reshape(shape)
 
 
-KINDS = [
-    "list",
-    "tuple",
-    "array",
-    "array",
-    "array",
-    "tensor",
-    "tensor",
-    "strided",
-    "transposed",
-    "reversed",
-    "swapped",
-    "grad",
-]
+KINDS = [*("list", "tuple", "array", "array", "array", "tensor", "tensor"), *sorted(set(FORMS_OF_ARRAYS) - {"array"})]
 
 
 def _rows(draw: Any, odd: bool, inner: int | None) -> Any:
@@ -115,31 +103,7 @@ def _rows(draw: Any, odd: bool, inner: int | None) -> Any:
     return made
 
 
-def _columns(rows: Any) -> Any:
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def _stacked(rows: Any) -> Any:
-    columns = _columns(rows)
-    for name, values in columns.items():
-        if isinstance(values[0], (np.ndarray, np.generic)):
-            columns[name] = np.stack(values)
-        elif isinstance(values[0], torch.Tensor):
-            columns[name] = torch.stack(values).detach()
-    return columns
-
-
-FORMS = {
-    "list": list,
-    "tuple": tuple,
-    "columns": _columns,
-    "feature": lambda rows: BatchFeature(_columns(rows)),
-    "stacked": _stacked,
-    "one": lambda rows: dict(rows[0]),
-    "one feature": lambda rows: BatchFeature(dict(rows[0])),
-    "several": lambda rows: [BatchFeature(dict(row)) for row in rows],
-    "mixed": lambda rows: [rows[0], *(BatchFeature(dict(row)) for row in rows[1:])],
-}
+FORMS = forms(BatchFeature)
 
 
 @st.composite
@@ -176,17 +140,6 @@ ODD_OPTIONS = st.fixed_dictionaries(
         "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 2 + [None] * 3 + ["wrong", *TensorType]),
     },
 )
-
-
-def observed(call: Any, given: Any) -> tuple[Any, Any]:
-    """The outcome of a call, and what else it did: warnings, and what became of its inputs."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            found = "returned", call(given)
-        except Exception as error:
-            found = "raised", error
-    return found, ([(one.category, str(one.message)) for one in caught], frozen(given))
 
 
 def _copy(value: Any) -> Any:
@@ -305,18 +258,25 @@ def test_rows_of_a_dataset(form, size, cut):
     assert_same_outcome(("returned", expected), ("returned", got))
 
 
+NUMBERS = [0.5, -1.0, 1e300, 3e38, float("nan")]
+
+
 @given(
-    st.lists(st.lists(st.lists(st.sampled_from([0.5, -1.0]), max_size=2), max_size=3), min_size=1, max_size=3),
+    st.lists(st.lists(st.lists(st.sampled_from(NUMBERS), max_size=2), max_size=3), min_size=1, max_size=3),
+    st.booleans(),
     st.sampled_from(["float32", "float64", "int64"]),
     st.sampled_from([1, 2]),
     st.booleans(),
 )
-def test_nested_lists_in_arrow(rows, kind, size, cut):
+@example(rows=[[[1e300], [1.0]], [[0.5]]], nested=False, kind="float64", size=1, cut=False)
+def test_lists_in_arrow(rows, nested, kind, size, cut):
     pyarrow = pytest.importorskip("pyarrow")
     from quadrat.input.rows import rows_of_arrow
 
-    whole = [[[int(one) if kind == "int64" else one for one in frame] for frame in row] for row in rows]
-    column = pyarrow.array(whole, pyarrow.list_(pyarrow.list_(getattr(pyarrow, kind)())))
+    rows = [[[1 if kind == "int64" else one for one in frame] for frame in row] for row in rows]
+    rows = rows if nested else [[one for frame in row for one in frame] for row in rows]
+    lists = pyarrow.list_(getattr(pyarrow, kind)())
+    column = pyarrow.array(rows, pyarrow.list_(lists) if nested else lists)
     table = pyarrow.table({"input_values": column})
     extractor, options = Extractor(size, 16000, 0.0), {"truncation": cut, "max_length": 2}
     expected, (said, _) = observed(lambda given: originals.FEATURE_PAD(extractor, given, **options), table.to_pylist())
@@ -344,15 +304,6 @@ def test_defaults_of_torch():
             expected = originals.FEATURE_PAD(Extractor(1, 16000, 0.0), LISTS, return_tensors="pt")
             got = patched(Extractor(1, 16000, 0.0), LISTS, return_tensors="pt")
         assert_same_outcome(("returned", expected), ("returned", got))
-
-
-def test_the_patch_is_undone():
-    before = SequenceFeatureExtractor.pad
-    with quadrat.patch_transformers(datasets=False):
-        assert SequenceFeatureExtractor.pad is not before
-    assert SequenceFeatureExtractor.pad is before
-    with quadrat.patch_transformers(datasets=False, feature_extractors=False):
-        assert SequenceFeatureExtractor.pad is before
 
 
 @pytest.mark.parametrize("method", ["pad", *originals.PARTS_OF_FEATURE_PAD])
@@ -384,20 +335,6 @@ def test_what_numpy_says_of_numbers_beyond_float32_is_said():
     rows = [{"input_values": np.array([1e300, 1.0])}, {"input_values": np.array([0.5])}]
     with pytest.warns(RuntimeWarning, match="overflow"):
         patched(Extractor(1, 16000, 0.0), rows)
-
-
-@pytest.mark.parametrize("number", [1e300, 3e38, float("nan")])
-def test_such_numbers_in_arrow(number):
-    pyarrow = pytest.importorskip("pyarrow")
-    from quadrat.input.rows import rows_of_arrow
-
-    extractor = Extractor(1, 16000, 0.0)
-    for kind in (pyarrow.float64(), pyarrow.float32()):
-        table = pyarrow.table({"input_values": pyarrow.array([[number, 1.0], [0.5]], pyarrow.list_(kind))})
-        expected, (said, _) = observed(lambda rows: originals.FEATURE_PAD(extractor, rows), table.to_pylist())
-        got, (also_said, _) = observed(lambda rows: patching._pad(extractor, rows), rows_of_arrow(table))
-        assert_same_outcome(expected, got)
-        assert also_said == said
 
 
 def test_the_base_class_changed_later_is_left_alone(monkeypatch):

@@ -11,9 +11,9 @@ from hypothesis import given
 
 import quadrat
 from quadrat.planning.flat import flatten_plainly
-from support.compare import assert_same_batch, seed_everything
+from support.compare import assert_same_batch, frozen, seed_everything
 from support.masking import make_masking_tokenizer
-from support.strategies import make_tokenizer
+from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
 
 pytestmark = pytest.mark.same_everywhere
 
@@ -40,7 +40,13 @@ def rows_of(lengths: list[int], labels: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: str) -> dict[str, Any]:
+def formed(batch: list[dict[str, Any]], form: str, wrapper: str) -> list[Any]:
+    """The rows in one of the forms, their weights in lists."""
+    made = [{name: ROW_FORMS[form](row) if name != "weights" else row for name, row in one.items()} for one in batch]
+    return [WRAPPERS[wrapper](one) for one in made]
+
+
+def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: str, fill: int = 0) -> dict[str, Any]:
     """What `align` makes of the columns, or, where rows are not padded one by one, of their last row made longer."""
     lengths = [len(row["input_ids"]) for row in rows]
     bounds = np.array([sum(lengths[:row]) for row in range(len(rows) + 1)])
@@ -53,12 +59,16 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
         bounds, ids, labels, weights,
         pad_to_multiple_of=layout["align_to"] or 1,
         total_length=layout.get("total_length") or -(-sum(places) // multiple) * multiple,
-        padding_value=(0, -100, 0.5),
+        padding_value=(fill, -100, 0.5),
         position_ids_start=layout["position_ids_start"],
         continue_positions=layout["continue_positions"],
     )  # fmt: skip
     starts = made.cu_seqlens_padded if aligned else made.cu_seqlens
     longest = made.max_length_padded if aligned else made.max_length
+
+    def names_of(boundaries: str, longest_one: str) -> dict[str, Any]:
+        return {f"{boundaries}_{one}": starts for one in "qk"} | {f"{longest_one}_{one}": longest for one in "qk"}
+
     batch = {
         "input_ids": made.values[0][None],
         "labels": made.values[1][None],
@@ -67,19 +77,9 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
     }
     batch |= {
         None: {},
-        "transformers": {
-            "cu_seq_lens_q": starts,
-            "cu_seq_lens_k": starts,
-            "max_length_q": longest,
-            "max_length_k": longest,
-        },
-        "varlen_attn": {"cu_seq_q": starts, "cu_seq_k": starts, "max_q": longest, "max_k": longest},
-        "flash_attn": {
-            "cu_seqlens_q": starts,
-            "cu_seqlens_k": starts,
-            "max_seqlen_q": longest,
-            "max_seqlen_k": longest,
-        },
+        "transformers": names_of("cu_seq_lens", "max_length"),
+        "varlen_attn": names_of("cu_seq", "max"),
+        "flash_attn": names_of("cu_seqlens", "max_seqlen"),
         "megatron": {
             "qkv_format": "thd",
             "cu_seqlens_q": made.cu_seqlens,
@@ -100,14 +100,27 @@ def expected_of(rows: list[dict[str, Any]], layout: dict[str, Any], framework: s
 
 
 @pytest.mark.parametrize("framework", ["pt", "np"])
-@given(lengths=LENGTHS, labels=st.booleans(), layout=layouts())
-def test_the_collator(framework, *, lengths, labels, layout):
+@given(
+    lengths=LENGTHS,
+    labels=st.booleans(),
+    layout=layouts(),
+    form=st.sampled_from(["list", "array", "tensor", "numbers of numpy"]),  # the last is not for the kernels
+    wrapper=st.sampled_from(sorted(WRAPPERS)),
+    fill=st.integers(0, 9),
+)
+def test_the_collator(framework, *, lengths, labels, layout, form, wrapper, fill):
     rows = rows_of(lengths, labels)
-    options = {"return_seq_idx": True, "pad_values": {"weights": 0.5}, "return_tensors": framework, **layout}
+    pad_values = {"weights": 0.5, "input_ids": fill, "not there": 0}
+    options = {"return_seq_idx": True, "pad_values": pad_values, "return_tensors": framework, **layout}
     collator = quadrat.DataCollatorWithFlattening(**options)
-    expected = expected_of(rows, layout, framework)
+    expected = expected_of(rows, layout, framework, fill)
+    features = formed(rows, form, wrapper)
+    before = frozen(features)
     for _ in range(2):  # anew, and known
-        assert_same_batch(expected, collator(rows))
+        assert_same_batch(expected, collator(features))
+    assert frozen(features) == before
+    falls_back = form == "numbers of numpy" or wrapper == "Mapping"  # which may run code of its own when it is read
+    assert bool(vars(collator).get("_quadrat_fell_back")) == falls_back
     assert_same_batch(expected, flatten_plainly(rows, collator._flattening(rows[0], framework)))
     if framework == "pt":
         deferred = quadrat.DataCollatorWithFlattening(**options, deferred=True)

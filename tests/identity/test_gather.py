@@ -18,7 +18,8 @@ from transformers.trainer_pt_utils import nested_concat
 
 import quadrat
 from quadrat.ops import _gathered
-from support.nested import copied, filled, leaves, overwritten, picture, structures
+from support import compare
+from support.nested import filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
@@ -26,12 +27,8 @@ PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
 
 def outcome(call, *arguments):
     """What a call returns, as a picture, or the type of what it raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return "returned", picture(call(*arguments))
-        except Exception as error:
-            return "raised", type(error)
+    kind, found = compare.outcome(lambda given: call(*given), arguments)
+    return kind, picture(found) if kind == "returned" else type(found)
 
 
 def batches_of(data, *, library=LIBRARIES, rows=None, most=9):
@@ -73,9 +70,6 @@ def test_outputs_of_models():
 def test_concat_padded_takes_batches(arrays):
     with pytest.raises(TypeError):
         quadrat.concat_padded(arrays)
-
-
-def test_nothing_to_concatenate():
     with pytest.raises(ValueError, match="no batch"):
         quadrat.concat_padded([])
 
@@ -100,13 +94,16 @@ def test_eval_loop_container(data, concat, padding, elsewhere):
         assert_same_containers(data, concat, padding)
 
 
+CONTAINERS = quadrat.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer
+
+
 def assert_same_containers(data, concat, padding):
-    ours, reference = (
-        made(concat, padding) for made in (quadrat.EvalLoopContainer, trainer_pt_utils.EvalLoopContainer)
-    )
+    ours, reference = (made(concat, padding_index=padding) for made in CONTAINERS)
+    assert isinstance(ours, trainer_pt_utils.EvalLoopContainer)
+    assert (ours.do_nested_concat, ours.padding_index) == (concat, padding)
     given_batches = []
     for batch in batches_of(data, library=st.sampled_from(["pt", "pt", "pt", "pt", "np"]), most=8):
-        theirs = copied(batch)
+        theirs = copy.deepcopy(batch)
         assert outcome(ours.add, batch) == outcome(reference.add, theirs)
         given_batches.append((batch, theirs))
         for step in data.draw(st.lists(st.sampled_from(["cpu", "tensors", "arrays", "get", "overwrite"]), max_size=2)):
@@ -131,7 +128,7 @@ COMPLEX = torch.tensor([[1 + 2j, 3 - 1j]])
 
 @pytest.mark.parametrize("later", [COMPLEX.conj(), COMPLEX.clone().requires_grad_()], ids=["conjugate", "gradient"])
 def test_later_batches_whose_bytes_say_less(later):
-    ours, reference = quadrat.EvalLoopContainer(), trainer_pt_utils.EvalLoopContainer()
+    ours, reference = (made() for made in CONTAINERS)
     for container in (ours, reference):
         for batch in (COMPLEX, later, COMPLEX, later):
             container.add(batch)
@@ -145,12 +142,6 @@ def test_container_without_batches():
     container.add(None)
     container.to_cpu_and_numpy()
     assert container.get_arrays() is container.tensors is container.arrays is None
-
-
-def test_container_is_one_of_transformers():
-    container = quadrat.EvalLoopContainer(False, padding_index=3)
-    assert isinstance(container, trainer_pt_utils.EvalLoopContainer)
-    assert (container.do_nested_concat, container.padding_index) == (False, 3)
 
 
 @pytest.mark.parametrize("how", [copy.deepcopy, lambda container: pickle.loads(pickle.dumps(container))])
@@ -191,7 +182,7 @@ def test_distributed_tensor_gatherer(data, padding, world_size, samples, multipl
     for _ in range(data.draw(st.integers(0, 5))):
         rows = data.draw(st.integers(0, 2)) * world_size + data.draw(st.sampled_from([0] * 8 + [1]))
         batch = data.draw(filled(structure, rows))
-        theirs = copied(batch)
+        theirs = copy.deepcopy(batch)
         expected = outcome(reference.add_arrays, theirs)
         got = outcome(ours.add_arrays, batch)
         if expected == ("raised", AttributeError):  # a mapping, or no array: the reference knows no mappings
@@ -264,7 +255,7 @@ def test_what_cannot_be_converted_changes_nothing(looked_at):
 @pytest.mark.parametrize("every", [1, 3, 100])
 def test_batches_that_are_overwritten_after_they_were_added(width, every):
     """Small batches are joined late, and large ones grow: no batch is read again after `add`."""
-    containers = trainer_pt_utils.EvalLoopContainer(), quadrat.EvalLoopContainer()
+    containers = [made() for made in CONTAINERS]
     for step in range(40):
         for container in containers:
             batch = torch.full((2, width + (step == 30)), float(step)), torch.full((2,), step)
@@ -274,7 +265,7 @@ def test_batches_that_are_overwritten_after_they_were_added(width, every):
             if step:
                 for tensor in batch:
                     tensor.zero_()
-    expected, found = (container.get_arrays() for container in containers)
+    found, expected = (container.get_arrays() for container in containers)
     assert picture(found) == picture(expected)
 
 
@@ -282,7 +273,7 @@ def test_batches_that_are_overwritten_after_they_were_added(width, every):
 def test_one_batch_comes_out_as_it_went_in(batch):
     """As the memory that went in, where NumPy has its dtype."""
     results = []
-    for make in (trainer_pt_utils.EvalLoopContainer, quadrat.EvalLoopContainer):
+    for make in CONTAINERS:
         container = make()
         container.add(batch)
         assert container.tensors is batch

@@ -5,17 +5,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import EsmTokenizer, PerceiverTokenizer
 
 import quadrat
-from quadrat.installed import originals
-from support.compare import assert_identical, assert_same_outcome, both, default_dtype, outcome, seeded
+from support.compare import assert_identical, assert_same_outcome
 from support.masking import make_masking_tokenizer, make_pair
 from support.strategies import features, make_tokenizer
 
@@ -146,15 +143,6 @@ def test_a_method_of_the_instance_is_asked(slow):
     assert_identical(reference, collator, rows(5, 3))
 
 
-@pytest.mark.parametrize("form", [list, tuple])
-@given(st.lists(st.lists(st.lists(st.integers(0, 399), max_size=9), min_size=1, max_size=5), min_size=2, max_size=5))
-def test_bare_rows(form, batches):
-    for mlm in (False, True):
-        reference, collator = make_pair(make_masking_tokenizer(), {"mlm": mlm, "replacement": (0.8, 0.1)})
-        for batch in batches:
-            assert_identical(reference, collator, form(form(row) for row in batch))
-
-
 def test_bare_rows_are_known():
     for mlm in (False, True):
         collator = make_pair(make_masking_tokenizer(), {"mlm": mlm}, both=False)
@@ -164,75 +152,6 @@ def test_bare_rows_are_known():
         assert not knows(collator, rows(4, 2))
         collator(rows(4, 2))
         assert collator([[9, 10], [11]])["input_ids"].shape == (2, 2)
-
-
-class Feature:
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
-
-
-@pytest.mark.parametrize("framework", ["pt", "np"])
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=4),
-    st.sampled_from([np.uint16, np.uint32, np.uint64, np.int8]),
-    st.integers(1, 4),
-    st.booleans(),
-)
-def test_what_the_default_collator_stacks(framework, ids, dtype, count, ragged):
-    made = [
-        {
-            "label": i,
-            "nested": [[i, j] for j in ids] + [[1, 2]] * (ragged and i == 1),
-            "deep": [[[0.5 * i, 2.0]] * 2] * len(ids),
-            "counts": np.array(ids, dtype),
-        }
-        for i in range(count)
-    ]
-    for batch in (made, [{k: v for k, v in one.items() if k != "nested"} for one in made]):
-        reference = lambda one: transformers.default_data_collator(one, framework)  # noqa: E731
-        ours = lambda one: quadrat.default_data_collator(one, framework)  # noqa: E731
-        assert_identical(reference, ours, batch)
-        assert_same_outcome(
-            outcome(reference, [Feature(**one) for one in batch]), outcome(ours, [Feature(**one) for one in batch])
-        )
-        assert_same_outcome(
-            outcome(reference, tuple(Feature(**one) for one in batch)),
-            outcome(ours, tuple(Feature(**one) for one in batch)),
-        )
-
-
-def test_objects_and_mappings_do_not_mix():
-    mixed = [Feature(a=1), {"a": 2}]
-    assert_same_outcome(
-        outcome(transformers.default_data_collator, mixed), outcome(quadrat.default_data_collator, mixed)
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-@pytest.mark.parametrize("name", ["DataCollatorForLanguageModeling", "DataCollatorForWholeWordMask"])
-def test_masking_with_another_default_dtype(dtype, name):
-    if name not in originals.ORIGINALS:
-        pytest.skip("not in this transformers, or another class of this name")
-    made = make_pair(make_masking_tokenizer(), {"replacement": (0.7, 0.25), "mlm_probability": 0.4}, name)
-    batch = [{"input_ids": list(range(7, 7 + n))} for n in (300, 211, 299)]
-    with default_dtype(dtype):
-        for seed in range(3):
-            expected, got = seeded(made[0], batch, seed), seeded(made[1], batch, seed)
-            assert_same_outcome(expected[0], got[0])
-            assert expected[1] == got[1]
-    for collator in made:
-        collator.mlm_probability = 0.2
-    expected, got = seeded(made[0], batch), seeded(made[1], batch)
-    assert_same_outcome(expected[0], got[0])
-    assert expected[1] == got[1]
-
-
-def test_a_plan_made_for_one_default_dtype_is_not_used_for_another():
-    reference, collator = both("DataCollatorForLanguageModeling", make_masking_tokenizer())
-    batch = [{"input_ids": list(range(7, 7 + n))} for n in (300, 211)]
-    for dtype in (torch.float32, torch.float64, torch.float32, torch.bfloat16):
-        with default_dtype(dtype):
-            assert_identical(reference, collator, batch)
 
 
 class _Meanwhile(str):

@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer, PerceiverTokenizer, PreTrainedTokenizerF
 
 import quadrat
 from quadrat.planning.vocabulary import listed_special_ids
-from support.compare import assert_identical, assert_same_outcome, both, seeded
+from support.compare import assert_identical, assert_seeded_alike, both
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 
 PROBABILITIES = st.sampled_from(
@@ -51,10 +51,7 @@ def test_special_tokens_masks_that_are_no_numbers(last, mlm, deferred):
     rows = [[1, 0, last], [0]]
     batch = [{"input_ids": [8] * len(row), "special_tokens_mask": row} for row in rows]
     for _ in range(2):
-        expected = seeded(reference, batch)
-        got = seeded(lambda rows: collator(rows).to("cpu"), batch) if deferred else seeded(collator, batch)
-        assert_same_outcome(expected[0], got[0])
-        assert expected[1] == got[1]
+        assert_seeded_alike(reference, (lambda rows: collator(rows).to("cpu")) if deferred else collator, batch, batch)
 
 
 @given(st.integers(1, 6), st.integers(100, 900), MASKING)
@@ -143,10 +140,7 @@ def test_mask_tokens_methods(framework, data):
         assert masked is inputs
         return {"inputs": masked, "labels": labels}
 
-    expected, expected_states = seeded(call, reference)
-    got, states = seeded(call, collator)
-    assert_same_outcome(expected, got)
-    assert states == expected_states
+    assert_seeded_alike(call, call, reference, collator)
 
 
 @pytest.mark.slow
@@ -210,20 +204,13 @@ class AsksAbove(PerceiverTokenizer):
         return []
 
 
+class OtherIds(PerceiverTokenizer):
+    all_special_ids = property(lambda self: [3])
+
+
 def test_classes_of_the_user():
     assert listed_special_ids(Inherits()) is not None
-    assert listed_special_ids(AsksAbove()) is None
-    assert listed_special_ids(make_masking_tokenizer(cls=OwnSpecialTokens)) is None
-
-
-def test_a_method_of_the_instance():
-    tokenizer = PerceiverTokenizer()
-    tokenizer.get_special_tokens_mask = lambda *args, **options: [1]
-    assert listed_special_ids(tokenizer) is None
-
-
-def test_another_list_of_special_ids():
-    class Other(PerceiverTokenizer):
-        all_special_ids = property(lambda self: [3])
-
-    assert listed_special_ids(Other()) is None
+    own_method = PerceiverTokenizer()
+    own_method.get_special_tokens_mask = lambda *args, **options: [1]
+    for tokenizer in (AsksAbove(), make_masking_tokenizer(cls=OwnSpecialTokens), own_method, OtherIds()):
+        assert listed_special_ids(tokenizer) is None

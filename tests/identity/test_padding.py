@@ -13,16 +13,9 @@ from transformers.utils import PaddingStrategy
 
 import quadrat
 from support.compare import assert_identical, both
-from support.strategies import WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
+from support.strategies import PADDING, WRAPPERS, features, make_tokenizer, number_columns, row_columns, tokenizers
 
-OPTIONS = st.fixed_dictionaries(
-    {
-        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, 4, 8, True, 0]),
-        "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None]),
-    }
-)
+OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 3 + ["np"] * 3 + [None])})
 
 
 @given(tokenizers(), features(), OPTIONS)
@@ -30,16 +23,11 @@ def test_with_padding(tokenizer, batch, options):
     assert_identical(*both("DataCollatorWithPadding", tokenizer, **options), batch)
 
 
-@given(tokenizers(), st.sampled_from(["labels", "label"]).flatmap(lambda name: features(labels=name)), OPTIONS)
+@given(tokenizers(), st.sampled_from(["labels", "label", None]).flatmap(lambda name: features(labels=name)), OPTIONS)
 def test_token_classification(tokenizer, batch, options):
     options["return_tensors"] = options["return_tensors"] or "pt"
     collators = both("DataCollatorForTokenClassification", tokenizer, label_pad_token_id=-100, **options)
     assert_identical(*collators, batch)
-
-
-@given(tokenizers(), features())
-def test_token_classification_without_labels(tokenizer, batch):
-    assert_identical(*both("DataCollatorForTokenClassification", tokenizer), batch)
 
 
 FRAMEWORKS = st.sampled_from(["pt", "np"])
@@ -75,9 +63,10 @@ def test_numpy_numbers(dtype, name, framework):
         assert_function_is_alike(rows, framework)
 
 
-@given(features(equal=True), FRAMEWORKS)
-def test_objects_with_attributes(batch, framework):
-    assert_function_is_alike([SimpleNamespace(**dict(row.items())) for row in batch], framework)
+@given(features(equal=True), FRAMEWORKS, st.sampled_from([list, tuple]), st.booleans())
+def test_objects_with_attributes(batch, framework, container, mixed):
+    made = [SimpleNamespace(**dict(row.items())) for row in batch]
+    assert_function_is_alike(container([*made, batch[-1]] if mixed else made), framework)
 
 
 class Decoder:
@@ -135,15 +124,10 @@ def targets(draw: Any) -> list[Any]:
     return [wrapper(row) for row in rows]
 
 
-@given(tokenizers(), targets(), SEQ2SEQ_OPTIONS, MODELS, PER_CALL)
+@given(tokenizers(), targets() | targets() | features(), SEQ2SEQ_OPTIONS, MODELS, PER_CALL)
 def test_seq2seq(tokenizer, batch, options, model, per_call):
     reference, collator = both("DataCollatorForSeq2Seq", tokenizer, model, **options)
     assert_identical(lambda rows: reference(rows, per_call), lambda rows: collator(rows, per_call), batch)
-
-
-@given(tokenizers(), features(), SEQ2SEQ_OPTIONS, MODELS)
-def test_without_labels(tokenizer, batch, options, model):
-    assert_identical(*both("DataCollatorForSeq2Seq", tokenizer, model, **options), batch)
 
 
 @given(st.lists(st.tuples(targets(), PER_CALL), min_size=2, max_size=5), tokenizers(), MODELS)
@@ -157,14 +141,7 @@ def test_return_tensors_change_from_call_to_call(calls, tokenizer, model):
         )
 
 
-CHOICE_OPTIONS = st.fixed_dictionaries(
-    {
-        "padding": st.sampled_from([True] * 6 + ["longest", "max_length", False, "do_not_pad", "wrong"]),
-        "max_length": st.sampled_from([None, None, None, 4, 9]),
-        "pad_to_multiple_of": st.sampled_from([None] * 4 + [1, 4, 8, True, 0]),
-        "return_tensors": st.sampled_from(["pt"] * 8 + ["np", None]),
-    }
-)
+CHOICE_OPTIONS = st.fixed_dictionaries({**PADDING, "return_tensors": st.sampled_from(["pt"] * 8 + ["np", None])})
 CHOICE_COLUMNS = ["input_ids", "attention_mask", "token_type_ids", "special_tokens_mask", "extra", "score"]
 
 

@@ -1,9 +1,8 @@
 """patch_transformers: quadrat's collators under the names of transformers, and back."""
 
 import pickle
-import sys
-from types import ModuleType
 
+import datasets
 import pytest
 import transformers
 import transformers.trainer
@@ -14,24 +13,13 @@ from transformers.data import data_collator
 
 import quadrat
 from quadrat._names import load
-from quadrat.installed.originals import PATCHED
 from support.compare import assert_same_outcome, generator_states, outcome
 from support.isolated import words
+from support.patched import picture
 from support.samples import TWINS, batch, make, tokenizer
 from support.strategies import features
 
 SWAPPED = sorted({*TWINS, "default_data_collator"})
-NAMES = sorted({*SWAPPED, *PATCHED, "EvalLoopContainer"})
-
-
-def picture():
-    """Every module of transformers and what it has under the names that are swapped."""
-    modules = {module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "transformers"}
-    return {
-        module: {name: vars(module).get(name, "absent") for name in NAMES}
-        for module in modules
-        if isinstance(module, ModuleType)
-    }
 
 
 @pytest.mark.parametrize("name", SWAPPED)
@@ -57,50 +45,43 @@ def test_trainer_gathers_in_ours():
         quadrat.from_transformers(original())
 
 
-def test_undo_leaves_no_trace():
-    before = picture()
-    modules = {name: getattr(data_collator, name).__module__ for name in SWAPPED}
-    patch = quadrat.patch_transformers()
-    assert [getattr(transformers, name) for name in SWAPPED] == [load(name) for name in SWAPPED]
-    assert picture() != before
+@pytest.mark.parametrize("name", ["patch_transformers", "patch_tokenizers", "patch_datasets"])
+def test_undone_in_any_order(name):
+    patch = getattr(quadrat, name)
+    with patch():  # which loads what it patches
+        pass
+    before, outer = picture(), patch()
+    inside = picture()
+    assert inside != before
+    with patch() as inner:
+        assert outer is not inner
+        outer.undo()
+        assert picture() == inside
     for _ in range(2):
-        patch.undo()
+        inner.undo(), outer.undo()
         assert picture() == before
-    assert {name: getattr(data_collator, name).__module__ for name in SWAPPED} == modules
-
-
-def test_undone_when_the_block_fails():
-    before = picture()
-    with pytest.raises(ZeroDivisionError), quadrat.patch_transformers():
+    with pytest.raises(ZeroDivisionError), patch():
         raise ZeroDivisionError
     assert picture() == before
+    with pytest.raises(RuntimeError, match=rf"undone.*call quadrat\.{name}\(\) for a new one"), outer:
+        pass
 
 
-def test_nested():
-    before = picture()
-    with quadrat.patch_transformers() as outer:
-        with quadrat.patch_transformers() as inner:
-            assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
-        inner.undo()
+PARTS = {
+    "datasets": (datasets.Dataset, "__getitems__"),
+    "feature_extractors": (transformers.SequenceFeatureExtractor, "pad"),
+    "tokenizers": (transformers.PreTrainedTokenizerBase, "pad"),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_that_are_left_out(part):
+    before = getattr(*PARTS[part])
+    with quadrat.patch_transformers():
+        assert getattr(*PARTS[part]) is not before
+    with quadrat.patch_transformers(**{part: False}):
+        assert getattr(*PARTS[part]) is before
         assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
-        assert outer is not inner
-    assert picture() == before
-
-
-def test_undone_in_another_order():
-    before = picture()
-    first, second = quadrat.patch_transformers(), quadrat.patch_transformers()
-    first.undo()
-    assert transformers.DataCollatorWithPadding is quadrat.DataCollatorWithPadding
-    second.undo()
-    assert picture() == before
-
-
-def test_a_patch_that_was_undone_is_not_entered():
-    patch = quadrat.patch_transformers()
-    patch.undo()
-    with pytest.raises(RuntimeError, match="undone"):
-        patch.__enter__()
 
 
 def test_what_others_put_there_stays():
@@ -223,22 +204,15 @@ def test_classes_of_ones_own():
 @pytest.mark.parametrize("module", [transformers, quadrat])
 @pytest.mark.parametrize("name", TWINS)
 def test_pickles_made_inside(name, module):
-    collator = make(module, name)
+    collator, function = made = make(module, name), module.default_data_collator
     with quadrat.patch_transformers():
-        pickled = pickle.dumps(collator)
-        assert type(pickle.loads(pickled)) is type(collator)
-    assert type(pickle.loads(pickled)) is type(collator)
-    assert set(vars(pickle.loads(pickled))) == set(vars(collator))
-
-
-def test_pickles_of_functions():
-    original = transformers.default_data_collator
-    with quadrat.patch_transformers():
-        pickled = [pickle.dumps(one) for one in (original, transformers.default_data_collator)]
-    for one in (None, quadrat.patch_transformers()):
-        assert [pickle.loads(each) for each in pickled] == [original, quadrat.default_data_collator]
-        if one is not None:
-            one.undo()
+        pickled = pickle.dumps(made)
+        loaded = [pickle.loads(pickled)]
+    loaded.append(pickle.loads(pickled))
+    for again, same_function in loaded:
+        assert type(again) is type(collator)
+        assert set(vars(again)) == set(vars(collator))
+        assert same_function is function
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import copy
 import json
 import operator
 import pickle
-import threading
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +27,7 @@ from quadrat.data import iterable
 from quadrat.input.lazy_row import LazyRow, Source
 from quadrat.input.rows import Rows
 from support.strategies import make_tokenizer
+from support.threads import together
 
 ROWS = 60
 IS_NEW = hasattr(iterable_dataset, "InterleavedShardsExamplesIterable")
@@ -314,17 +314,7 @@ def test_code_that_reads_the_memory_of_a_row_finds_no_values():
 def test_two_threads_read_one_row():
     for _ in range(50):
         row = row_of(a=[1], b=[2])
-        barrier = threading.Barrier(2)
-
-        def read(row=row, barrier=barrier):
-            barrier.wait()
-            row["a"].append(0)
-
-        threads = [threading.Thread(target=read) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(*[lambda row=row: row["a"].append(0)] * 2)
         assert dict(row) == {"a": [1, 0, 0], "b": [2]}
 
 

@@ -18,6 +18,7 @@ import quadrat
 from quadrat._names import load
 from quadrat.batching import samplers
 from quadrat.installed import originals
+from support.compare import state_of
 from support.samplers import MANY, ODD, attributes, outcome
 
 NAMES = ["LengthGroupedSampler", "DistributedLengthGroupedSampler"]
@@ -27,6 +28,19 @@ LENGTHS = st.one_of(
     st.lists(st.integers(0, 600), min_size=1, max_size=120),
     st.lists(st.sampled_from([0, 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -1, -(2**63)]), min_size=1, max_size=20),
 )
+
+
+PAIR = (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler)
+
+
+def assert_alike(seen):
+    """`seen` gives what is seen of the reference's class and of ours."""
+    expected, got = map(seen, PAIR)
+    assert got == expected
+
+
+def seeded(number=3):
+    return torch.Generator().manual_seed(number)
 
 
 def epochs(sampler, count=2):
@@ -84,15 +98,13 @@ def test_many_rows(rows, batch_size):
 @MANY
 @given(LENGTHS | ODD, BATCH_SIZES, st.none() | st.integers(0, 2**40))
 def test_length_grouped(lengths, batch_size, seed):
-    before = copy.deepcopy(lengths)
-    generators = [None if seed is None else torch.Generator().manual_seed(seed) for _ in range(2)]
-    found = []
-    for cls, generator in zip((originals.LengthGroupedSampler, quadrat.LengthGroupedSampler), generators, strict=True):
+    before, found = copy.deepcopy(lengths), []
+    for cls in PAIR:
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
         sampler = cls(batch_size, lengths=lengths, generator=generator)
         assert sampler.generator is generator
         assert isinstance(lengths, torch.Tensor) or sampler.lengths is lengths
-        found.append((len(sampler), attributes(sampler), outcome(epochs, sampler)))
-        found[-1] += (None if generator is None else generator.get_state().tolist(),)
+        found.append((len(sampler), attributes(sampler), outcome(epochs, sampler), repr(state_of(generator))))
     assert found[1] == found[0]
     assert repr(lengths) == repr(before)
 
@@ -127,10 +139,6 @@ class Subclass(datasets.Dataset):
             yield {name: [value] * 2 for name, value in row.items()}
 
 
-def tripled(rows):
-    return {"input_ids": [3 * row for row in rows["input_ids"]]}
-
-
 DATASETS = {
     "stored": lambda dataset: dataset,
     "mapped": lambda dataset: dataset.select([*range(1, len(dataset)), 0]),
@@ -143,6 +151,7 @@ DATASETS = {
     "transform": lambda dataset: dataset.with_transform(
         lambda rows: {"input_ids": [row * 3 for row in rows["input_ids"]]}
     ),
+    "doubled": lambda dataset: dataset.with_transform(lambda rows: {"label": [2 * one for one in rows["label"]]}),
     "arrow dataset": quadrat.ArrowDataset,
     "list": list,
     "bare": lambda dataset: [row["input_ids"] for row in dataset],
@@ -186,33 +195,23 @@ def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
 
 def test_lengths_may_be_changed():
     dataset = dataset_of([[1] * length for length in range(1, 9)])
-    found = []
-    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
-        sampler = cls(2, dataset, generator=torch.Generator().manual_seed(3))
+
+    def seen(cls):
+        sampler = cls(2, dataset, generator=seeded())
         parts = [list(sampler)]
         sampler.lengths[0] = 100
         parts.append(list(sampler))
         sampler.lengths = [1] * 4
-        parts += [list(sampler), len(sampler)]
-        found.append(parts)
-    assert found[1] == found[0]
+        return [*parts, list(sampler), len(sampler)]
+
+    assert_alike(seen)
 
 
-@pytest.mark.parametrize("kind", [None, "numpy", "torch"])
-def test_lengths_from_a_column(kind):
+@pytest.mark.parametrize("form", ["stored", "numpy", "torch", "doubled"])
+def test_lengths_from_a_column(form):
     """As Trainer gives them: a list, an array, or, from datasets 4 on, a column that is read when it is asked."""
-    dataset = dataset_of([[1] * (length % 5) for length in range(40)]).shuffle(seed=0).with_format(kind)
-    found = []
-    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
-        sampler = cls(2, dataset, lengths=dataset["label"], generator=torch.Generator().manual_seed(3))
-        found.append((len(sampler), list(sampler)))
-    assert found[1] == found[0]
-    lazy = dataset.with_transform(lambda rows: {"label": [2 * one for one in rows["label"]]})
-    found = [
-        list(cls(2, lengths=lazy["label"], generator=torch.Generator().manual_seed(3)))
-        for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler)
-    ]
-    assert found[1] == found[0]
+    dataset = DATASETS[form](dataset_of([[1] * (length % 5) for length in range(40)]).shuffle(seed=0))
+    assert_alike(lambda cls: list(cls(2, dataset, lengths=dataset["label"], generator=seeded())))
 
 
 def test_no_other_column_is_decoded(monkeypatch):
@@ -276,7 +275,7 @@ def test_copies_and_pickles(name):
 
 def test_a_subclass():
     found = []
-    for cls in (originals.LengthGroupedSampler, quadrat.LengthGroupedSampler):
+    for cls in PAIR:
 
         class Twice(cls):
             def __iter__(self):

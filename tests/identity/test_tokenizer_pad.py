@@ -5,7 +5,6 @@ import functools
 import gc
 import logging
 import pickle
-import warnings
 import weakref
 from typing import Any
 
@@ -20,7 +19,8 @@ from transformers.utils import PaddingStrategy, TensorType
 import quadrat
 from quadrat.integration import patch_tokenizers as patching
 from quadrat.planning import tokenizer_pad as module
-from support.compare import assert_same_outcome, default_dtype, frozen, outcome
+from support.compare import assert_same_outcome, default_dtype, outcome
+from support.forms import columns_of, forms, observed
 from support.strategies import PadsInItsOwnWay, features, make_tokenizer, tokenizers
 
 OPTIONS = st.fixed_dictionaries(
@@ -39,37 +39,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-def _columns(rows: Any) -> Any:
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor as one that torch can copy."""
-    return tensor.detach().requires_grad_(tensor.requires_grad)
-
-
-def _stacked(rows: Any) -> Any:
-    """Columns as arrays and tensors of two dimensions, where they are that."""
-    columns = _columns(rows)
-    for name, values in columns.items():
-        if all(type(value) is type(values[0]) for value in values):
-            try:
-                columns[name] = np.stack(values) if isinstance(values[0], np.ndarray) else _leaf(torch.stack(values))
-            except (TypeError, ValueError, RuntimeError):
-                continue
-    return columns
-
-
-FORMS = {
-    "list": list,
-    "tuple": tuple,
-    "columns": _columns,
-    "encoding": lambda rows: BatchEncoding(_columns(rows)),
-    "stacked": _stacked,
-    "one": lambda rows: dict(rows[0]),
-    "one encoding": lambda rows: BatchEncoding(dict(rows[0])),
-    "several": lambda rows: [BatchEncoding(dict(row)) for row in rows],
-}
+FORMS = forms(BatchEncoding)
 
 
 @st.composite
@@ -88,19 +58,6 @@ def encoded(draw: Any) -> Any:
 UNSAID = ("non-writable", "requires_grad=True to a scalar", "scalars to be interpreted as an index")
 
 
-def observed(call: Any, inputs: Any) -> tuple[Any, Any]:
-    """The outcome of a call, and what else it did: warnings, and what became of its inputs."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            found = "returned", call(inputs)
-        except Exception as error:
-            found = "raised", error
-    said = [(one.category, str(one.message)) for one in caught]
-    warned = [(category, text) for category, text in said if not any(part in text for part in UNSAID)]
-    return found, (warned, frozen(inputs))
-
-
 def said(error: Exception) -> str:
     return str(error.args[0]) if len(error.args) == 1 else str(error)
 
@@ -111,10 +68,10 @@ def assert_same(tokenizer: Any, inputs: Any, options: dict[str, Any], *, pad: An
     state.clear()
     for _ in range(calls):
         before = dict(state)
-        expected, besides = observed(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs))
+        expected, besides = observed(lambda given: tokenizer.pad(given, **options), copy.deepcopy(inputs), UNSAID)
         after = dict(state)
         state.clear(), state.update(before)
-        got, ours = observed(lambda given: pad(tokenizer, given, **options), copy.deepcopy(inputs))
+        got, ours = observed(lambda given: pad(tokenizer, given, **options), copy.deepcopy(inputs), UNSAID)
         assert_same_outcome(expected, got)
         assert ours == besides
         assert state == after
@@ -146,7 +103,11 @@ def test_usual_rows(form, make, framework):
         assert_same(make_tokenizer(), inputs, {"return_tensors": framework, "padding_side": side}, calls=3)
 
 
-@pytest.mark.parametrize("inputs", [[], (), {}, {"input_ids": []}, {"input_ids": None}, None, "text", [[1, 2]], [1], 5])
+UNEVEN = {"input_ids": [[3], [4, 5]], "token_type_ids": [[0]]}
+NOTHING = [[], (), {}, {"input_ids": []}, {"input_ids": None}, None, "text", [[1, 2]], [1], 5, UNEVEN]
+
+
+@pytest.mark.parametrize("inputs", NOTHING)
 @pytest.mark.parametrize("mask", [None, True])
 def test_no_rows(inputs, mask):
     assert_same(make_tokenizer(), inputs, {"return_tensors": "pt", "return_attention_mask": mask})
@@ -171,11 +132,6 @@ def test_tensors_that_the_kernels_do_not_read(framework):
             assert_same_outcome(expected, got)
 
 
-def test_columns_of_different_lengths_are_refused():
-    columns = {"input_ids": [[3], [4, 5]], "token_type_ids": [[0]]}
-    assert_same(make_tokenizer(), columns, {"return_tensors": "pt"})
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint16, np.float16, np.float32, np.bool_])
 def test_columns_of_numbers_beside_arrays_become_python_numbers(dtype):
     labels = np.array([1, 0]).astype(dtype)
@@ -191,7 +147,7 @@ def test_known_batches_do_not_ask_the_reference(monkeypatch):
     monkeypatch.setattr(module, "pad_features", lambda *_, **__: calls.append(1))
     monkeypatch.setattr(module.originals, "PAD", lambda *_, **__: calls.append(1))
     again = quadrat.tokenizers.tokenizer_pad(tokenizer, TOKENS, return_tensors="pt")
-    columns = quadrat.tokenizers.tokenizer_pad(tokenizer, _columns(TOKENS), return_tensors="pt")
+    columns = quadrat.tokenizers.tokenizer_pad(tokenizer, columns_of(TOKENS), return_tensors="pt")
     arrays = quadrat.tokenizers.tokenizer_pad(tokenizer, _as(TOKENS, list), return_tensors=TensorType.PYTORCH)
     assert not calls
     for batch in (again, columns, arrays):

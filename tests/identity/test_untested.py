@@ -23,6 +23,7 @@ from support.isolated import words
 from support.public import HOMES
 from support.samples import CLASSES, batch, make
 
+PACKAGES = (transformers, quadrat)
 CACHED = (imitated.changed, imitated._warn_of, imitated._broken)
 TESTED = {name for name, found in imitated.CODE.items() if found is not None}
 PADDED = sorted(name for name in CLASSES if "PreTrainedTokenizerBase._pad" in imitated.IMITATED.get(name, ()))
@@ -49,18 +50,6 @@ def unknown(anew):
     return anew
 
 
-def calls(collator, monkeypatch):
-    """Counts the batches that the reference makes."""
-    made, reference = [], type(collator)._reference
-
-    def counted(self, framework):
-        made.append(framework)
-        return reference(self, framework)
-
-    monkeypatch.setattr(type(collator), "_reference", counted)
-    return made
-
-
 @pytest.mark.skipif(imitated.trusted(), reason="`make matrix` runs versions before they are known")
 def test_tested_code_is_known():
     assert {name: imitated.changed(name) for name in imitated.IMITATED} == dict.fromkeys(imitated.IMITATED)
@@ -71,7 +60,7 @@ def test_tested_code_is_known():
 @pytest.mark.parametrize("name", PADDED)
 def test_unknown_code_is_left_to_the_reference(name, unknown):
     collator = make(quadrat, name)
-    made = calls(collator, unknown)
+    quadrat.stats(reset=True)
     expected = make(transformers, name)(batch(name))
     with pytest.warns(UserWarning, match=r"does not know `PreTrainedTokenizerBase._pad` of transformers") as said:
         got = collator(batch(name))
@@ -80,7 +69,7 @@ def test_unknown_code_is_left_to_the_reference(name, unknown):
     if name != "DataCollatorForLanguageModeling":
         assert_same_batch(expected, got)
     collator(batch(name))
-    assert len(made) == 2, "both batches, and without another warning"
+    assert quadrat.stats().fell_back == 2, "both batches, and without another warning"
 
 
 def test_warns_once_of_all_collators(unknown):
@@ -92,18 +81,17 @@ def test_warns_once_of_all_collators(unknown):
 
 def test_the_environment_may_say_to_go_on(unknown):
     unknown.setenv("QUADRAT_UNTESTED", "1")
-    collator = make(quadrat, "DataCollatorWithPadding")
-    made = calls(collator, unknown)
-    expected = make(transformers, "DataCollatorWithPadding")(batch("DataCollatorWithPadding"))
-    assert_same_batch(expected, collator(batch("DataCollatorWithPadding")))
-    assert made == []
+    quadrat.stats(reset=True)
+    expected, got = (make(one, "DataCollatorWithPadding")(batch("DataCollatorWithPadding")) for one in PACKAGES)
+    assert_same_batch(expected, got)
+    assert quadrat.stats().fell_back == 0
 
 
 def test_batches_of_quadrats_own_go_on(unknown):
+    quadrat.stats(reset=True)
     collator = make(quadrat, "DataCollatorForTokenClassification", padding_free=True)
-    made = calls(collator, unknown)
     assert "position_ids" in collator(batch("DataCollatorForTokenClassification"))
-    assert made == []
+    assert quadrat.stats().fell_back == 0
 
 
 def test_tokenizer_pad(unknown):
@@ -162,13 +150,13 @@ def test_untested_libraries(works, anew):
     if not works:
         anew.setattr(imitated, "pad", lambda *_, **__: np.zeros((2, 3), np.int64))
     collator = make(quadrat, "DataCollatorWithPadding")
-    made = calls(collator, anew)
+    quadrat.stats(reset=True)
     expected = make(transformers, "DataCollatorWithPadding")(batch("DataCollatorWithPadding"))
     with pytest.warns(UserWarning, match=r"was not tested with numpy 99\.1\.0") as said:
         assert_same_batch(expected, collator(batch("DataCollatorWithPadding")))
     assert len(said) == 1
     assert ("quadrat makes the batches" in str(said[0].message)) is works
-    assert (made == []) is works
+    assert (quadrat.stats().fell_back == 0) is works
     if not works:
         with pytest.raises(RuntimeError, match="would get wrong batches"):
             make(quadrat, "DataCollatorForTokenClassification", padding_free=True)(

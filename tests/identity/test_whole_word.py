@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import quadrat
 from quadrat.installed.originals import masks_words_as_4
 from quadrat.planning import word_masking as whole_word_reference
-from support.compare import assert_identical, assert_same_outcome, default_dtype, seeded
+from support.compare import assert_identical, assert_same_outcome, seeded
 from support.strategies import WRAPPERS, make_word_piece_tokenizer
 
 Plain = whole_word_reference.DataCollatorForWholeWordMask
@@ -221,13 +221,6 @@ def test_overridden_methods(name, framework, where):
         if where == "instance":
             setattr(pair[-1], name, OVERRIDES[name].__get__(pair[-1]))
     assert_identical(*pair, SMALL[:1])
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
-def test_default_dtype(dtype):
-    pair = [make(cls, make_word_piece_tokenizer(), {}) for cls in (Reference, CANDIDATES["compiled"])]
-    with default_dtype(dtype):
-        assert_identical(*pair, SMALL[:1])
 
 
 @pytest.mark.parametrize("seed", [None, 4])

@@ -187,10 +187,10 @@ def test_offsets_are_left_out_without_whole_words(batch):
 
 
 def test_the_constructor_is_the_reference_s():
-    tokenizer = make_masking_tokenizer()
-    options = {"whole_word_mask": True, "mask_replace_prob": 0.8}
-
     def construct(module: Any) -> Any:
-        return vars(module.DataCollatorForLanguageModeling(tokenizer, **options))["mask_replace_prob"]
+        made = module.DataCollatorForLanguageModeling(
+            make_masking_tokenizer(), whole_word_mask=True, mask_replace_prob=0.8
+        )
+        return made.mask_replace_prob
 
     assert_same_outcome(outcome(construct, transformers), outcome(construct, quadrat))

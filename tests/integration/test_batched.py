@@ -3,8 +3,6 @@
 import collections
 import copy
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from transformers import BertForTokenClassification, set_seed
 import quadrat
 from quadrat.input.rows import Rows
 from support.compare import assert_same_batch
+from support.isolated import python
 from support.strategies import make_tokenizer
 from support.trainer import Losses, Stop, arguments, tiny
 
@@ -311,9 +310,7 @@ def test_two_processes(tmp_path: Path) -> None:
     """Each row once an epoch over both, as many batches on each, and in every epoch others."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     script = Path(__file__).parent.parent / "support" / "batched_in_two.py"
-    subprocess.run(
-        [sys.executable, *torchrun, str(script), str(tmp_path)], check=True, timeout=300, capture_output=True, text=True
-    )
+    python(*torchrun, script, tmp_path)
     seen = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     assert [len(epochs) for epochs in seen] == [2, 2]
     for epoch in range(2):

@@ -14,7 +14,7 @@ import oracles
 import quadrat
 from support.compare import frozen, generator_states
 from support.masking import MASK_VOCABULARY, OwnSpecialTokens, make_masking_tokenizer, make_pair
-from support.strategies import PadsInItsOwnWay
+from support.strategies import ROW_FORMS, PadsInItsOwnWay
 
 NAME = "DataCollatorForLanguageModeling"
 TOKENIZER = make_masking_tokenizer()
@@ -72,19 +72,13 @@ def split(batch: Any, lengths: list[int]) -> list[tuple[list[int], list[int]]]:
     return rows
 
 
-FORMS: dict[str, Any] = {
-    "list": list,
-    "array": lambda row: np.array(row, np.int64),
-    "int32 array": lambda row: np.array(row, np.int32),
-    "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
-}
 rows_of_ids = st.lists(st.lists(st.integers(0, 399), min_size=1, max_size=40), min_size=1, max_size=3)
 
 
 @given(
     rows=rows_of_ids,
     layout=st.sampled_from(["right", "left", "flat"]),
-    form=st.sampled_from(sorted(FORMS)),
+    form=st.sampled_from(["list", "array", "int32", "tensor"]),
     framework=st.sampled_from(["pt", "np"]),
     multiple=st.sampled_from([None, 8]),
     special=st.sampled_from(["ids", "column"]),
@@ -112,7 +106,7 @@ def test_each_row_is_masked_as_if_alone(
     if special == "column":
         flags = data.draw(st.tuples(*(st.lists(st.booleans(), min_size=n, max_size=n) for n in lengths)))
     keys = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=len(rows), max_size=len(rows)))
-    features = [{"input_ids": FORMS[form](row)} for row in rows]
+    features = [{"input_ids": ROW_FORMS[form](row)} for row in rows]
     for feature, key, flag in zip(features, keys, flags, strict=True):
         if row_key is not None:
             feature["idx"] = key
@@ -260,14 +254,8 @@ def test_workers_see_the_epoch(method: str) -> None:
     """The same masks in any number of processes, and workers that live on mask anew."""
     features = [{"input_ids": row, "idx": number} for number, row in enumerate(ROWS * 2)]
     collator, alone = make(row_key="idx"), make(row_key="idx")
-    loader = torch.utils.data.DataLoader(
-        features,
-        batch_size=3,
-        collate_fn=collator,
-        num_workers=2,
-        persistent_workers=True,
-        multiprocessing_context=method,
-    )
+    options = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": method}
+    loader = torch.utils.data.DataLoader(features, batch_size=3, collate_fn=collator, **options)
     seen = []
     for epoch in (0, 1, 7, 1):
         collator.set_epoch(epoch)

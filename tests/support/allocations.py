@@ -72,7 +72,6 @@ def why_not_python() -> str:
 
 @functools.cache
 def why_not_compiled() -> str:
-    """Why the compiled code's allocations cannot be made to fail here; "" where they can."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return "only the tables of Linux libraries of 64 bits are known"
     if "libasan" in os.environ.get("LD_PRELOAD", ""):

@@ -55,7 +55,6 @@ _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p
 
 
 def forget_released() -> None:
-    """Forgets what was released, which `Part.released` tells."""
     _released.clear()
 
 
@@ -150,7 +149,6 @@ def numbers(values: list[int], name: str = "") -> Part:
 
 
 def lists(rows: list[list[int]], name: str = "", format: str = "+l") -> Part:
-    """A column of lists of int64."""
     offsets = np.cumsum([0, *map(len, rows)]).astype(np.int32 if format == "+l" else np.int64)
     items = numbers([number for row in rows for number in row], "item")
     return Part(format, len(rows), [None, offsets] if format in ("+l", "+L") else [None], [items], name=name)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from transformers import BertForSequenceClassification, Trainer
 
 import quadrat
+from support.trainer import arguments, tiny
 
 FOLDER = Path(sys.argv[1])
 LENGTHS = np.random.default_rng(0).integers(3, 30, 60).tolist()
@@ -32,20 +33,8 @@ class Recording(Trainer):
 
 sampler = quadrat.TokenBudgetBatchSampler(LENGTHS, 64, world_size=2, rank=None)
 trainer = Recording(
-    model=BertForSequenceClassification(
-        BertConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    ),
-    args=TrainingArguments(
-        str(FOLDER),
-        per_device_train_batch_size=1,
-        num_train_epochs=2,
-        use_cpu=True,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        ddp_backend="gloo",
-    ),
+    model=tiny(BertForSequenceClassification, num_labels=2),
+    args=arguments(FOLDER, per_device_train_batch_size=1, num_train_epochs=2, ddp_backend="gloo"),
     train_dataset=quadrat.BatchedDataset(ROWS, sampler),
     data_collator=collate,
     callbacks=[quadrat.SetEpochCallback()],

@@ -17,7 +17,6 @@ start = threading.Barrier(2)
 
 
 def write(address: int, times: int) -> None:
-    """Write `TOKENS` indices to an address."""
     for _ in range(times):
         _core.mask_indices(mask.ctypes.data, 1, TOKENS, address, TOKENS)
 

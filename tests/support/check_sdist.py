@@ -21,18 +21,15 @@ ROOT = Path(__file__).parents[2]
 
 
 def only(folder: Path) -> Path:
-    """The one file in a folder."""
     (found,) = folder.iterdir()
     return found
 
 
 def digest(file: Path) -> str:
-    """The SHA-256 of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def make_sdist(folder: Path) -> Path:
-    """The source distribution of the working tree."""
     command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return only(folder)
@@ -58,7 +55,6 @@ def missing_in(sdist: Path) -> list[str]:
 
 
 def main() -> int:
-    """Build, compare, and keep the source distribution."""
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / name for name in ("one", "another-place")]
         sdists = [make_sdist(place / "sdist") for place in places]

@@ -34,7 +34,6 @@ MACHINES = {"x86_64": "x64", "aarch64": "AArch64"}
 
 
 def modules_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
-    """The compiled modules in a wheel."""
     with zipfile.ZipFile(wheel) as content:
         for name in content.namelist():
             if name.endswith(".so"):
@@ -42,7 +41,6 @@ def modules_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def glibc_asked_for(elf: ELFFile) -> tuple[int, ...]:
-    """The newest version of glibc's symbols that a module uses."""
     sections = [one for one in elf.iter_sections() if isinstance(one, GNUVerNeedSection)]
     names = [one.name for section in sections for _, versions in section.iter_versions() for one in versions]
     numbers = [name.removeprefix("GLIBC_").split(".") for name in names if re.match(r"GLIBC_\d", name)]
@@ -127,13 +125,8 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path 
         faults += [f"{name}: {one}" for one in found]
         print(f"  {name}: {len(code) / 1e6:.1f} MB, glibc {glibc}")
     for tool in (("auditwheel", "show"), ("twine", "check", "--strict"), ("check_wheel_contents",)):
-        done = subprocess.run(
-            [sys.executable, "-m", *tool, wheel],
-            check=False,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run([sys.executable, "-m", *tool, wheel], check=False, text=True, **streams)
         if done.returncode != 0:
             faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
     try:
@@ -147,7 +140,6 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path 
 
 
 def main() -> int:
-    """The checks, on the wheels of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheels", nargs="+", type=Path)
     parser.add_argument("--beside", type=Path, metavar="PYTHON")

@@ -16,7 +16,6 @@ SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1A\u202eb"
 
 
 def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, in `folder`."""
     return subprocess.run(
         [sys.executable, "-m", "quadrat", *map(str, arguments)],
         capture_output=True,
@@ -29,7 +28,6 @@ def run(*arguments: object, folder: Path, timeout: float = 300) -> subprocess.Co
 
 
 def here(capsys: Any, *arguments: object) -> tuple[int, str, str]:
-    """A command in this process: status, standard output and standard error."""
     capsys.readouterr()  # what was written before, as by what made the data, is not the command's
     status = main([*map(str, arguments)])
     said = capsys.readouterr()

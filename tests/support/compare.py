@@ -61,6 +61,22 @@ def assert_same_outcome(expected: tuple[str, Any], got: tuple[str, Any]) -> None
         assert_same_batch(expected[1], got[1])
 
 
+def check_error(expected: Exception | None, got: tuple[str, Any], said: list[str]) -> str:
+    """Returns quadrat's line. expected: the reference's error, None where it makes no such batches. got: an outcome."""
+    kind, error = got
+    assert kind == "raised", f"expected {expected!r}"
+    message = str(error.args[0])
+    if expected is not None:
+        assert type(error) is type(expected), f"expected {expected!r}, got {error!r}"
+        assert str(expected.args[0] if expected.args else expected) in message
+    assert message.count("quadrat: ") == 1, message
+    line = message.partition("quadrat: ")[2]
+    missing = [words for words in said if words not in line]
+    assert not missing, f"{missing} not in: {line}"
+    assert error.__cause__ is not None
+    return line
+
+
 def both(name: str, *arguments: Any, **options: Any) -> tuple[Any, Any]:
     """(the reference's collator, quadrat's)."""
     return getattr(transformers, name)(*arguments, **options), getattr(quadrat, name)(*arguments, **options)
@@ -89,17 +105,28 @@ def generator_states() -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]
 
 
-def own_state(collator: Any) -> str:
-    """The state of a collator's own generator."""
-    generator = getattr(getattr(collator, "func", collator), "generator", None)
-    state = generator.get_state().tolist() if isinstance(generator, torch.Generator) else generator
-    return str(generator.bit_generator.state if isinstance(generator, np.random.Generator) else state)
+def state_of(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    return None if generator is None else generator.bit_generator.state
+
+
+def own_state(collator: Any) -> Any:
+    """A comparable picture of the state of a collator's own generator."""
+    return frozen(state_of(getattr(getattr(collator, "func", collator), "generator", None)))
 
 
 def seeded(call: Callable[[Any], Any], features: Any, seed: int = 5) -> tuple[tuple[str, Any], Any]:
     """An outcome from generators of this seed, and their states afterwards."""
     seed_everything(seed)
     return outcome(call, features), generator_states()
+
+
+def assert_seeded_alike(reference: Any, collator: Any, theirs: Any, ours: Any) -> None:
+    """The same outcomes, and the same states of the generators afterwards."""
+    (expected, expected_states), (got, states) = seeded(reference, theirs), seeded(collator, ours)
+    assert_same_outcome(expected, got)
+    assert states == expected_states
 
 
 def bits(tensor: torch.Tensor) -> bytes:

@@ -179,7 +179,6 @@ DAMAGES: dict[str, tuple[Change, str]] = {
 
 
 def outcome(damage: str) -> str:
-    """What becomes of the rows of the damaged table."""
     sample = Sample()
     DAMAGES[damage][0](sample)
     try:

@@ -9,24 +9,14 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-NAMES = {
-    "layoutlmv2": "LayoutLMv2",
-    "layoutlmv3": "LayoutLMv3",
-    "layoutxlm": "LayoutXLM",
-    "led": "LED",
-    "luke": "Luke",
-    "markuplm": "MarkupLM",
-    "mluke": "MLuke",
-    "roc_bert": "RoCBert",
-    "tapas": "Tapas",
-    "udop": "Udop",
-}
+NAMES = ["LayoutLMv2", "LayoutLMv3", "LayoutXLM", "LED", "Luke", "MarkupLM", "MLuke", "RoCBert", "Tapas", "Udop"]
 
 
 def classes() -> dict[str, Any]:
     """The tokenizers of the installed transformers that pad in their own way; 4.x has two of most."""
     found = {}
-    for name, title in NAMES.items():
+    for title in NAMES:
+        name = "roc_bert" if title == "RoCBert" else title.lower()
         for module, cls in ((f"tokenization_{name}", "Tokenizer"), (f"tokenization_{name}_fast", "TokenizerFast")):
             try:
                 home = importlib.import_module(f"transformers.models.{name}.{module}")

@@ -18,18 +18,14 @@ Change = Callable[[list[dict[str, Any]]], Any]
 
 
 def in_last(**columns: Any) -> Change:
-    """Features whose last one has these columns."""
     return lambda rows: [*rows[:-1], {**rows[-1], **columns}]
 
 
 def in_all(name: str, value: Callable[[int], Any]) -> Change:
-    """Features that have a column more."""
     return lambda rows: [{**row, name: value(number)} for number, row in enumerate(rows)]
 
 
 def raises(error: type[BaseException]) -> Callable[[], None]:
-    """What raises an error."""
-
     def act() -> None:
         raise error("raised")
 
@@ -37,7 +33,6 @@ def raises(error: type[BaseException]) -> Callable[[], None]:
 
 
 def without_first_column(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Features whose last one lacks a column."""
     first = next(iter(rows[0]))
     return [*rows[:-1], {name: value for name, value in rows[-1].items() if name != first}]
 
@@ -84,7 +79,6 @@ def calls_that_raise(calls: list[Callable[[], Any]]) -> list[Callable[[], Any]]:
 
 
 def raised(call: Callable[[], Any]) -> type[BaseException] | None:
-    """The type of what a call raises."""
     try:
         call()
     except BaseException as error:
@@ -165,7 +159,6 @@ def of_functions() -> Iterator[tuple[str, list[Callable[[], Any]]]]:
 
 
 def damaged(damage: str) -> Any:
-    """Raises what reading a damaged table raises."""
     sample = damaged_arrow.Sample()
     damaged_arrow.DAMAGES[damage][0](sample)
     arrow_parts.forget_released()
@@ -173,7 +166,6 @@ def damaged(damage: str) -> Any:
 
 
 def everything() -> list[tuple[str, list[Callable[[], Any]]]]:
-    """All mistakes, each with calls that make it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [*of_features(), *of_options(), *of_functions()]

@@ -15,7 +15,6 @@ SECONDS = 1.0
 
 
 def others_sleep() -> bool:
-    """Whether each other thread of the process waits for something."""
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             if int(task.name) != threading.get_native_id() and _state(task) != "S":
@@ -36,5 +35,4 @@ def settle() -> None:
 
 
 def pytest_configure() -> None:
-    """Before each copy, whoever asks for it."""
     os.register_at_fork(before=settle)

@@ -14,8 +14,7 @@ import quadrat
 from quadrat.installed import behaviour
 from quadrat.planning import word_masking
 from support import samples
-from support.compare import outcome
-from support.errors import check_error
+from support.compare import check_error, outcome
 
 PADDED = [
     "DataCollatorWithPadding",
@@ -23,9 +22,8 @@ PADDED = [
     "DataCollatorForSeq2Seq",
     "DataCollatorForLanguageModeling",
 ]
-# These take rows of ids without a mapping around them, and of mappings the ids alone.
-MASKED = ["DataCollatorForPermutationLanguageModeling", "DataCollatorForWholeWordMask"]
-BARE = ["DataCollatorForLanguageModeling", *MASKED]
+BARE = samples.BARE
+MASKED = BARE[1:]  # of mappings these take the ids alone
 PLAIN, TAGS, SEQ2SEQ, LANGUAGE = ([name] for name in PADDED)
 FLAT = ["DataCollatorWithFlattening"]
 CHOICE = ["DataCollatorForMultipleChoice"]
@@ -106,14 +104,12 @@ def reference_of(name: str, **options: Any) -> Any:
 
 
 def code(line: str, pattern: str) -> str:
-    """The group of a pattern in the message."""
     found = re.search(pattern, line)
     assert found is not None, f"{pattern} is not in: {line}"
     return found[1]
 
 
 def run(source: str, **names: Any) -> Any:
-    """Code of a message, with the names that a user has."""
     return eval(source, {**vars(quadrat), **{name: getattr(quadrat, name) for name in quadrat.__all__}, **names})
 
 
@@ -136,7 +132,6 @@ def runs(pattern: str) -> Callable[[Scene], Any]:
 
 
 def gives(change: Callable[[Any], Any]) -> Callable[[Scene], Any]:
-    """Do: give the same collator other features."""
     return lambda scene: scene.collator(change(scene.features))
 
 
@@ -195,7 +190,6 @@ def each(change: Callable[[Any], Any], name: str | None = None) -> Callable[[Any
 
 
 def without(name: str) -> Callable[[Any], Any]:
-    """The features without a column."""
     return lambda features: [{key: value for key, value in row.items() if key != name} for row in features]
 
 
@@ -213,3 +207,19 @@ def useless_column(collators: list[str], name: str, column: Callable[[int], Any]
     """A column that the message removes from the data set."""
     removes = f"dataset.remove_columns('{name}')"
     return Mistake(collators, lambda: rows(4, 4, **{name: column}), [*says, removes], gives(without(name)))
+
+
+def labelled(collators: list[str], labels: Callable[[int], Any], follow: Callable[[Scene], Any], *says: str) -> Mistake:
+    """Labels that do not go. labels: makes those of a row of n tokens."""
+    return Mistake(collators, lambda: rows(4, 2, labels=labels), [*says], follow)
+
+
+def bad_row(collators: list[str], place: int, row: Any, *says: str) -> Mistake:
+    """A row among others that the message leaves out."""
+    good = rows(4, 4)
+    return Mistake(collators, lambda: [*good[:place], row, *good[place:]], [*says], gives(lambda _: good))
+
+
+def given_as(collators: list[str], features: Callable[[], Any], *says: str) -> Mistake:
+    """Features that are no rows; the message asks for a list of them."""
+    return Mistake(collators, features, [*says], gives(lambda _: rows(4, 4)))

@@ -24,7 +24,6 @@ def interops() -> dict[str, Any]:
 
 
 def columns_of(rows: Any, interop: Any) -> Any:
-    """One column."""
     columns = _core.Columns()
     columns.add_values(rows, interop)
     return columns

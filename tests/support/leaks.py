@@ -52,8 +52,6 @@ if _mallinfo is not None:
 
 
 class Held(NamedTuple):
-    """What a process holds."""
-
     resident: int  # bytes
     allocated: int  # bytes of malloc
     blocks: int  # of Python's allocator
@@ -62,7 +60,6 @@ class Held(NamedTuple):
     files: int  # of its shared memory
 
     def __sub__(self, other: tuple[Any, ...]) -> Held:
-        """What came between two looks."""
         return Held(*(a - b for a, b in zip(self, other, strict=True)))
 
 
@@ -89,8 +86,6 @@ def allowed(batches: int) -> Held:
 
 @dataclass(frozen=True)
 class Result:
-    """What so many batches have left."""
-
     what: str
     batches: int
     seconds: float
@@ -99,7 +94,6 @@ class Result:
 
     @property
     def grows(self) -> list[str]:
-        """What has grown with the batches."""
         half = self.batches // 2
         return [
             name
@@ -108,7 +102,6 @@ class Result:
         ]
 
     def line(self) -> str:
-        """A row of the table."""
         total = Held(*(a + b for a, b in zip(self.first, self.second, strict=True)))
         cells = (
             f"{self.what:58}{self.batches:>9,}{total.resident:>12,}{total.allocated:>10,}{total.blocks:>8,}"
@@ -146,12 +139,10 @@ class FromWorker(Dataset[Any]):
 
     @functools.cached_property
     def batches(self) -> Iterator[Any]:
-        """What the worker sends."""
         torch.multiprocessing.set_sharing_strategy(self.strategy)
         return iter(DataLoader(self, batch_size=None, num_workers=1, multiprocessing_context="fork"))
 
     def __call__(self) -> Any:
-        """The next one."""
         return next(self.batches)
 
     def held(self) -> Held:
@@ -165,7 +156,6 @@ class FromWorker(Dataset[Any]):
 
 
 def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Result:
-    """Makes so many batches, of the calls in turn."""
     turn = itertools.cycle(calls)
     repeat(turn, max(batches // 10, 2 * len(calls), 50))
     began = time.monotonic()
@@ -180,7 +170,6 @@ def measure(what: str, calls: Sequence[Callable[[], Any]], batches: int) -> Resu
 
 
 def repeat(turn: Any, count: int) -> None:
-    """Makes the next calls."""
     for call in itertools.islice(turn, count):
         try:  # noqa: SIM105 - suppress would cost more
             call()
@@ -206,7 +195,6 @@ def jobs(batches: int, failed: int, pattern: str = "") -> list[tuple[str, list[C
 
 
 def measure_job(asked: tuple[int, int, str], number: int) -> Result:
-    """Measures one of the jobs that `asked` describes."""
     return measure(*jobs(*asked)[number])
 
 
@@ -216,7 +204,6 @@ def be_main() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures all; 1 if something grows."""
     parser = argparse.ArgumentParser(description="What batches leave behind.")
     parser.add_argument("--batches", type=int, default=200_000, help="of each collator; a quarter of each function")
     parser.add_argument("--failures", type=int, help="of each kind of failure (default: a tenth)")

@@ -5,9 +5,10 @@ from typing import Any
 
 import datasets
 import torch
-from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments
+from transformers import DataCollatorForSeq2Seq, Trainer
 
 from support.standins import TEXTS, decoder, decoder_tokenizer
+from support.trainer import arguments
 
 IGNORED = -100
 done: dict[str, Any] = {}  # trainers and batches, by collator
@@ -70,18 +71,10 @@ def run_exp() -> None:
     made["attention_mask"] = [[1 + place // 3 for place in range(len(ids))] for ids in made["input_ids"]]
     options = {"template": TEXTS[0], "pad_to_multiple_of": 8, "label_pad_token_id": IGNORED}
     for cls, columns in ((WithMedia, made), (With4DMask, made), (Pairwise, pairs)):
-        arguments = TrainingArguments(
-            cls.__name__,
-            max_steps=4,
-            per_device_train_batch_size=4,
-            remove_unused_columns=False,
-            use_cpu=True,
-            report_to="none",
-            save_strategy="no",
-        )
+        given = arguments(cls.__name__, max_steps=4, remove_unused_columns=False)
         rows = datasets.Dataset.from_dict({**columns, "images": [None] * len(TEXTS)})
         model = decoder(attn_implementation="eager")
         collator = cls(tokenizer, model=model, **options)
-        trainer = Trainer(model, arguments, collator, rows)
+        trainer = Trainer(model, given, collator, rows)
         trainer.train()
         done[cls.__name__] = trainer

@@ -4,13 +4,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-import torch
 import transformers
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 import quadrat
-from support.strategies import PadsInItsOwnWay, features, word_level
+from support.strategies import ROW_FORMS, PadsInItsOwnWay, features, word_level
 
 SPECIAL = ["[PAD]", "[UNK]", "[EOS]", "[MASK]", "[CLS]", "[SEP]", "[EXTRA]"]
 MASK_VOCABULARY = {token: i for i, token in enumerate([*SPECIAL, *(f"w{i}" for i in range(len(SPECIAL), 400))])}
@@ -63,19 +62,12 @@ def bare_rows(draw: Any) -> list[Any]:
     count, longest = draw(st.integers(1, 5)), draw(st.integers(0, 9))
     equal = draw(st.booleans())
     rows: list[Any] = [draw(st.lists(_IDS, min_size=longest if equal else 0, max_size=longest)) for _ in range(count)]
-    form = draw(st.sampled_from(["list"] * 4 + ["array", "tensor", "tuple", "int32", "int32 tensor", "mixed", "float"]))
+    form = draw(st.sampled_from(["list"] * 4 + ["array", "tensor", "tuple", "int32", "tensor32", "mixed", "float"]))
     if form == "mixed":
         return [np.array(row, dtype=np.int64) if i % 2 else row for i, row in enumerate(rows)]
-    make: Any = {
-        "list": list,
-        "tuple": tuple,
-        "array": lambda row: np.array(row, dtype=np.int64),
-        "tensor": lambda row: torch.tensor(row, dtype=torch.int64),
-        "int32": lambda row: np.array([value % 400 for value in row], dtype=np.int32),
-        "int32 tensor": lambda row: torch.tensor([value % 400 for value in row], dtype=torch.int32),
-        "float": lambda row: [value + 0.5 for value in row],
-    }[form]
-    return [make(row) for row in rows]
+    if form == "float":
+        return [[value + 0.5 for value in row] for row in rows]
+    return [ROW_FORMS[form]([value % 400 for value in row] if "32" in form else row) for row in rows]
 
 
 def masking_features() -> st.SearchStrategy[list[Any]]:

@@ -35,7 +35,6 @@ class Report(NamedTuple):
 
     @property
     def version(self) -> str:
-        """That of transformers."""
         return self.properties.get("transformers", UNKNOWN)
 
 
@@ -96,7 +95,6 @@ def _first(item: tuple[str, set[str]]) -> tuple[tuple[int, ...], str]:
 
 
 def number(version: str) -> tuple[int, ...]:
-    """A version, to be compared with others."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
 
 
@@ -111,7 +109,6 @@ def ranges(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """What stands in docs/compatibility.md between `BEGIN` and `END`."""
     columns = ("environment", *PACKAGES, "Python", "files", "examples", "passed", "skipped")
     rows = [columns, ("---",) * (len(PACKAGES) + 2) + ("---:",) * 4]
     for name, one in record["environments"].items():
@@ -134,7 +131,6 @@ def tested(record: dict[str, Any]) -> str:
 
 
 def write(record: dict[str, Any], root: Path = ROOT) -> None:
-    """Write a record, and what comes from it."""
     (root / RECORD).write_text(json.dumps(record, indent=1) + "\n")
     page = (root / PAGE).read_text()
     before, _, rest = page.partition(BEGIN)
@@ -143,7 +139,6 @@ def write(record: dict[str, Any], root: Path = ROOT) -> None:
 
 
 def main(directory: str, *arguments: str) -> int:
-    """Prints the table; returns the exit status."""
     names = tuple(name for name in arguments if name != "--record")
     rows = [("", "transformers", "passed", "failed", "skipped")]
     reports = {}

@@ -98,19 +98,6 @@ def filled(draw: st.DrawFn, structure: Any, rows: int | None = None) -> Any:
     return fill(structure)
 
 
-def copied(batch: Any) -> Any:
-    """The batch with arrays of its own, of the same strides."""
-    if isinstance(batch, Pair):
-        return Pair(*map(copied, batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(copied(part) for part in batch)
-    if isinstance(batch, Mapping):
-        return type(batch)({name: copied(part) for name, part in batch.items()})
-    if isinstance(batch, torch.Tensor):
-        return batch.clone()
-    return batch.copy(order="K") if isinstance(batch, np.ndarray) else batch
-
-
 def overwritten(batch: Any) -> None:
     """Change every number of a batch in place, as a model that writes to the same memory again does."""
     if isinstance(batch, (list, tuple, Mapping)):

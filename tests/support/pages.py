@@ -33,8 +33,6 @@ _LOGGED = re.compile(r"^\{'(?:train_runtime|eval_loss|loss)'.*\}\n", re.MULTILIN
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code of a page."""
-
     page: Path
     line: int
     code: str
@@ -43,7 +41,6 @@ class Snippet:
 
     @property
     def place(self) -> str:
-        """Page and line."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def run(self, names: dict[str, Any]) -> None:
@@ -76,5 +73,4 @@ def snippets(page: Path) -> Iterator[Snippet]:
 
 
 def pages() -> list[Path]:
-    """The pages at the top of the repository and those of the documentation."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

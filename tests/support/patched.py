@@ -56,7 +56,13 @@ def _seeded(job: Callable[[], Any]) -> Any:
 
 def picture() -> dict[tuple[str, str], Any]:
     """What the modules of the libraries, and the classes that are patched, have under their names."""
-    classes = (datasets.Dataset, BatchEncoding, transformers.PreTrainedTokenizerBase)
+    classes = (
+        datasets.Dataset,
+        datasets.IterableDataset,
+        BatchEncoding,
+        transformers.PreTrainedTokenizerBase,
+        transformers.SequenceFeatureExtractor,
+    )
     modules = [
         (name, module)
         for name, module in list(sys.modules.items())

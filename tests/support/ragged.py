@@ -19,13 +19,11 @@ TYPES = {"np": np.ndarray, "pt": torch.Tensor}
 
 
 def array(values: Any, dtype: Any, library: str) -> Any:
-    """Of either library."""
     made = np.array(values, dtype)
     return torch.from_numpy(made) if library == "pt" else made
 
 
 def ragged(rows: Any, library: str = "np", kind: str = "int64", trailing: Any = ()) -> Any:
-    """A Ragged made by hand, and its values."""
     total = sum(map(len, rows))
     flat = np.array([number for row in rows for number in row], np.int64).reshape(total, *[1] * len(trailing))
     values = np.broadcast_to(flat, (total, *trailing)).astype(kind)

@@ -76,5 +76,7 @@ def pair(name: str, **options: Any) -> list[Any]:
     return [make(module, name, **options) for module in (transformers if name in TWINS else quadrat, quadrat)]
 
 
+# These take rows of ids without a mapping around them, too.
+BARE = [name for name in CLASSES if name.endswith(("LanguageModeling", "WordMask"))]
 # Collators and the frameworks they make batches for.
 BATCHES = [(name, one) for name in CLASSES for one in ("pt", "np") if one == "pt" or source_of(name) != "pt"]

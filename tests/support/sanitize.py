@@ -48,8 +48,6 @@ REPORT = re.compile(
 
 @dataclass(frozen=True)
 class Result:
-    """How a test file ended."""
-
     file: str
     said: str  # pytest's last line
     report: str  # the first line of the first report
@@ -57,13 +55,11 @@ class Result:
     seconds: float
 
     def __str__(self) -> str:
-        """One line, and another where there is a report."""
         line = f"{'passed' if self.passed else 'FAILED'}  {self.seconds:5.0f} s  {self.file}: {self.said}"
         return f"{line}\n        {self.report}" if self.report else line
 
 
 def is_left_out(name: str) -> bool:
-    """Whether a file or a folder it is in does not run here."""
     return any(str(path) in LEFT_OUT for path in (Path(name), *Path(name).parents))
 
 
@@ -110,7 +106,6 @@ def environment(site: Path, reports: Path) -> dict[str, str]:
 
 
 def run(file: str, site: Path) -> Result:
-    """Run one test file."""
     reports = site.parent / "reports"
     name = file.removeprefix("tests/").removesuffix(".py").replace("/", ".")
     output = reports / f"{name}.log"
@@ -123,15 +118,9 @@ def run(file: str, site: Path) -> Result:
             command += ["--deselect", test]
     began = time.monotonic()
     with output.open("w") as log:
-        child = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(site, reports / f"{name}.report"),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+        variables = environment(site, reports / f"{name}.report")
+        child = subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True, **streams)
         try:
             status: int | str = child.wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -157,7 +146,6 @@ def sees_nothing(site: Path) -> bool:
 
 
 def main() -> int:
-    """Run the files, some at a time; 1 if one failed."""
     parser = argparse.ArgumentParser(description="All tests against a sanitized build.")
     parser.add_argument("site", type=Path, help="folder that the build is installed in")
     parser.add_argument("paths", type=Path, nargs="*", default=[ROOT / "tests"], help="files or folders of tests")

@@ -39,7 +39,6 @@ def with_addresses(project: str, repository: str, tag: str) -> str:
 
 
 def set_address(repository: str, folder: Path) -> None:
-    """Change README.md and pyproject.toml in a folder."""
     project, readme = folder / "pyproject.toml", folder / "README.md"
     text = project.read_text(encoding="utf-8")
     version = re.search(r'^version = "(.+)"$', text, re.MULTILINE)

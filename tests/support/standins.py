@@ -84,7 +84,6 @@ def decoder_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
 
 
 def encoder_config(**options: Any) -> BertConfig:
-    """Of a tiny BERT for `encoder_tokenizer`."""
     return BertConfig(vocab_size=len(encoder_tokenizer()), max_position_embeddings=64, **_SIZES, **options)
 
 

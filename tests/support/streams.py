@@ -66,7 +66,6 @@ def stream_of(kind, dataset, **options):
 
 
 def said(item):
-    """What an item holds, to compare it."""
     if isinstance(item, list):
         return [row["input_ids"] for row in item]
     documents = np.split(item["input_ids"], item["seq_lengths"].cumsum()[:-1])

@@ -41,7 +41,6 @@ _OWN: dict[str, dict[str, Any]] = {
 
 
 def tiny(kind: str, attention: str | None = "sdpa", **options: Any) -> Any:
-    """A causal language model of this type."""
     config = AutoConfig.for_model(kind)
     names = {name: value for name, value in _COMMON.items() if hasattr(config, name)}
     config = AutoConfig.for_model(kind, **{**names, **_OWN.get(kind, {}), **options})

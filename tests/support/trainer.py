@@ -29,7 +29,6 @@ class Stop(TrainerCallback):
 
 
 def tiny(cls: Any, **options: Any) -> Any:
-    """A model of this class, from the same start each time."""
     set_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     given = {"vocab_size": 400, "num_labels": 3, "is_decoder": cls is BertLMHeadModel, **sizes, **options}

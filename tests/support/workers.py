@@ -75,7 +75,6 @@ class Kills:
 
 
 def by_name(worker: int) -> None:
-    """For `worker_init_fn`: shares memory by names instead of file descriptors."""
     torch.multiprocessing.set_sharing_strategy("file_system")
 
 

@@ -14,7 +14,7 @@ import transformers
 
 import quadrat
 from support import samples
-from support.compare import frozen, seed_everything
+from support.compare import frozen, seed_everything, state_of
 from support.strategies import PadsInItsOwnWay, make_tokenizer
 
 
@@ -50,12 +50,10 @@ class States:
         self._collators = [one for one in collators if hasattr(one, "generator")]
 
     def take(self) -> tuple[Any, ...]:
-        """What `restore` takes."""
-        own = [self._own(collator.generator) for collator in self._collators]
+        own = [state_of(collator.generator) for collator in self._collators]
         return torch.get_rng_state(), np.random.get_state(), random.getstate(), own
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Sets all generators back."""
         torch.set_rng_state(state[0])
         np.random.set_state(state[1])
         random.setstate(state[2])
@@ -68,38 +66,16 @@ class States:
                 collator.generator.bit_generator.state = own
 
     @staticmethod
-    def _own(generator: Any) -> Any:
-        if isinstance(generator, torch.Generator):
-            return generator.get_state()
-        return None if generator is None else generator.bit_generator.state
-
-    @staticmethod
     def same(one: tuple[Any, ...], two: tuple[Any, ...]) -> list[bool]:
-        """Which of the generators are in the same state."""
-        return [frozen_state(a) == frozen_state(b) for a, b in zip(one, two, strict=True)]
-
-
-def frozen_state(state: Any) -> Any:
-    """A comparable picture of a state."""
-    if isinstance(state, torch.Tensor):
-        return state.numpy().tobytes()
-    if isinstance(state, np.ndarray):
-        return state.tobytes()
-    if isinstance(state, (list, tuple)):
-        return [frozen_state(part) for part in state]
-    if isinstance(state, dict):
-        return [(name, frozen_state(part)) for name, part in state.items()]
-    return state
+        return [frozen(a) == frozen(b) for a, b in zip(one, two, strict=True)]
 
 
 def of_collator(name: str, collator: Any, features: Any, *, reference: Any = None) -> Work:
-    """Batches of a collator. reference: the reference's collator."""
     own = copy.deepcopy(features) if type(features) is list else features  # references to the samples come and go
     return Work(name, lambda: collator(own), collator, own, reference)
 
 
 def collators() -> Iterator[Work]:
-    """Each collator, with lists."""
     for name, framework in samples.BATCHES:
         reference, collator = samples.pair(name, return_tensors=framework)
         yield of_collator(f"{name}, {framework}", collator, samples.batch(name), reference=reference)
@@ -142,7 +118,6 @@ def tf_and_jax_collators() -> Iterator[Work]:
 
 
 def functions() -> Iterator[Work]:
-    """The functions, and what else makes batches."""
     rows = [list(range(3, 3 + n)) for n in (5, 0, 7, 300)]
     arrays, tensors = [np.array(row) for row in rows], [torch.tensor(row) for row in rows]
     ragged = quadrat.Ragged.from_rows(rows)
@@ -157,20 +132,16 @@ def functions() -> Iterator[Work]:
     made["unpad, lengths"] = lambda: quadrat.unpad(padded, lengths=[5, 0, 7, 300])
     made["unpad, mask"] = lambda: quadrat.unpad(padded, mask=mask)
     made["attention_mask"] = lambda: quadrat.attention_mask([5, 0, 7, 300])
-    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, mask_token_id=3, vocab_size=400)
-    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), mask_token_id=3, vocab_size=400)
-    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(
-        padded, mask_token_id=3, vocab_size=400, rng="philox", seed=4, lengths=[5, 0, 7, 300]
-    )
+    ids: dict[str, Any] = {"mask_token_id": 3, "vocab_size": 400}
+    by_counter = {**ids, "rng": "philox", "seed": 4, "lengths": [5, 0, 7, 300]}
+    made["mask_tokens, torch"] = lambda: quadrat.mask_tokens(padded, **ids)
+    made["mask_tokens, NumPy"] = lambda: quadrat.mask_tokens(padded.numpy(), **ids)
+    made["mask_tokens, philox"] = lambda: quadrat.mask_tokens(padded, **by_counter)
     made["concat_padded"] = lambda: quadrat.concat_padded([padded[:, :7], padded[:, :9]])
-    encoding = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}
-    made["convert_to_tensors"] = lambda: quadrat.tokenizers.convert_to_tensors(
-        transformers.BatchEncoding(encoding), "pt"
-    )
-    tokenizer = samples.tokenizer()
-    made["tokenizer_pad"] = lambda: quadrat.tokenizers.tokenizer_pad(
-        tokenizer, {"input_ids": rows[:1] + rows[2:3]}, verbose=False
-    )
+    encoding, of_tokenizers = {"input_ids": [[1, 2], [3, 4]], "label": [1, 2]}, quadrat.tokenizers
+    made["convert_to_tensors"] = lambda: of_tokenizers.convert_to_tensors(transformers.BatchEncoding(encoding), "pt")
+    tokenizer, columns = samples.tokenizer(), {"input_ids": rows[:1] + rows[2:3]}
+    made["tokenizer_pad"] = lambda: of_tokenizers.tokenizer_pad(tokenizer, columns, verbose=False)
     made["lengths"] = lambda: quadrat.lengths(rows)
     made["pack"] = lambda: quadrat.plan_packs([5, 0, 7, 300], 310)
     lengths = np.arange(1, 200) % 37 + 1
@@ -196,7 +167,6 @@ def functions() -> Iterator[Work]:
 
 
 def gathered(padded: torch.Tensor, **options: Any) -> Any:
-    """What a container makes of three batches of different widths."""
     container = quadrat.EvalLoopContainer(**options)
     for width in (3, 300, 7):
         container.add((padded[:, :width], padded[:, 0]))
@@ -204,7 +174,6 @@ def gathered(padded: torch.Tensor, **options: Any) -> Any:
 
 
 def gathered_by_two(padded: np.ndarray) -> Any:
-    """What a gatherer makes of two batches."""
     gatherer = quadrat.evaluation.DistributedTensorGatherer(2, 8)
     for _ in range(2):
         gatherer.add_arrays(padded)
@@ -212,31 +181,18 @@ def gathered_by_two(padded: np.ndarray) -> Any:
 
 
 def everything() -> list[Work]:
-    """All of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [*collators(), *tf_and_jax_collators(), *functions()]
 
 
-def picture(value: Any) -> Any:  # noqa: PLR0911
+def picture(value: Any) -> Any:
     """A comparable picture of whatever a work returns."""
-    if isinstance(value, quadrat.DeferredBatch):
-        return picture(value.to("cpu"))
-    if isinstance(value, quadrat.Ragged):
-        return picture([value.values, value.offsets])
-    if isinstance(value, transformers.BatchEncoding):
-        return picture(dict(value))
-    if hasattr(value, "_fields"):
-        return [picture(part) for part in value]
-    if isinstance(value, (list, tuple)):
-        return [picture(part) for part in value]
-    if isinstance(value, dict):
-        return [(name, picture(part)) for name, part in value.items()]
-    return frozen(value)
+    value = value.to("cpu") if isinstance(value, quadrat.DeferredBatch) else value
+    return frozen((value.values, value.offsets) if isinstance(value, quadrat.Ragged) else value)
 
 
 def seed(collator: Any) -> None:
-    """Seeds all generators, the collator's own included."""
     seed_everything(5)
     generator = getattr(collator, "generator", None)
     if isinstance(generator, torch.Generator):

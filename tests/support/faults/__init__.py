@@ -20,7 +20,6 @@ class Row(NamedTuple):
     outcome: str
 
     def __str__(self) -> str:
-        """The row as it is printed."""
         return f"{self.fault:64}{self.injected:>9,}  {self.outcome}"
 
 

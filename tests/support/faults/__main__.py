@@ -33,7 +33,6 @@ say = functools.partial(print, flush=True)
 
 
 def run(group: str, quick: bool) -> int:
-    """Runs a group in this process."""
     module, name = GROUPS[group]
     inject: Callable[[bool], Iterator[Row]] = getattr(importlib.import_module(f"support.faults.{module}"), name)
     with warnings.catch_warnings():
@@ -53,7 +52,6 @@ def run_apart(group: str, quick: bool) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs all groups; 1 if one fails."""
     parser = argparse.ArgumentParser(description="Faults, and what becomes of batches.")
     parser.add_argument("--quick", action="store_true", help="each fault a few times")
     parser.add_argument(

@@ -43,7 +43,6 @@ class Checked:
         return [sys.getrefcount(one) for one in self._objects]
 
     def again(self) -> None:
-        """Generators as they were before the batch."""
         self.states.restore(self.before)
 
     def check_states(self) -> str:
@@ -61,6 +60,5 @@ class Checked:
         assert all(States.same(self.states.take(), self.after)), f"{self.name}: the next batch draws otherwise"
 
     def check_references(self) -> None:
-        """No reference to the features is left."""
         gc.collect()
         assert self._counts() == self._references, f"{self.name}: references are left"

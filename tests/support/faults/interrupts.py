@@ -12,7 +12,7 @@ from support import works
 from support.compare import frozen
 from support.faults import Row
 from support.faults.checked import Checked
-from support.works import States, frozen_state, picture
+from support.works import States, picture
 
 
 class Interrupts:
@@ -96,19 +96,7 @@ def _where(one: Checked, done: int) -> str:
     one.work.call()
     last = one.states.take()
     as_first, as_last = States.same(now, first), States.same(now, last)
-    if not all(a or b for a, b in zip(as_first, as_last, strict=True)):
-        _explain(one, now, first, last)
-    drawn = [not same for same in States.same(first, last)]
-    moved = {b and not a for a, b, draws in zip(as_first, as_last, drawn, strict=True) if draws}
-    return "untouched" if not moved or moved == {False} else "as after the batch" if moved == {True} else "apart"
-
-
-def _explain(one: Checked, *states: Any) -> None:
-    names = ["torch", "NumPy", "Python", "its own"]
-    now, first, last = states
-    wrong = [
-        name
-        for name, a, b, c in zip(names, now, first, last, strict=True)
-        if frozen_state(a) not in (frozen_state(b), frozen_state(c))
-    ]
-    raise AssertionError(f"{one.name}: the generator of {wrong} is in between")
+    alike = [a or b for a, b in zip(as_first, as_last, strict=True)]
+    assert all(alike), f"{one.name}: of torch, NumPy, Python and its own, those in between are False: {alike}"
+    moved = {not a for a, b, same in zip(as_first, as_last, States.same(first, last), strict=True) if not same}
+    return "apart" if len(moved) > 1 else "as after the batch" if moved == {True} else "untouched"

@@ -50,7 +50,6 @@ def shared(quick: bool) -> Iterator[Row]:
 
 
 def _repeats(work: works.Work) -> bool:
-    """Whether each batch is as the one before."""
     return len({repr(works.picture(work.call())) for _ in range(4)}) == 1
 
 

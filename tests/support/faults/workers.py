@@ -33,11 +33,10 @@ class KillsLater:
         self.collator, self.at = collator, -1
 
     def __call__(self, features: Any) -> Any:
+        made = self.collator([{key: row[key] for key in row if key != "number"} for row in features])
         if self.at in [row["number"] for row in features]:
-            kept = self.collator([{key: row[key] for key in row if key != "number"} for row in features])
             os.kill(os.getpid(), signal.SIGKILL)
-            return kept
-        return self.collator([{key: row[key] for key in row if key != "number"} for row in features])
+        return made
 
 
 def _dataset(kind: str) -> Any:
@@ -47,14 +46,8 @@ def _dataset(kind: str) -> Any:
 
 
 def _loader(kind: str, collate: Any, method: str) -> Any:
-    return DataLoader(
-        _dataset(kind),
-        batch_size=4,
-        collate_fn=collate,
-        num_workers=2,
-        multiprocessing_context=method,
-        timeout=_SECONDS,
-    )
+    options = {"batch_size": 4, "num_workers": 2, "multiprocessing_context": method, "timeout": _SECONDS}
+    return DataLoader(_dataset(kind), collate_fn=collate, **options)
 
 
 def killed(quick: bool) -> Iterator[Row]:
