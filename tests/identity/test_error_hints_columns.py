@@ -141,6 +141,13 @@ MISTAKES = {
         ["row 0, position 1 is 9223372036854775808", "from -2**63 to 2**63 - 1"],
         gives(each(lambda row: [min(token, 399) for token in row])),
     ),
+    "odd width": Mistake(
+        PERMUTED,
+        lambda: rows(3, 2),
+        ["row 0", "3 tokens", "must be even", "add a padding token"],
+        gives(lambda features: [{"input_ids": [*features[0]["input_ids"], 0]}, features[1]]),
+    ),
+    "an empty row": Mistake(PERMUTED, lambda: rows(0, 0), ["row 0 is empty"], gives(lambda _: rows(2, 2))),
     "a short mask": Mistake(
         PADDED,
         lambda: [*rows(4), {"input_ids": [5, 6], "attention_mask": [1]}],
