@@ -155,8 +155,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         reference = self._reference(framework)
 
         def flatten(features: Any) -> Any:
-            names = (MAIN, "labels")
-            batch = reference([{name: _listed(one[name]) for name in names if name in one} for one in features])
+            names = (MAIN, "labels") if "labels" in features[0] else (MAIN,)  # what the reference reads, and no more
+            batch = reference([{name: _listed(one[name]) for name in names} for one in features])
             if "position_ids" in batch and not flattening_takes_a_start():
                 batch["position_ids"] += self.position_ids_start
             return batch

@@ -17,12 +17,12 @@ from quadrat.support.arrays import as_numpy, bytes_per_token, carrier_of, dense,
 from quadrat.support.memory import address_of, is_tensor, on_gpu, recording
 
 if TYPE_CHECKING:
-    from quadrat.support.arrays import Padded
+    from quadrat.support.arrays import SameArray
 
 
 def unpad(
-    padded: Padded, *, lengths: Any = None, mask: Any = None, padding_side: Side = "right", total: int | None = None
-) -> Ragged[Padded]:
+    padded: SameArray, *, lengths: Any = None, mask: Any = None, padding_side: Side = "right", total: int | None = None
+) -> Ragged[SameArray]:
     """Remove the padding of a padded array.
 
     Args:

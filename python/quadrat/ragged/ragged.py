@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow
     import torch
 
-    from quadrat.support.arrays import Padded
+    from quadrat.support.arrays import SameArray
 
 
 class Ragged(Generic[Array]):
@@ -125,7 +125,7 @@ class Ragged(Generic[Array]):
         return cls.known(*RowSource.of(rows).joined(dtype, return_tensors))
 
     @classmethod
-    def of_lengths(cls, values: Padded, lengths: Any) -> Ragged[Padded]:
+    def of_lengths(cls, values: SameArray, lengths: Any) -> Ragged[SameArray]:
         """Rows of these lengths, one after the other in `values`; `lengths` are integers on any device."""
         offsets, facts = offsets_like(values, lengths)
         made: Any = Ragged(values, offsets)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     # `NDArray[Any]` or `torch.Tensor`; where nobody says which, anything.
     Array = TypeVar("Array", default=Any)
-    Padded = TypeVar("Padded", NDArray[Any], torch.Tensor)  # the same, exactly
+    SameArray = TypeVar("SameArray", NDArray[Any], torch.Tensor)  # one of them, exactly
 else:
     from typing import TypeVar
 

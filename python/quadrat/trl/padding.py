@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+import torch
 from trl.trainer.utils import pad as _original
 
 from quadrat import _core
@@ -15,13 +14,7 @@ from quadrat.input.columns import DEEP, TENSOR
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.support import memory
 
-if TYPE_CHECKING:
-    import torch
-
 Original: Any = _original
-
-_EXACT_IN_FLOAT32 = range(-(2**24), 2**24 + 1)
-_BEYOND_FLOAT32 = 2.0**127
 
 
 def pad(
@@ -67,35 +60,25 @@ def _padded(tensors: Any, value: Any, side: Any, multiple: Any) -> Any:
     columns.add_values(tensors, memory.interop())
     forms, _, kinds, _, longest, _ = columns.describe(0)
     kind = kinds.bit_length() - 1
-    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or not _fills(value, kind):
+    if forms & ~DEEP != TENSOR or kinds.bit_count() != 1 or type(value) not in (int, float):
         return None
     try:
         memory.require_plain_tensors()
-        width = rounded_up(longest, multiple)
+        width, fill = rounded_up(longest, multiple), _fill_of(value, repr(value), kind)
     except (memory.NotOnCpu, FallBack):
         return None
     out, address = memory.empty("pt", (len(tensors), width, *columns.trailing(0)), kind)
-    if out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
+    if fill is None or out.dtype != tensors[0].dtype:  # it is empty, and has a dtype of its own
         return None
-    fill = bool(value) if kind == memory.BOOL else value
-    failure = columns.pad(0, address, kind, width, side == "left", fill)
-    return out if failure is None else None
+    return out if columns.pad(0, address, kind, width, side == "left", fill) is None else None
 
 
-def _fills(value: Any, kind: int) -> bool:
-    """Whether a kernel fills gaps with the number that torch makes of `value`; torch makes it where there are none."""
-    if type(value) is float:
-        return kind == memory.FLOAT64 or (
-            kind == memory.FLOAT32 and (not math.isfinite(value) or abs(value) < _BEYOND_FLOAT32)
-        )
-    if type(value) is not int or kind == memory.FLOAT16:
-        return False
-    if kind in (memory.FLOAT32, memory.FLOAT64):
-        return value in _EXACT_IN_FLOAT32
-    return value in _ints_of(kind)
-
-
-@functools.cache
-def _ints_of(kind: int) -> range:
-    of = np.iinfo("int64" if kind == memory.BOOL else memory.KINDS[kind])
-    return range(int(of.min), int(of.max) + 1)
+@functools.lru_cache(maxsize=64)
+def _fill_of(value: int | float, shown: str, kind: int) -> Any:
+    """The number that torch makes of the padding; None where it raises. shown: tells equal keys apart, 0.0 and -0.0."""
+    del shown
+    try:
+        two = torch.full((2,), value, dtype=memory.torch_dtype(kind), device="cpu")  # torch lets one number overflow
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        return None
+    return two[0].item()

@@ -189,6 +189,20 @@ def _masked(collator: Any, column: Column) -> Iterator[str]:
     if hasattr(collator, "plm_probability"):
         yield from options.lacks_token(collator.tokenizer, "mask_token")
         yield from options.lacks_token(collator.tokenizer, "pad_token")
+        yield from _odd(column)
+
+
+def _odd(column: Column) -> Iterator[str]:
+    """Rows that permutation language modelling cannot take."""
+    lengths = [length_of(row) or 0 for row in column.values]
+    if 0 in lengths:
+        yield f"row {lengths.index(0)} is empty; remove it"
+    longest = max(lengths)
+    if longest % 2:
+        yield (
+            f"row {lengths.index(longest)} is the longest with {longest} tokens, and the width of the batch must be "
+            "even; give rows of an even length, or add a padding token to the longest"
+        )
 
 
 def _shape_of(value: Any) -> Shape:
