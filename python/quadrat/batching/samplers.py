@@ -70,6 +70,8 @@ def _held(sampler: Any) -> Any:
 def _or_stored(given: Any, dataset: Any, model_input_name: str | None) -> Any:
     """Lengths for the reference's constructor: those that were given, or the dataset's where Arrow has the same."""
     name = MAIN if model_input_name is None else model_input_name
+    if hasattr(given, "column_names"):  # a dataset in the place of its lengths
+        return lengths(given, name)
     return _Stored(dataset, name) if given is None and has_stored_lengths(dataset, name) else given
 
 

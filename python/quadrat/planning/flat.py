@@ -54,7 +54,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
     start = plan.position_ids_start if plan.position_ids else 0
     if type(start) is not int or start not in _INT64:
-        raise FallBack("position_ids_start is no int64")
+        raise FallBack("position_ids_start is not an int64")
     collected = _core.collect(features, plan.names, interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to flatten")

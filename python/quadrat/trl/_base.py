@@ -61,7 +61,7 @@ class Flat(NamedTuple):
 
 
 def joined(columns: _core.Columns, index: int) -> Flat:
-    """The numbers of a column, row after row. Raises FallBack where one is no int64."""
+    """The numbers of a column, row after row. Raises FallBack where one is not an int64."""
     out = Flat.empty(columns.describe(index)[5])
     if columns.flatten(index, out.address, INT64, out.size) is not None:
         raise FallBack("a column holds numbers the kernels do not know")
@@ -86,4 +86,4 @@ def bounds_of(sizes: IntArray) -> IntArray:
 def require_token(pad_token_id: Any) -> None:
     """Raises FallBack unless this is an int64."""
     if type(pad_token_id) is not int or pad_token_id not in _INT64:
-        raise FallBack("pad_token_id is no int64")
+        raise FallBack("pad_token_id is not an int64")

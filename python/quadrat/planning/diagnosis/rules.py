@@ -215,7 +215,7 @@ def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
         for token in (min(ids, default=0), max(ids, default=0)):
             if not 0 <= token < size:
                 found = (
-                    f"{column.place(row)}, position {ids.index(token)} is {token}, which is no token of the tokenizer"
+                    f"{column.place(row)}, position {ids.index(token)} is {token}, which is not a token of the tokenizer"
                 )
                 yield f"{found}; give ids from 0 to {size - 1}"
 
