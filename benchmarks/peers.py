@@ -1,8 +1,8 @@
 """quadrat and every other way of making the same tensors, over a grid of batch sizes, lengths and kinds of rows.
 
 The ways (peer_routes.py) are timed alternately in one process, on one thread, without garbage collection, so that each
-finds the caches as the others leave them ("cold"); then each runs alone ("warm"). Before, each batch is compared with the
-reference's: a way that makes other tensors is listed with what differs.
+finds the caches as the others leave them ("cold"); then each runs alone ("warm"). Before, each batch is compared with
+the reference's: a way that makes other tensors is listed with what differs.
 """
 
 import argparse

@@ -214,9 +214,7 @@ def _outside_vocabulary(tokenizer: Any, column: Column) -> Iterator[str]:
         ids = value.tolist() if hasattr(value, "tolist") else value
         for token in (min(ids, default=0), max(ids, default=0)):
             if not 0 <= token < size:
-                found = (
-                    f"{column.place(row)}, position {ids.index(token)} is {token}, which is not a token of the tokenizer"
-                )
+                found = f"{column.place(row)}, position {ids.index(token)} is {token}, not a token of the tokenizer"
                 yield f"{found}; give ids from 0 to {size - 1}"
 
 
