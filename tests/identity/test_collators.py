@@ -120,7 +120,8 @@ def test_falling_back_is_logged_once_per_reason(caplog):
         for _ in range(3):
             collator([{"input_ids": [1]}])
     assert [record.getMessage() for record in caplog.records] == [
-        "DataCollatorWithPadding: fell back to transformers: PadsInItsOwnWay pads in its own way"
+        "DataCollatorWithPadding: fell back to transformers: PadsInItsOwnWay pads in its own way; "
+        "use a class that does not override pad"
     ]
 
 
