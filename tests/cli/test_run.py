@@ -153,6 +153,7 @@ def test_a_token_budget(script):
     assert report["compiled"] == len(losses(found.stdout)) > 12
     assert report["padding"] < 0.15
     assert f"{report['compiled']} steps an epoch instead of 12" in found.stderr
+    assert "would compute" not in found.stderr  # the budget is in use
     assert ran(folder, [*RUN, "--quiet", "--group-by-length"], "script.py", "0").stderr.count("quadrat run") == 0
 
 

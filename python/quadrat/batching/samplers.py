@@ -87,7 +87,7 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
     Args:
         batch_size: rows in a batch; with gradient accumulation, in all batches of a step.
         dataset: its items are mappings with token ids. Not read if `lengths` are given.
-        lengths: the length of each row, in tokens.
+        lengths: the length of each row, in tokens; or a dataset, whose `quadrat.lengths` are used.
         model_input_name: the column to measure, by default "input_ids".
         generator: a `torch.Generator` for the permutation; by default torch's global one.
 

@@ -231,4 +231,4 @@ def finish() -> None:
     if OPTIONS.report is not None:
         Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")
     if not OPTIONS.quiet and sys.stderr is not None:
-        show(total, sys.stderr)
+        show(total, sys.stderr, advise=OPTIONS.max_tokens is None)
