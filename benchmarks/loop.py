@@ -8,7 +8,7 @@ A small BERT learns the package that a docstring comes from. The lengths of the 
 - budget: the same, with `TokenBudgetBatchSampler`; a batch computes as many tokens as a random one does on average
 
 and once more without a model, which shows what the loader alone gives. Each epoch runs in a process of its own, whose
-CPU time counts the workers'. The ways take turns; results are medians over the rounds.
+CPU time counts the workers'. The ways are timed alternately; results are medians over the rounds.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What quadrat puts in the place of other code, at sizes from 1 to 512: nothing may be slower than what it replaces.
 
 Containers of evaluations, lengths, `tokenizer_pad`, streams and access to datasets, in one process and one thread. Both
-results are compared first; then both ways take turns, and the ratio is that of the median times. Prints a table and
-writes JSON. The status is 1 if a ratio is below 0.95, unless the difference is less than a microsecond.
+results are compared first; then both are timed alternately, and the ratio is that of the median times. Prints a table
+and writes JSON. The status is 1 if a ratio is below 0.95, unless the difference is less than a microsecond.
 """
 
 import argparse
@@ -246,7 +246,7 @@ def timed(call: Call, times: int) -> float:
 
 
 def measured(pair: Pair, turns: int) -> tuple[float, bool]:
-    """Both ways take turns. The ratio of their median times, and whether that is a loss."""
+    """Time both ways alternately. The ratio of their median times, and whether that is a loss."""
 
     def ours(times: int) -> float:
         if pair.patch is None:

@@ -1,4 +1,4 @@
-"""The other ways to the same batch, each as a user would write it, to be timed beside quadrat by peers.py.
+"""Other ways of making the same batch, each as a user would write it; peers.py times them and quadrat.
 
 Two jobs. "padding": rows of `input_ids`, `token_type_ids` and `attention_mask` become int64 tensors [rows, longest],
 padded with 0. "flattening": rows of `input_ids` become one row without padding, with position ids and labels. A way

@@ -1,8 +1,8 @@
-"""quadrat beside every other way to the same tensors, over a grid of batch sizes, lengths and kinds of rows.
+"""quadrat and every other way of making the same tensors, over a grid of batch sizes, lengths and kinds of rows.
 
-The ways (peer_routes.py) take turns in one process, on one thread, without garbage collection, so that each finds the
-caches as the others leave them ("cold"); then each runs alone ("warm"). Before, each batch is compared with the
-reference's: a way that makes other tensors is listed with what differs.
+The ways (peer_routes.py) are timed alternately in one process, on one thread, without garbage collection, so that each
+finds the caches as the others leave them ("cold"); then each runs alone ("warm"). Before, each batch is compared with
+the reference's: a way that makes other tensors is listed with what differs.
 """
 
 import argparse
@@ -128,7 +128,7 @@ def measure(job: str, kind: str, count: int, longest: int, seconds: float) -> li
 
 
 def table(results: list[dict[str, Any]]) -> Table:
-    """Times as long as quadrat's, a line for each way, a column for each kind of rows."""
+    """Each way's time divided by quadrat's: a line for each way, a column for each kind of rows."""
     view = Table(box=box.SIMPLE_HEAD)
     view.add_column("way", no_wrap=True)
     kinds = list(dict.fromkeys(one["input"] for one in results))
@@ -197,7 +197,7 @@ def main() -> None:
         for cell in track(cells, "Measuring", console=console, transient=True):
             results += measure(*cell, arguments.seconds)
     for job in arguments.jobs:
-        console.print(f"{job}, {USUAL[0]} rows of up to {USUAL[1]} tokens: time as a multiple of quadrat's")
+        console.print(f"{job}, {USUAL[0]} rows of up to {USUAL[1]} tokens: time divided by quadrat's")
         console.print(table([one for one in results if one["job"] == job and (one["rows"], one["longest"]) == USUAL]))
     old, facts = transformers.__version__.startswith("4."), machine()
     name = "peers_4" if old else "peers"

@@ -1,8 +1,8 @@
 """Batches a second that one thread, two threads and two worker processes of a `DataLoader` make.
 
-All ways take turns; there are ten short passes of threads for one of the workers. Of each the best pass counts, for
-another process on the machine only takes away; the processor time that the threads spend in a batch depends less on
-others. First, the batches of all ways are compared. Nothing is done with the batches. Jobs of collators need
+All ways are timed alternately; there are ten short passes of threads for one of the workers. Of each the best pass
+counts, for another process on the machine only takes away; the processor time that the threads spend in a batch depends
+less on others. First, the batches of all ways are compared. Nothing is done with the batches. Jobs of collators need
 transformers; the others run on interpreters without it.
 
     python benchmarks/threads.py

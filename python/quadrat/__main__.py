@@ -61,9 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _info(options: Namespace) -> int:
     from quadrat.cli.inspection import inspect_installed, inspect_script
 
-    config = show_config()
-    width = max(map(len, config))
-    for name, value in (config | inspect_installed()).items():
+    found = show_config() | {"falls back": inspect_installed()}
+    width = max(map(len, found))
+    for name, value in found.items():
         print(harmless(f"{name:{width}}  {value}"))
     for line in () if options.script is None else inspect_script(options.script):
         print(harmless(line))

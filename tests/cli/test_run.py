@@ -153,7 +153,23 @@ def test_a_token_budget(script):
     assert report["compiled"] == len(losses(found.stdout)) > 12
     assert report["padding"] < 0.15
     assert f"{report['compiled']} steps an epoch instead of 12" in found.stderr
+    assert "would compute" not in found.stderr  # the budget is in use
     assert ran(folder, [*RUN, "--quiet", "--group-by-length"], "script.py", "0").stderr.count("quadrat run") == 0
+
+
+@pytest.mark.slow
+def test_an_error_in_training_has_the_frames_of_without(script):
+    """Also where quadrat makes the batches; it warns of a model that would mix packed rows before."""
+    text = TRAIN.replace("loss = super()", "raise ValueError('mine'); loss = super()")
+    text = text.replace("DataCollatorWithPadding", "DataCollatorWithFlattening").replace(', "labels": i % 2', "")
+    text = text.replace("Flattening(tokenizer)", "Flattening()")
+    folder = script(text)
+    expected, found = (ran(folder, command, "script.py", "0") for command in (PYTHON, [*RUN, "--max-tokens", "400"]))
+    frames = [[line for line in one.stderr.splitlines() if line.startswith("  File ")] for one in (expected, found)]
+    assert frames[0] == frames[1]
+    assert len(frames[0]) > 4
+    assert "BertForSequenceClassification does not keep the rows of these batches apart" in found.stderr
+    assert found.returncode == 1
 
 
 @pytest.mark.slow
@@ -172,7 +188,7 @@ def test_what_falls_back_and_what_cannot_be_batched(script):
     text = TRAIN.replace("data = Dataset.from_list(rows)", "data = Dataset.from_list(rows).to_iterable_dataset()")
     text = text.replace("num_train_epochs=1", "max_steps=4")
     found = ran(script(text), [*RUN, "--max-tokens", "512"], "script.py", "0")
-    assert "batches are as before: a IterableDataset cannot be indexed by row" in found.stderr
+    assert "batches are as before: IterableDataset cannot be indexed by row" in found.stderr
     assert len(losses(found.stdout)) == 4
 
 

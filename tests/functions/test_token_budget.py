@@ -317,8 +317,9 @@ def test_accelerate_hands_out_all_ranks_batches(drop_last):
 def test_a_dataset_in_place_of_its_lengths():
     rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
     stored = datasets.Dataset.from_list(rows)
-    for data in (rows, stored, {"input_ids": [[1, 2], [3]]}):
+    for data in (rows, stored, {"input_ids": [[1, 2], [3]]}, [[1, 2], (3,)]):
         assert TokenBudgetBatchSampler(data, 4, shuffle=False).batches().to_lists() == [[0, 1]]
+    assert list(LengthGroupedSampler(2, lengths=stored).lengths) == [2, 1]
     with pytest.raises(ValueError, match="first argument is the batch size, not a Dataset"):
         LengthGroupedSampler(stored)
 

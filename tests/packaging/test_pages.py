@@ -94,6 +94,15 @@ def test_code_fits_the_site(page: str) -> None:
     assert [line for line in lines if len(line) > 88] == []
 
 
+def test_the_menu_has_each_page() -> None:
+    """`make docs` refuses a page that the menu leaves out."""
+    menu = re.findall(r"(?m)^ +- .*?([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    made = {f"examples/{example.stem}.md" for example in (ROOT / "examples").glob("*.py")}
+    assert written | made | {"CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} == set(menu)
+    assert len(menu) == len(set(menu))
+
+
 def test_outputs_are_whole() -> None:
     """No "..." of a doctest is in front of readers."""
     outputs = [snippet.output or "" for page in PAGES.values() for snippet in snippets(page)]

@@ -63,7 +63,7 @@ void add_array(const arrow::Schema& schema, const arrow::Array& array, const arr
     arrow::check(array, where);
     arrow::check_children(array, schema.n_children, where);
     if (has_null_rows(array, where)) {
-        throw py::value_error("rows that are null as a whole are no rows of a table: drop them first");
+        throw py::value_error("some rows of the table are null as a whole: drop them first");
     }
     for (std::size_t i = 0; i < columns->size(); ++i) {
         FlatColumn& column = (*columns)[i];

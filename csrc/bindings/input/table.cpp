@@ -101,7 +101,7 @@ py::object Table::fallback_value(std::size_t column, std::int64_t row) const {
     if (fallback_.is_none()) {
         throw py::type_error("column '" + text(names_[column]) + "' has the Arrow type '" +
                              sources_[column].flat->type().format +
-                             "', which is no number, text or list of these: leave the column out");
+                             "', which is neither a number, nor text, nor a list of these: leave the column out");
     }
     return fallback_(names_[column], row);
 }

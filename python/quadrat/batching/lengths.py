@@ -73,7 +73,9 @@ def lengths_of(given: Any) -> NDArray[np.int64]:
     if not hasattr(given, "dtype"):
         is_list = isinstance(given, (list, tuple))
         rows = given[:1] if is_list else getattr(given, "column_names", None)
-        if isinstance(given, Mapping) or (isinstance(rows[0], Mapping) if is_list and rows else bool(rows)):
+        if isinstance(given, Mapping) or (
+            isinstance(rows[0], (Mapping, list, tuple)) if is_list and rows else bool(rows)
+        ):
             return lengths(given)
     return as_lengths(given)
 

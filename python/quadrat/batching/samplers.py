@@ -70,6 +70,8 @@ def _held(sampler: Any) -> Any:
 def _or_stored(given: Any, dataset: Any, model_input_name: str | None) -> Any:
     """Lengths for the reference's constructor: those that were given, or the dataset's where Arrow has the same."""
     name = MAIN if model_input_name is None else model_input_name
+    if hasattr(given, "column_names"):  # a dataset in the place of its lengths
+        return lengths(given, name)
     return _Stored(dataset, name) if given is None and has_stored_lengths(dataset, name) else given
 
 
@@ -85,7 +87,7 @@ class LengthGroupedSampler(_WithLengths, originals.LengthGroupedSampler):  # typ
     Args:
         batch_size: rows in a batch; with gradient accumulation, in all batches of a step.
         dataset: its items are mappings with token ids. Not read if `lengths` are given.
-        lengths: the length of each row, in tokens.
+        lengths: the length of each row, in tokens; or a dataset, whose `quadrat.lengths` are used.
         model_input_name: the column to measure, by default "input_ids".
         generator: a `torch.Generator` for the permutation; by default torch's global one.
 

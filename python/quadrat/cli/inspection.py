@@ -10,33 +10,21 @@ from typing import Any
 from quadrat.cli.command import CommandError, one_line
 
 _LIBRARIES = ("transformers", "trl", "datasets")
-# A function of quadrat.installed.behaviour -> what it means where it says yes.
-_PROBES = {
-    "zero_is_a_seed": "seed=0 seeds the masks of a language model",
-    "numpy_token_labels_are_like_torch": "token classification gives NumPy batches the dtypes of torch batches",
-    "pad_warns_of_fast_tokenizers": "the first pad of a fast tokenizer warns that a call of it is faster",
-    "flattening_takes_arrays": "flattening accepts arrays as rows",
-    "flattening_takes_a_start": "flattening has the option position_ids_start",
-}
 # Where rows come from in datasets.
 _READ = ("Dataset", "load_dataset", "load_from_disk")
 # Arguments that take a function which makes batches.
 _COLLATORS = ("data_collator", "collate_fn")
 
 
-def inspect_installed() -> dict[str, str]:
-    """What falls back with the installed transformers, and which of its variants it is. Imports transformers."""
+def inspect_installed() -> str:
+    """What falls back with the installed transformers, which is imported."""
     try:
-        from quadrat.installed import behaviour, imitated
+        from quadrat.installed import imitated
 
         unknown = [f"{name} ({code} is unknown)" for name in imitated.IMITATED if (code := imitated.changed(name))]
-        found = [meaning for name, meaning in _PROBES.items() if getattr(behaviour, name)()]
     except Exception as error:  # whatever a broken installation raises
-        return {"falls back": f"cannot be said: {type(error).__name__}: {one_line(error)}"}
-    return {
-        "falls back": ", ".join(unknown) or "nothing: all code that quadrat replaces is known",
-        "behaviour": "; ".join(found),
-    }
+        return f"unknown: {type(error).__name__}: {one_line(error)}"
+    return ", ".join(unknown) or "nothing: all code that quadrat replaces is known"
 
 
 def inspect_script(path: Path) -> Iterator[str]:

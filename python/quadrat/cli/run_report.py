@@ -46,8 +46,8 @@ def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int]
     return {"max_tokens": budget, "computed": padded(BUDGET, rows, token_budget(rows, budget)).computed}
 
 
-def show(total: dict[str, Any], out: TextIO) -> None:
-    """Writes the report as text."""
+def show(total: dict[str, Any], out: TextIO, *, advise: bool) -> None:
+    """Writes the report as text; with `advise`, says what a token budget would save."""
     compiled, fallen = total.get("compiled", 0), total.get("fell_back", 0)
     lines = ["no batch was made by a collator that quadrat replaces"]
     if compiled + fallen:
@@ -58,7 +58,8 @@ def show(total: dict[str, Any], out: TextIO) -> None:
         lines.append(f"  {batches:,} by transformers: {cause}" + (f"; {remedy}" if remedy is not None else ""))
     if total["computed"]:
         text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
-        if (other := total["with_max_tokens"]) is not None and other["computed"] < 0.95 * total["computed"]:
+        other = total["with_max_tokens"]
+        if advise and other is not None and other["computed"] < 0.95 * total["computed"]:
             less = 1 - other["computed"] / total["computed"]
             text += f"; --max-tokens {other['max_tokens']} would compute {less:.0%} fewer tokens"
         lines.append(text)

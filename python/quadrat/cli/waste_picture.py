@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 INK, SOFT, BAR, PALE = "#222222", "#6b6b6b", "#3f74b5", "#c9d7e8"
 MEDIAN, P95, LIMIT = "#b45309", "#0f766e", "#b91c1c"
-_BINS = 64
 _STYLE: Any = {
     "text.usetex": False,  # names are not TeX
     "text.color": INK,
@@ -93,19 +91,17 @@ def _settings(path: Path) -> Iterator[None]:
 
 
 def _lengths(axes: Axes, report: Report) -> None:
-    found, lengths = report.summary, report.lengths
-    usual = int(np.percentile(lengths, 99, method="inverted_cdf"))
-    last = usual if found["longest"] > 2 * usual else found["longest"]
-    width = -(-(last - int(lengths.min()) + 1) // _BINS)
-    edges = np.arange(int(lengths.min()), last + width + 1, width).tolist()
-    axes.hist(np.minimum(lengths, last), edges, color=BAR, edgecolor="white", linewidth=0.4)
+    found, bins = report.summary, report.bins
+    width = (bins[0].last or 0) - bins[0].first + 1  # the first bin has an end
+    firsts = [one.first for one in bins]
+    axes.bar(firsts, [one.rows for one in bins], width, align="edge", color=BAR, edgecolor="white", linewidth=0.4)
     # A row of n tokens lies between n and n + 1.
     axes.axvline(found["median"] + 0.5, color=MEDIAN, label=f"median {found['median']:g}")
     axes.axvline(found["p95"] + 0.5, color=P95, linestyle="--", label=f"95% up to {found['p95']:,}")
-    if found["truncated"] and report.max_length < edges[-1]:
+    if found["truncated"] and report.max_length < firsts[-1] + width:
         label = f"truncated to {report.max_length:,} ({found['truncated'] / found['rows']:.1%})"
         axes.axvline(report.max_length + 1, color=LIMIT, linestyle=":", label=label)
-    beyond = f"; {last:,} or more in the last bar" if last < found["longest"] else ""
+    beyond = f"; {firsts[-1]:,} or more in the last bar" if bins[-1].last is None else ""
     axes.set_xlabel(f"tokens, in steps of {width:,}{beyond}")
     axes.set_ylabel(report.rows_are)
     for axis in (axes.xaxis, axes.yaxis):

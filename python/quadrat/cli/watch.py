@@ -119,14 +119,25 @@ def _patch_transformers() -> None:
     multiprocessing.util.register_after_fork(_seen, _after_fork)
 
 
+class _Train:
+    """`Trainer.train`. It is looked up before each training, which is then prepared; no frame appears in tracebacks."""
+
+    def __init__(self, train: Any) -> None:
+        self._train = train
+
+    def __get__(self, trainer: Any, cls: type | None = None) -> Any:
+        if trainer is not None and not getattr(trainer, "_quadrat_prepared", False):
+            trainer._quadrat_prepared = True
+            _prepare(trainer)
+        return self._train.__get__(trainer, cls)
+
+
 def _patch_trainer() -> None:
-    from transformers import Trainer, TrainerCallback, trainer
+    from transformers import Trainer
 
-    from quadrat.integration.batch_by_tokens import joins_rows
     from quadrat.integration.evaluate_by_length import evaluate_by_length
-    from quadrat.varlen.packing_check import warn_if_rows_mix
 
-    start, train = Trainer.__init__, Trainer.train
+    start = Trainer.__init__
 
     @functools.wraps(start)
     def started(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -136,35 +147,28 @@ def _patch_trainer() -> None:
         except ValueError as error:
             _say_of(self, f"evaluation is as before: {error}")
 
-    @functools.wraps(train)
-    def prepared(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(self, "_quadrat_prepared", False):
-            self._quadrat_prepared = True
-            if OPTIONS.max_tokens is None:
-                _group(self)
-            else:
-                try:
-                    said = str(quadrat.batch_by_tokens(self, OPTIONS.max_tokens or "auto", shapes=OPTIONS.shapes))
-                except (TypeError, ValueError) as error:
-                    said = f"batches are as before: {error}"
-                _say_of(self, said)
-        return train(self, *args, **kwargs)
-
-    class QuadratChecksPacking(TrainerCallback):  # type: ignore[misc]
-        """Looks at the start of training whether the model keeps the rows of packed batches apart."""
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            collator = getattr(given["train_dataloader"], "collate_fn", None)
-            collator = getattr(collator, "data_collator", collator)  # that of a Trainer which removes columns
-            is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those
-            if state.is_world_process_zero and joins_rows(collator) and not is_of_trl:
-                warn_if_rows_mix(given["model"], collator)
-
-    trainer.DEFAULT_CALLBACKS.append(QuadratChecksPacking)
     if OPTIONS.evaluation:
         Trainer.__init__ = started
-    if OPTIONS.max_tokens is not None or OPTIONS.group_by_length:
-        Trainer.train = prepared
+    Trainer.train = _Train(Trainer.train)
+
+
+def _prepare(trainer: Any) -> None:
+    """Before a training: the batches that were asked for, and a look whether the model keeps packed rows apart."""
+    from quadrat.integration.batch_by_tokens import joins_rows
+    from quadrat.varlen.packing_check import warn_if_rows_mix
+
+    collator = trainer.data_collator
+    is_of_trl = "trl" in type(collator).__module__.split(".")  # patch_trl looks at those
+    if trainer.args.process_index == 0 and joins_rows(collator) and not is_of_trl:
+        warn_if_rows_mix(trainer.model, collator)
+    if OPTIONS.max_tokens is not None:
+        try:
+            said = str(quadrat.batch_by_tokens(trainer, OPTIONS.max_tokens or "auto", shapes=OPTIONS.shapes))
+        except (TypeError, ValueError) as error:
+            said = f"batches are as before: {error}"
+        _say_of(trainer, said)
+    elif OPTIONS.group_by_length:
+        _group(trainer)
 
 
 def _group(trainer: Any) -> None:
@@ -227,4 +231,4 @@ def finish() -> None:
     if OPTIONS.report is not None:
         Path(OPTIONS.report).write_text(json.dumps(total, indent=2) + "\n")
     if not OPTIONS.quiet and sys.stderr is not None:
-        show(total, sys.stderr)
+        show(total, sys.stderr, advise=OPTIONS.max_tokens is None)

@@ -20,7 +20,7 @@ _of_table = _core.TableRows.__init__
 
 class _Unwritable:
     def __str__(self) -> str:
-        raise TypeError("these rows lie in columns and are no list to C code: give list(rows)")
+        raise TypeError("these rows are stored in columns, and C code cannot read them as a list: give list(rows)")
 
 
 class Rows(_core.TableRows):

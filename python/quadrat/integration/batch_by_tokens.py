@@ -82,9 +82,9 @@ def batch_by_tokens(
 
     Args:
         trainer: a `transformers.Trainer`, or one derived from it, whose training dataset can be indexed by row.
-        max_tokens: the most tokens in a batch, padding included: with several processes, in that of each. "auto": those
-            of a usual batch, `per_device_train_batch_size` times the mean length, or of the longest row, so that the
-            number of steps is about the same.
+        max_tokens: maximum number of tokens in a batch of one process, padding included. "auto": the tokens of a usual
+            batch, `per_device_train_batch_size` times the mean length, or those of the longest row if it has more, so
+            that the number of steps is about the same.
         lengths: `[rows]` integers, by default the lengths of `column`.
         column: the column whose lengths count.
         window, seed: as for `TokenBudgetBatchSampler`; the seed is by default `args.data_seed` or `args.seed`.
@@ -159,7 +159,7 @@ def batch_by_tokens(
 
 def _check(trainer: Any) -> None:
     if not isinstance(trainer, Trainer):
-        raise TypeError(f"expected a transformers.Trainer, not a {type(trainer).__name__}")
+        raise TypeError(f"expected a transformers.Trainer, not {type(trainer).__name__}")
     dataset, cls = trainer.train_dataset, type(trainer)
     if dataset is None:
         raise ValueError("the Trainer has no train_dataset")
@@ -167,7 +167,7 @@ def _check(trainer: Any) -> None:
         raise ValueError("the batches of this Trainer are made by a sampler already")
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         raise TypeError(
-            f"a {type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
+            f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
             "use quadrat.BatchedStream"
         )
     for name in ("get_train_dataloader", "_get_train_sampler"):

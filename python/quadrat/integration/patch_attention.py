@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 
 
 def patch_flash_attn() -> Patch:
-    """Replace the functions of `flash_attn.bert_padding` by those of `quadrat.bert_padding`, in this process.
+    """Replace the functions of `flash_attn.bert_padding` with those of `quadrat.bert_padding`, in this process.
 
     They are replaced in all modules of flash-attn and transformers, also in modules that are loaded later.
     `unpad_input` returns as many values as that of the installed flash-attn. Names that other modules imported earlier

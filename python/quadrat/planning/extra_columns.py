@@ -16,7 +16,7 @@ _PADDED = ("attention_mask", "token_type_ids", "special_tokens_mask")
 
 
 def check_pad_values(collator: Any) -> None:
-    """Raises TypeError for `pad_values` that is no mapping, ValueError where the reference pads a column of it."""
+    """Raises TypeError for `pad_values` that is not a mapping, ValueError where the reference pads a column of it."""
     if collator.pad_values is None:
         return
     if not isinstance(collator.pad_values, Mapping):

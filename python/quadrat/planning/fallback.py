@@ -38,7 +38,7 @@ def rounded_up(length: int, multiple: Any) -> int:
     """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`. Raises FallBack."""
     if multiple is not None:
         if type(multiple) is not int or multiple <= 0:
-            raise FallBack("pad_to_multiple_of is no positive int")
+            raise FallBack("pad_to_multiple_of is not a positive int")
         if multiple > WIDEST:
             raise FallBack("pad_to_multiple_of is too large for memory")
         length = -(-length // multiple) * multiple

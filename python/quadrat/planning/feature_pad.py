@@ -121,18 +121,18 @@ def _main_of(extractor: Any) -> str:
     with or_fall_back("the extractor lacks what the base class has"):
         if type(extractor.feature_size) is int:
             return str(extractor.model_input_names[0])
-    raise FallBack("feature_size is no int")
+    raise FallBack("feature_size is not an int")
 
 
 def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
     """How to pad, and `max_length` as the reference rounds it up; 0 where it is None."""
     limit = options.max_length
     if type(limit) not in (int, _NONE) or (limit or 0) < 0 or type(options.truncation) is not bool:
-        raise FallBack("max_length is no length, or truncation no bool")
+        raise FallBack("max_length is not a length, or truncation is not a bool")
     if limit is None and options.truncation:
         raise FallBack("truncation needs max_length")
     if type(options.return_attention_mask) not in (bool, _NONE):
-        raise FallBack("return_attention_mask is no bool")
+        raise FallBack("return_attention_mask is not a bool")
     with or_fall_back("the padding options are refused"):
         strategy = extractor._get_padding_strategies(padding=options.padding, max_length=limit)
     if strategy != PaddingStrategy.DO_NOT_PAD and getattr(extractor, "padding_side", None) not in ("left", "right"):
@@ -203,7 +203,7 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
         raise FallBack("the attention mask differs in length from the rows")
     if batch.values is not None:
         if any(columns.describe(index)[0] & ~(col.MEMORY_ROWS | col.DEEP) for index in cut):
-            raise FallBack("rows that are no arrays or tensors are cut")
+            raise FallBack("rows that are neither arrays nor tensors are cut")
         values = map(batch.values, names)
         made = [[one[:limit] for one in rows] if at in cut else list(rows) for at, rows in enumerate(values)]
         return batch._replace(columns=_columns_of(made))
@@ -238,7 +238,7 @@ def _plan(key: PlanKey) -> Plan:
             raise FallBack(f"column '{name}' holds numbers of several kinds, or none")
         rows = not shape.forms & ~(col.ROWS | col.DEEP)
         if key.framework == "pt" and not torch_has(kind, of_numbers=shape.forms == col.SCALAR):
-            raise FallBack(f"torch makes no tensors of column '{name}'")
+            raise FallBack(f"torch cannot make tensors of column '{name}'")
         if name == asked.main and (not rows or kind == BOOL):
             raise FallBack(f"column '{name}' is not made of rows of numbers")
         padded = name == asked.main or (name == MASK and asked.mask)
@@ -259,7 +259,7 @@ def _plan(key: PlanKey) -> Plan:
 def _fill(value: Any, kind: int) -> Any:
     """What fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
     if type(value) not in (int, float) or not abs(value) <= _LARGEST:
-        raise FallBack("padding_value is no usual number")
+        raise FallBack("padding_value is not a usual number")
     if kind == FLOAT32:
         return float(value)
     if not (abs(value) < _LARGEST_HALF and np.float16(value) == value if kind == FLOAT16 else value == int(value)):

@@ -52,7 +52,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
     layout = plan.layout
     if type(layout.start) is not int or layout.start not in _INT64:
-        raise FallBack("position_ids_start is no int64")
+        raise FallBack("position_ids_start is not an int64")
     collected = _core.collect(features, plan.names, interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to flatten")

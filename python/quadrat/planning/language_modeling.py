@@ -142,7 +142,7 @@ def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
     if collator.mask_padding == "length" or pad_token_id is None:
         return -100
     if type(pad_token_id) is not int:
-        raise FallBack("the padding token's id is no int")
+        raise FallBack("the padding token's id is not an int")
     return _core.CausalLabels(pad_token_id, _special_column(names))
 
 

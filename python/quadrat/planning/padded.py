@@ -214,7 +214,7 @@ def _width(collator: Any, options: plan_cache.PadOptions, longest: int) -> tuple
         with or_fall_back("the padding options are refused"):
             strategy, _, limit, _ = _strategies(options, collator, verbose=False)
         if type(limit) is not int and limit is not None:
-            raise FallBack("max_length is no int")
+            raise FallBack("max_length is not an int")
     pads, fixed = strategy != "do_not_pad", limit is not None and strategy == "max_length"
     width: int = limit if fixed else longest
     if pads:

@@ -16,6 +16,11 @@ _REMEDIES = {
     "no pad token": "set tokenizer.pad_token = tokenizer.eos_token",
     "whole-word masking without offsets": "tokenize with return_offsets_mapping=True, or give word_ids",
     "rows are longer than max_length": "truncate the rows when you tokenize them",
+    "below the longest row": "truncate the rows when you tokenize them",
+    "pads in its own way": "use a class that does not override pad",
+    "has its own": "use a class that does not override it",
+    "and 'labels' are there": "remove one of the two columns",
+    "is unknown": "upgrade quadrat",
     "labels are made of masks": "let the trainer prepare the dataset, or give labels",
     "rows of different lengths without padding": "set padding=True",
 }

@@ -62,7 +62,7 @@ def _token_id(token_id: Any) -> int:
 
 def _contexts(max_span_length: Any, probability: Any, slack: int) -> tuple[int, ...]:
     if type(max_span_length) is not int or type(probability) not in (int, float):
-        raise FallBack("max_span_length is no int, or plm_probability no number")
+        raise FallBack("max_span_length is not an int, or plm_probability is not a number")
     return _contexts_of(max_span_length + slack, probability, slack)
 
 
@@ -74,7 +74,7 @@ def _contexts_of(longest: int, probability: float, slack: int) -> tuple[int, ...
     try:
         contexts = tuple(int(span / probability) for span in range(1, longest + 1))
     except (ArithmeticError, ValueError) as error:
-        raise FallBack("plm_probability is no probability") from error
+        raise FallBack("plm_probability is not a probability") from error
     if any(context < max(1, span - slack) for span, context in enumerate(contexts, 1)):
         raise FallBack("a span does not fit what is reserved for it")
     if contexts[-1] >= _MOST_STARTS:

@@ -249,7 +249,7 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     shuffle, origin = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
-        raise FallBack("a probability is no float from 0 to 1")
+        raise FallBack("a probability is not a float from 0 to 1")
     of_rest = random_words / (1 - mask) if mask != 1 and random_words != 0 else 0.0
     if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
         raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")

@@ -36,4 +36,4 @@ def read(features: Any, names: Sequence[str]) -> _core.Columns:
 def require_token(pad_token_id: Any) -> None:
     """Raises FallBack unless this is an int64."""
     if type(pad_token_id) is not int or pad_token_id not in _INT64:
-        raise FallBack("pad_token_id is no int64")
+        raise FallBack("pad_token_id is not an int64")

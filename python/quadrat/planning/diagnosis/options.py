@@ -155,7 +155,7 @@ def _is_pair(feature: Any) -> bool:
 
 
 def missing(features: Sequence[Any], columns: Sequence[Any]) -> Iterator[str]:
-    """Problems of rows that are no mappings or lack a column."""
+    """Problems of rows that are not mappings or lack a column."""
     yield from not_mappings(features)
     for row, feature in enumerate(features):
         for column in columns:

@@ -167,8 +167,8 @@ def _nested(value: Any) -> str:
 
 def _removal(column: Column) -> str:
     return (
-        f"remove the column before collating, for example dataset.remove_columns('{column.name}'); of a BatchedDataset "
-        "or PackedDataset, Trainer removes no columns: name those to keep with columns="
+        f"remove the column before collating, for example dataset.remove_columns('{column.name}'); Trainer "
+        "does not remove columns of a BatchedDataset or PackedDataset: name those to keep, columns=[...]"
     )
 
 
