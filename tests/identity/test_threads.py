@@ -1,9 +1,11 @@
 """Collators and containers that sixteen threads share, and rows that other threads edit meanwhile."""
 
 import itertools
+import random
 import threading
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,56 @@ def test_one_collator(name):
 
     def collate(_: int) -> bool:
         return all(works.picture(collator(samples.batch(name))) == expected for _ in range(20))
+
+    assert everywhere(collate) == [True] * THREADS
+
+
+def test_kinds_of_batches_in_another_order_in_each_thread():
+    """Threads add plans for their kinds to the collator at the same time; some kinds fall back, some fail at times."""
+    rows = [list(range(7, 7 + length)) for length in (5, 3, 6)]
+    ids = [{"input_ids": row} for row in rows]
+    kinds = [
+        ids,
+        [{"input_ids": np.array(row)} for row in rows],
+        [{"input_ids": torch.tensor(row, dtype=torch.int32)} for row in rows],
+        [{"input_ids": row, "label": len(row)} for row in rows],
+        [{"input_ids": row, "score": score} for row, score in zip(rows, (1, 0.5, 2), strict=True)],
+        [{"input_ids": row, "score": score} for row, score in zip(rows, (1, 2, 0.5), strict=True)],
+        [{"input_ids": row, "box": [[1, 2], [3, 4]]} for row in rows],
+        quadrat.Ragged.from_rows(rows),
+    ]
+
+    def new() -> Any:
+        return quadrat.DataCollatorWithPadding(make_tokenizer())
+
+    shared, expected = new(), [works.picture(new()(kind)) for kind in kinds]
+
+    def collate(number: int) -> bool:
+        order = [*range(len(kinds))] * 4
+        random.Random(number).shuffle(order)
+        return all(works.picture(shared(kinds[at])) == expected[at] for at in order)
+
+    assert everywhere(collate) == [True] * THREADS
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_masks_by_counter_from_a_shared_dataset(deferred):
+    """Whatever the threads do, a row has the mask that its number gives it."""
+    columns = {"input_ids": [list(range(10, 20 + number % 9)) for number in range(64)]}
+    source = quadrat.ArrowDataset(datasets.Dataset.from_dict(columns))
+    order = [random.Random(number).sample(range(64), 8) for number in range(40)]
+
+    def new() -> Any:
+        tokenizer = make_tokenizer(mask_token="w9")
+        return quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox", seed=5, deferred=deferred)
+
+    alone, shared = new(), new()
+    expected = [works.picture(alone(source.__getitems__(rows))) for rows in order]
+
+    def collate(number: int) -> bool:
+        turned = order[number:] + order[:number]
+        found = [works.picture(shared(source.__getitems__(rows))) for rows in turned]
+        return found == expected[number:] + expected[:number]
 
     assert everywhere(collate) == [True] * THREADS
 
