@@ -77,8 +77,11 @@ def test_shapes():
     assert graphs[1] <= graphs[0] + 1  # that of the evaluation after the first epoch
 
 
-def test_threads():
-    said = run(EXAMPLES / "threads.py", "--batches", 12, "--rows", 4)
+@pytest.mark.parametrize("loader", [(), ("--torchdata",)])
+def test_threads(loader):
+    if loader:
+        pytest.importorskip("torchdata", reason="torchdata, whose nodes the loader is made of, is not installed")
+    said = run(EXAMPLES / "threads.py", "--batches", 12, "--rows", 4, *loader)
     assert said.splitlines()[-1] == "All batches are identical."
 
 

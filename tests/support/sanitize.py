@@ -87,7 +87,7 @@ def preloaded(*names: str) -> dict[str, str]:
 
 def environment(site: Path, reports: Path) -> dict[str, str]:
     """What a process needs for the sanitizer of the build in `site`."""
-    suppressions = Path(__file__).with_name(f"{site.parent.name}_suppressions.txt")
+    suppressions = os.environ.get("SUPPRESSIONS", Path(__file__).with_name(f"{site.parent.name}_suppressions.txt"))
     common = f"log_path={reports}:print_stacktrace=1"
     path = os.pathsep.join([str(site), str(ROOT / "tests")])
     shared = {**os.environ, "PYTHONPATH": path, "HYPOTHESIS_PROFILE": "sanitize"}
