@@ -95,7 +95,7 @@ def try_out(wheel: Path, python: Path, beside: Path | None, tests: Path | None) 
     with tempfile.TemporaryDirectory() as folder:
         run(python, "-m", "venv", folder)
         python = Path(folder) / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", wheel)
+        run(python, "-m", "pip", "install", "--quiet", "--prefer-binary", wheel)
         print("  alone:", run(python, ALONE))
         if beside is not None:
             site = Path(folder) / "beside"

@@ -32,6 +32,7 @@ LEFT_OUT = {
     "tests/cuda": "no sanitizer sees what a GPU does; tests/kernels runs the same code on the CPU",
     "tests/packaging": "looks at wheels and sources, and runs no kernel",
     "tests/reliability/test_leaks.py::test_nothing_grows": "AddressSanitizer keeps what is freed, and so memory grows",
+    "tests/functions/test_stats.py::test_info_prints_the_configuration": "starts a Python, which may take minutes here",
     "tests/integration/test_examples.py": "trains models for minutes, on batches like those of other tests",
 }
 
