@@ -39,7 +39,7 @@ LEFT_OUT = {
 # Tests that start threads: ThreadSanitizer runs these.
 THREADED = re.compile(r"import threading|support\.threads|support import .*threads")
 # A file that takes longer hangs.
-SECONDS = 1200
+SECONDS = 2400
 # Not the warnings of memory that could not be had, which tests ask for.
 REPORT = re.compile(
     r".*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|Sanitizer:DEADLYSIGNAL|Sanitizer:? CHECK failed|runtime error:)"
