@@ -179,19 +179,28 @@ def wheel(session: nox.Session) -> None:
         variables["SETUPTOOLS_EXT_SUFFIX"] = sysconfig.get_config_var("EXT_SUFFIX").replace(host, processor)
     shutil.rmtree(folder / "linux", ignore_errors=True)
     build = ("--wheel", "--no-isolation", "--outdir", str(folder / "linux"))
-    session.run("python", "-m", "build", *build, "-C", f"build-dir={folder}/cmake-{processor}", ".", env=variables)
-    session.run("auditwheel", "repair", "--wheel-dir", "dist", *map(str, (folder / "linux").glob("*.whl")), env=epoch())
-    wheels = [str(path) for path in (ROOT / "dist").glob(f"*-manylinux*_{processor}.whl")]
-    check = ("--only-contents",) if cross else ()
-    session.run("python", "tests/support/check_wheel.py", *check, *wheels, *session.posargs)
+    session.run("python", "-m", "build", *build, "-C", f"build-dir={folder}/{{wheel_tag}}", ".", env=variables)
+    (built,) = (folder / "linux").glob("*.whl")
+    session.run("auditwheel", "repair", "--wheel-dir", "dist", str(built), env=epoch())
+    tags = built.name.removesuffix(f"linux_{processor}.whl")
+    wheels = [str(path) for path in (ROOT / "dist").glob(f"{tags}manylinux*_{processor}.whl")]
+    check = ("--only-contents",) if cross else ("--python", f"{session.bin}/python")
+    session.notify("check_wheel", (*check, *wheels, *session.posargs))
     if cross:
         session.run("tests/support/under_qemu.sh", *wheels, str(folder / "qemu"), external=True)
 
 
 @nox.session
+def check_wheel(session: nox.Session) -> None:
+    """The end of `make wheel`, in the Python of .venv: its packages have no wheels for some others."""
+    session.install("--group", "check")
+    session.run("python", "tests/support/check_wheel.py", *session.posargs)
+
+
+@nox.session
 def sdist(session: nox.Session) -> None:
     """The source distribution in dist/: complete, and two wheels that are built of it offline are the same bytes."""
-    session.install("--group", "wheel")
+    session.install("--group", "wheel", "--group", "check")
     session.run("python", "tests/support/check_sdist.py", "dist", env=epoch())
     archives = [str(path) for path in (ROOT / "dist").glob("*.tar.gz")]
     session.run("python", "-m", "twine", "check", "--strict", *archives)

@@ -6,7 +6,7 @@ less on others. First, the batches of all ways are compared. Nothing is done wit
 transformers; the others run on interpreters without it.
 
     python benchmarks/threads.py
-    PYTHONPATH=tests python -m support.without_tokenizers benchmarks/threads.py
+    build/free-threaded-3.14/venv/bin/python benchmarks/threads.py
 """
 
 import argparse

@@ -1,14 +1,15 @@
 """Load batches in threads instead of worker processes: one copy of the data, and no batch travels between processes.
 
-Each batch is a call of quadrat in a thread of a pool; the loader gives them in order, a few ahead. The rows come as
-Python lists and from an Arrow column. Masks are drawn by counter (`rng="philox"`): they depend on the row, not on the
-thread, so that batches are the same with any number of threads. The script checks this.
+Each batch is a call of quadrat in a thread of a pool; the loader gives them in order, a few ahead. With `--torchdata`
+it is made of torchdata's nodes (`pip install torchdata`), which can also sample, prefetch and keep a state. The rows
+come as Python lists and from an Arrow column. Masks are drawn by counter (`rng="philox"`): they depend on the row, not
+on the thread, so that batches are the same with any number of threads. The script checks this.
 
 On free-threaded CPython (3.14t) the threads work side by side. With the GIL they do so only in long copies, for which
 quadrat gives it up. The script needs no transformers, and takes a few seconds.
 
     python examples/threads.py
-    python examples/threads.py --threads 4 --rows 64
+    python examples/threads.py --threads 4 --rows 64 --torchdata
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ def in_threads(make: Callable[[Key], Batch], keys: Iterable[Key], threads: int) 
             yield waiting.popleft().result()
 
 
+def in_nodes(make: Callable[[Key], Batch], keys: Iterable[Key], threads: int) -> Iterator[Batch]:
+    """The same with torchdata."""
+    from torchdata import nodes
+
+    mapped = nodes.ParallelMapper(nodes.IterableWrapper(keys), make, num_workers=threads, method="thread")
+    return iter(nodes.Loader(mapped))
+
+
 def masked(ids: torch.Tensor, lengths: np.ndarray, keys: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """The batch and its labels."""
     options = {"mask_token_id": 4, "vocab_size": VOCABULARY, "rng": "philox", "row_keys": keys, "lengths": lengths}
@@ -56,7 +65,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", type=int, default=32, help="of a batch")
     parser.add_argument("--batches", type=int, default=400)
+    parser.add_argument("--torchdata", action="store_true", help="a loader of torchdata's nodes")
     options = parser.parse_args()
+    load = in_nodes if options.torchdata else in_threads
     torch.set_num_threads(1)  # of each thread of the pool
 
     random = np.random.default_rng(0)
@@ -80,7 +91,7 @@ def main() -> None:
         rates = {}
         for threads in (1, options.threads):
             start = time.perf_counter()
-            made = list(in_threads(make, order, threads))
+            made = list(load(make, order, threads))
             rates[threads] = len(made) / (time.perf_counter() - start)
             same = all(all(map(torch.equal, one, two)) for one, two in zip(made, expected, strict=True))
             if not same:

@@ -40,6 +40,15 @@ constexpr bool fits_into(S source, T value) {
     }
 }
 
+template <typename T, typename S>
+T number(S value) {
+    if constexpr (std::is_same_v<T, Half>) {
+        return Half::nearest(static_cast<double>(value));
+    } else {
+        return static_cast<T>(value);
+    }
+}
+
 // Not a template: target_clones needs a function of its own for each pair. The check has no branch, so the loop
 // vectorises.
 #define QUADRAT_CONVERT(S, T)                                                                        \
@@ -48,7 +57,7 @@ constexpr bool fits_into(S source, T value) {
         T##_t* const out = static_cast<T##_t*>(target);                                              \
         bool fits = true;                                                                            \
         for (std::int64_t i = 0; i < count; ++i) {                                                   \
-            const T##_t value = static_cast<T##_t>(in[i]);                                           \
+            const T##_t value = number<T##_t>(in[i]);                                                \
             fits &= fits_into(in[i], value);                                                         \
             out[i] = value;                                                                          \
         }                                                                                            \

@@ -10,15 +10,13 @@ namespace quadrat {
 struct Half {
     std::uint16_t bits;
 
-    template <typename Number>
-    explicit Half(Number value) : Half(static_cast<double>(value)) {}
-    // The nearest one; of two, the even one.
-    explicit Half(double value) : bits(std::signbit(value) ? 0x8000 : 0) {
+    // The nearest one; of two, the even one. No constructor: clang forgets those that only clones of functions call.
+    static Half nearest(double value) {
+        const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
         constexpr double beyond = 65520;  // from here on numbers round to infinity
         const double size = std::fabs(value);
         if (!(size < beyond)) {
-            bits = static_cast<std::uint16_t>(bits | (std::isnan(value) ? 0x7E00 : 0x7C00));
-            return;
+            return {static_cast<std::uint16_t>(sign | (std::isnan(value) ? 0x7E00 : 0x7C00))};
         }
         constexpr int least = -13;  // of the exponents that frexp gives to numbers with all digits
         int exponent = 0;
@@ -26,7 +24,7 @@ struct Half {
         exponent = size == 0 || exponent < least ? least : exponent;
         const double digits =
             std::nearbyint(std::ldexp(size, 11 - exponent));  // 1024 and above: the leading 1 is there
-        bits = static_cast<std::uint16_t>(bits + ((exponent - least) << 10) + static_cast<int>(digits));
+        return {static_cast<std::uint16_t>(sign + ((exponent - least) << 10) + static_cast<int>(digits))};
     }
 
     // Without numbers below the smallest normal float, which the processor may flush to 0.

@@ -50,6 +50,24 @@ def test_a_shared_sampler():
     assert everywhere(lambda _: [list(sampler) for _ in range(5)]) == [[expected] * 5] * THREADS
 
 
+def test_a_sampler_of_epochs_that_others_set():
+    """Each iteration is one epoch's, and each state one that an iteration was in."""
+    sampler = quadrat.TokenBudgetBatchSampler([len(row) for row in ROWS], 64, seed=3)
+    expected = [sampler.batches(epoch).to_lists() for epoch in range(4)]
+    longest = max(map(len, expected))
+
+    def work(number: int) -> bool:
+        found = []
+        for at in range(20):
+            if number % 4 == 0:
+                sampler.set_epoch((number + at) % 4)
+            state = sampler.state_dict()
+            found.append(list(sampler) in expected and state["epoch"] < 4 and state["batch"] <= longest)
+        return all(found)
+
+    assert everywhere(work) == [True] * THREADS
+
+
 def test_rows_that_others_measure():
     rows: list[Any] = [{"input_ids": list(row)} for row in ROWS]
     stop = threading.Event()

@@ -1,9 +1,12 @@
 """Collators and containers that sixteen threads share, and rows that other threads edit meanwhile."""
 
 import itertools
+import random
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -29,6 +32,56 @@ def test_one_collator(name):
     assert everywhere(collate) == [True] * THREADS
 
 
+def test_kinds_of_batches_in_another_order_in_each_thread():
+    """Threads add plans for their kinds to the collator at the same time; some kinds fall back, some fail at times."""
+    rows = [list(range(7, 7 + length)) for length in (5, 3, 6)]
+    ids = [{"input_ids": row} for row in rows]
+    kinds = [
+        ids,
+        [{"input_ids": np.array(row)} for row in rows],
+        [{"input_ids": torch.tensor(row, dtype=torch.int32)} for row in rows],
+        [{"input_ids": row, "label": len(row)} for row in rows],
+        [{"input_ids": row, "score": score} for row, score in zip(rows, (1, 0.5, 2), strict=True)],
+        [{"input_ids": row, "score": score} for row, score in zip(rows, (1, 2, 0.5), strict=True)],
+        [{"input_ids": row, "box": [[1, 2], [3, 4]]} for row in rows],
+        quadrat.Ragged.from_rows(rows),
+    ]
+
+    def new() -> Any:
+        return quadrat.DataCollatorWithPadding(make_tokenizer())
+
+    shared, expected = new(), [works.picture(new()(kind)) for kind in kinds]
+
+    def collate(number: int) -> bool:
+        order = [*range(len(kinds))] * 4
+        random.Random(number).shuffle(order)
+        return all(works.picture(shared(kinds[at])) == expected[at] for at in order)
+
+    assert everywhere(collate) == [True] * THREADS
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_masks_by_counter_from_a_shared_dataset(deferred):
+    """Whatever the threads do, a row has the mask that its number gives it."""
+    columns = {"input_ids": [list(range(10, 20 + number % 9)) for number in range(64)]}
+    source = quadrat.ArrowDataset(datasets.Dataset.from_dict(columns))
+    order = [random.Random(number).sample(range(64), 8) for number in range(40)]
+
+    def new() -> Any:
+        tokenizer = make_tokenizer(mask_token="w9")
+        return quadrat.DataCollatorForLanguageModeling(tokenizer, rng="philox", seed=5, deferred=deferred)
+
+    alone, shared = new(), new()
+    expected = [works.picture(alone(source.__getitems__(rows))) for rows in order]
+
+    def collate(number: int) -> bool:
+        turned = order[number:] + order[:number]
+        found = [works.picture(shared(source.__getitems__(rows))) for rows in turned]
+        return found == expected[number:] + expected[:number]
+
+    assert everywhere(collate) == [True] * THREADS
+
+
 @pytest.mark.parametrize("library", ["np", "pt"])
 def test_threads_draw_one_after_the_other(library):
     """Together they make the batches that one thread makes alone, in another order; the seed makes one generator."""
@@ -47,41 +100,61 @@ def test_threads_draw_one_after_the_other(library):
     assert sorted(itertools.chain(*found)) == sorted(expected)
 
 
-def edited(row: dict[str, Any], stop: threading.Event) -> None:
-    """Gives the lists of a row one content after the other, each at once, and takes the row apart."""
-    values = 0
-    while not stop.is_set():
-        values = 3 - values if values else 1
-        for name, number in (("input_ids", 1000 * values), ("attention_mask", values)):
-            row[name][:] = [number] * 40
-        row["attention_mask"] = row.pop("attention_mask")
+def beside(others: Callable[[int], None], read: Callable[[], None]) -> None:
+    """Four threads do one thing after the other to the row of their number, until all others have read ten times."""
+    left, lock = [THREADS - 4], threading.Lock()
+
+    def work(number: int) -> None:
+        if number < 4:
+            while left[0]:
+                others(number)
+            return
+        try:
+            for _ in range(10):
+                read()
+        finally:
+            with lock:
+                left[0] -= 1
+
+    everywhere(work)
 
 
 def test_rows_that_others_edit_are_read_in_one_state():
+    """No batch falls back: torch reads lists without a lock."""
     collator = quadrat.DataCollatorWithPadding(make_tokenizer())
     rows = [{"input_ids": [1000] * 40, "attention_mask": [1] * 40} for _ in range(8)]
     collator(rows)
-    stop = threading.Event()
 
-    def read(number: int) -> int:
-        if number < 4:
-            edited(rows[number], stop)
-            return 0
-        made = 0
+    def edit(number: int) -> None:
+        for value in (1, 2):
+            rows[number]["input_ids"][:] = [1000 * value] * 40
+            rows[number]["attention_mask"][:] = [value] * 40
+
+    def read() -> None:
+        batch = collator(rows)
+        assert all(len(set(row.tolist())) == 1 for column in batch.values() for row in column), batch
+
+    before = quadrat.stats()
+    beside(edit, read)
+    assert quadrat.stats()[1:3] == (before.remembered + 10 * (THREADS - 4), before.fell_back)
+
+
+def test_rows_that_others_take_apart():
+    collator = quadrat.DataCollatorWithPadding(make_tokenizer())
+    rows = [{"input_ids": [1000] * 40, "attention_mask": [1] * 40} for _ in range(8)]
+    expected = works.picture(collator(rows))
+
+    def take_apart(number: int) -> None:
+        rows[number]["attention_mask"] = rows[number].pop("attention_mask")
+
+    def read() -> None:
         try:
-            for _ in range(10):
-                try:
-                    batch = collator(rows)
-                except (KeyError, ValueError, RuntimeError):  # a row without its mask
-                    continue
-                made += 1
-                assert all(len(set(row.tolist())) == 1 for column in batch.values() for row in column), batch
-        finally:
-            stop.set()
-        return made
+            batch = collator(rows)
+        except (KeyError, ValueError, RuntimeError):  # a row without its mask
+            return
+        assert works.picture(batch) == expected
 
-    everywhere(read)
-    assert collator(rows[4:])["input_ids"].tolist() == [[1000] * 40] * 4
+    beside(take_apart, read)
 
 
 def test_words_that_others_edit():

@@ -32,6 +32,7 @@ RUNS = [
     ("flex_attention.py", FEW, "Equal losses at all 3 steps"),
     ("padding_free.py", FEW, "Equal losses at all 3 steps"),
     ("threads.py", ("--batches", 12, "--rows", 4), "All batches are identical.\n"),
+    ("threads.py", ("--batches", 12, "--rows", 4, "--torchdata"), "All batches are identical.\n"),
     ("ray_data.py", ("--per-package", 20), "batches are identical"),
 ]
 
@@ -40,6 +41,8 @@ RUNS = [
 def test_example(example, arguments, promise):
     if example == "ray_data.py":
         pytest.importorskip("ray", reason="Ray Data, which the example is about, is not installed")
+    if "--torchdata" in arguments:
+        pytest.importorskip("torchdata", reason="torchdata, whose nodes the loader is made of, is not installed")
     strict = ("-W", "error") if arguments is FEW else ()
     assert promise in run(*strict, EXAMPLES / example, *arguments)
 

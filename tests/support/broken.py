@@ -13,18 +13,19 @@ from quadrat import _core
 TOKENS = 200_000
 mask = np.ones(TOKENS, dtype=np.bool_)
 out = np.zeros(TOKENS, dtype=np.int64)
+first, second = mask.ctypes.data, out.ctypes.data  # before the threads: one would wait for the other here
 start = threading.Barrier(2)
 
 
 def write(address: int, times: int) -> None:
     for _ in range(times):
-        _core.mask_indices(mask.ctypes.data, 1, TOKENS, address, TOKENS)
+        _core.mask_indices(first, 1, TOKENS, address, TOKENS)
 
 
 def write_with_another() -> None:
     """Write where another thread writes too."""
     start.wait()
-    write(out.ctypes.data, 50)
+    write(second, 50)
 
 
 if sys.argv[1] == "thread":

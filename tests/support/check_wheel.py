@@ -1,10 +1,11 @@
 """Whether wheels are fit to be handed out: `make wheel` runs this on what it built.
 
-    python tests/support/check_wheel.py [--only-contents] [--beside PYTHON [--tests PATH]] WHEEL ...
+    python tests/support/check_wheel.py [--only-contents] [--python PYTHON] [--beside PYTHON [--tests PATH]] WHEEL ...
 
-It needs the packages of the dependency group `wheel`. --beside names an interpreter whose packages the wheel is tried
-with too, and --tests the tests it must pass there; --only-contents installs nothing, and is for wheels of other
-interpreters and processors. The exit status is 1 if a wheel failed.
+It needs the packages of the dependency group `check`. --python names the interpreter that the wheel is for, if it is
+another one. --beside names an interpreter whose packages the wheel is tried with too, and --tests the tests it must
+pass there; --only-contents installs nothing, and is for wheels of other processors. The exit status is 1 if a wheel
+failed.
 """
 
 import argparse
@@ -16,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,12 +88,12 @@ def run(*command: str | Path, **environment: str) -> str:
     return (done.stdout.strip().splitlines() or [""])[-1]
 
 
-def try_out(wheel: Path, beside: Path | None, tests: Path | None) -> None:
+def try_out(wheel: Path, python: Path, beside: Path | None, tests: Path | None) -> None:
     """Install the wheel into a new environment and use it, then beside others. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
+        run(python, "-m", "venv", folder)
         python = Path(folder) / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", wheel)
+        run(python, "-m", "pip", "install", "--quiet", "--prefer-binary", wheel)
         print("  alone:", run(python, ALONE))
         if beside is not None:
             site = Path(folder) / "beside"
@@ -105,7 +105,7 @@ def try_out(wheel: Path, beside: Path | None, tests: Path | None) -> None:
                 print("  beside:", run(beside, *pytest, tests, **alike))
 
 
-def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path | None) -> bool:
+def check(wheel: Path, *, only_contents: bool, python: Path, beside: Path | None, tests: Path | None) -> bool:
     """Print what is found of a wheel; whether it is fit."""
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
     tag = TAG.search(wheel.name)
@@ -131,7 +131,7 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path 
             faults.append(f"{' '.join(tool)}: {done.stdout.strip()}")
     try:
         if not only_contents:
-            try_out(wheel, beside, tests)
+            try_out(wheel, python, beside, tests)
     except subprocess.CalledProcessError as error:
         faults.append(f"it does not work: {error}")
     for fault in faults:
@@ -142,6 +142,7 @@ def check(wheel: Path, *, only_contents: bool, beside: Path | None, tests: Path 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheels", nargs="+", type=Path)
+    parser.add_argument("--python", type=Path, default=sys.executable)
     parser.add_argument("--beside", type=Path, metavar="PYTHON")
     parser.add_argument("--tests", type=Path, metavar="PATH")
     parser.add_argument("--only-contents", action="store_true")

@@ -1,13 +1,12 @@
 """What transformers needs of tokenizers and safetensors, for an interpreter that they have no wheels for.
 
-`pytest -p support.without_tokenizers`, or `python -m support.without_tokenizers SCRIPT`. A tokenizer knows words, not
-texts: what the collators ask of one, and the tests of them.
+Each Python of the environment of free_threaded.sh imports it. A tokenizer knows words, not texts: what the collators
+ask of one, and the tests of them.
 """
 
 import importlib.machinery
 import importlib.metadata
 import importlib.util
-import runpy
 import sys
 import types
 from typing import Any
@@ -26,7 +25,7 @@ class AddedToken:
         return {name: value for name, value in vars(self).items() if name != "options"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)
+        self.__init__(**{**self.__getstate__(), **state})
 
     def __str__(self) -> str:
         return self.content
@@ -116,6 +115,3 @@ def _stand_in(*names: str) -> None:
 
 
 _stand_in(*(name for name in VERSIONS if importlib.util.find_spec(name) is None))
-if __name__ == "__main__":
-    del sys.argv[0]
-    runpy.run_path(sys.argv[0], run_name="__main__")

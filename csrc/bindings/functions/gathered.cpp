@@ -2,7 +2,6 @@
 #include <pybind11/numpy.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <memory>
 #include <new>
@@ -193,9 +192,8 @@ private:
     }
 
     bool is_shared() const {
-        const bool shared = memory_.use_count() > 1;
-        std::atomic_thread_fence(std::memory_order_acquire);  // what the last other owner read, it has read
-        return shared;
+        const std::shared_ptr<Growing> held = memory_;  // its end comes after what the last other owner read
+        return held.use_count() > 2;
     }
 
     std::size_t token_;

@@ -94,7 +94,7 @@ Row row_at(Kind kind, const void* data, std::int64_t first, std::int64_t length)
 
 template <typename T>
 PyObject* number_at(const char* at) {
-    T value(0);
+    T value{};
     std::memcpy(&value, at, sizeof value);
     if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, Half>) {
         return PyFloat_FromDouble(static_cast<double>(value));

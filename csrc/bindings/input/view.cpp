@@ -1,6 +1,7 @@
 // One Python object to a row: the only code that asks what kind of Python object a row is.
 #include "view.hpp"
 
+#include <pybind11/critical_section.h>
 #include <pybind11/numpy.h>
 
 #include <algorithm>
@@ -149,6 +150,9 @@ bool view_scalar(PyObject* object, const Interop& interop, Row* row) {
 }  // namespace
 
 py::object item_of(PyObject* sequence, Py_ssize_t i) {
+    // CPython 3.13 exchanges items of a list while others read them, unless these hold the lock.
+    const bool shared = free_threaded && PyList_CheckExact(sequence);
+    const py::scoped_critical_section lock{shared ? py::handle(sequence) : py::handle()};
     auto item = py::reinterpret_steal<py::object>(PySequence_GetItem(sequence, i));
     if (!item) {
         clear_error();

@@ -110,7 +110,8 @@ class Resumable(WithEpoch):
         takes a sampler's batches ahead of training: then set "batch" to the number of batches trained on. Of a stream,
         each worker has its own state, which the `StatefulDataLoader` of torchdata collects.
         """
-        return {**_copy_of(self._start() if self._at is None else self._at), **self._settings()}
+        at = self._at  # once: another thread may set the epoch
+        return {**_copy_of(self._start() if at is None else at), **self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from a state: the next iteration begins with the item after those of the state.
@@ -136,9 +137,9 @@ class Resumable(WithEpoch):
 
     def _begin(self) -> dict[str, Any]:
         """The position of a new iterator: that of the state it resumes from, or the start of the epoch."""
-        at = self._start()
-        if self._resumes and self._at is not None and self._at["epoch"] == at["epoch"]:
-            at = _copy_of(self._at)
+        at, known = self._start(), self._at
+        if self._resumes and known is not None and known["epoch"] == at["epoch"]:
+            at = _copy_of(known)
         self._at, self._resumes = at, False
         return at
 
