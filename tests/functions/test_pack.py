@@ -115,7 +115,7 @@ def test_one_row_and_empty_rows():
         (([3, -2, 1], 4), ValueError, "row 1 has the negative length -2"),
         (([3.0, 2.0], 4), TypeError, "lengths must be integers, one per row, not float64 of shape"),
         (([True], 4), TypeError, "lengths must be integers, one per row, not bool of shape"),
-        (([[1], [2]], 4), TypeError, "lengths must be integers, one per row, not int64 of shape"),
+        ((np.ones((2, 1), int), 4), TypeError, "lengths must be integers, one per row, not int64 of shape"),
         ((["a"], 4), TypeError, "lengths must be integers"),
         ((torch.ones(2), 4), TypeError, "lengths must be integers, one per row, not float32 of shape"),
         (([3, 9, 5], 4), ValueError, "row 1 has 9 tokens, more than max_length=4; overlong='truncate' cuts"),

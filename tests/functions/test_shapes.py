@@ -174,6 +174,24 @@ def test_joined_batches(continues):
     assert batch["max_length_q"] == batch["max_length_k"] == 9
 
 
+@pytest.mark.parametrize("options", [{"kwargs_for": "mask"}, {"kwargs_for": "megatron"}])
+@pytest.mark.parametrize("align_to", [None, 4])
+def test_joined_batches_of_other_consumers(options, align_to):
+    """As with `total_length`, but that bounds have one number of entries, and the longest row is the plan's."""
+    options = {**options, "align_to": align_to, "continue_positions": align_to is None}
+    filled = FixedShapes(quadrat.DataCollatorWithFlattening(**options), ShapePlan([(4, 16)], padded=False, longest=12))
+    batch = filled(ROWS[:2])
+    expected = quadrat.DataCollatorWithFlattening(**options, total_length=16)(ROWS[:2])
+    assert list(batch) == list(expected)
+    for name, value in expected.items():
+        if name.startswith("cu_seqlens"):
+            assert batch[name].tolist() == [*value.tolist(), value[-1], value[-1]], name
+        elif name.startswith("max_"):
+            assert batch[name] == 12
+        else:
+            assert torch.equal(batch[name], value) if torch.is_tensor(value) else batch[name] == value, name
+
+
 def test_packs_of_one_shape():
     packs = quadrat.PackedDataset(ROWS * 5, 16)
     rows, total = packs.shape

@@ -162,7 +162,7 @@ MISTAKES = {
     "texts": Mistake(
         PADDED,
         lambda: rows(4, 2, text=lambda n: "hello"),
-        ["'text', row 0 is the string 'hello'", "dataset.remove_columns('text')", "name those to keep with columns="],
+        ["'text', row 0 is the string 'hello'", "dataset.remove_columns('text')", "name those to keep, columns="],
         gives(without("text")),
     ),
     "rows of words": useless_column(

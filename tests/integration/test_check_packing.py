@@ -197,6 +197,15 @@ def test_attention_mask_hides_the_boundaries() -> None:
     assert report.differences[1] > report.tolerance
 
 
+def test_batches_of_a_fixed_shape() -> None:
+    """Bounds that repeat the end are no rows."""
+    plan = quadrat.batching.ShapePlan([(4, 64)], padded=False)
+    collator = quadrat.batching.FixedShapes(Flattening(return_flash_attn_kwargs=True), plan)
+    report = check_packing(model_of("llama"), collator, run=True)
+    assert report.ok
+    assert len(report.differences) == 2
+
+
 def test_multimodal_positions() -> None:
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextConfig, Qwen2VLTextModel
 

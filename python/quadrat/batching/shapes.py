@@ -22,7 +22,12 @@ IntArray = NDArray[np.int64]
 
 _SHOWN = (1, 2, 4, 8)  # numbers of shapes, for comparison
 _MOST_WIDTHS = 1 << 15  # the search compares all pairs of them, at worst
-_FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1}  # other than 0 and what the collator pads with
+_FILLS = {
+    "labels": -100,
+    "seq_idx": -1,
+    "special_tokens_mask": 1,
+    "padding_mask": True,
+}  # other than 0 and what the collator pads with
 
 
 @dataclass(frozen=True)
@@ -264,8 +269,12 @@ class FixedShapes:
             count = len(batch[bounds[0]]) - 1 if bounds else 1
             most, total = self.plan.fitting(count, width)
             self._fill(batch, (1, width), (1, total))
+            if "total_tokens" in batch:
+                batch["total_tokens"] = total
             for name in bounds:
-                batch[name] = _filled(batch[name], (most + 1,), batch[name][-1])
+                end = total if name.endswith("_padded") else batch[name][-1]  # the last place ends with the batch
+                batch[name] = _filled(batch[name], (most + 1,), end)
+                batch[name][count:] = end
             self._continue(batch, width)
         return batch
 
