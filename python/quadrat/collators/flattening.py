@@ -155,8 +155,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         reference = self._reference(framework)
 
         def flatten(features: Any) -> Any:
-            names = (MAIN, "labels") if "labels" in features[0] else (MAIN,)  # what the reference reads, and no more
-            batch = reference([{name: _listed(one[name]) for name in names} for one in features])
+            batch = reference([_Listed(one) for one in features])
             if "position_ids" in batch and not flattening_takes_a_start():
                 batch["position_ids"] += self.position_ids_start
             return batch
@@ -247,5 +246,15 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             raise ValueError(f"pad_values: {taken} are made by the collator; leave them out")
 
 
-def _listed(row: Any) -> Any:
-    return row.tolist() if hasattr(row, "tolist") else row
+class _Listed:
+    """A feature whose rows are lists. It is read when the reference reads, since reading may raise or change it."""
+
+    def __init__(self, feature: Any) -> None:
+        self.feature = feature
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.feature
+
+    def __getitem__(self, name: str) -> Any:
+        row = self.feature[name]
+        return row.tolist() if hasattr(row, "tolist") else row
