@@ -202,6 +202,16 @@ def test_edits_are_collated():
         FLATTENING(packs)
 
 
+def test_columns_that_were_exchanged():
+    packs = quadrat.PackedDataset(ROWS, 60, columns=["input_ids", "labels"]).__getitems__([0, 1])
+    expected = FLATTENING([lists(pack) for pack in packs])
+    packs[0]["labels"] = packs[0]["labels"].tolist()
+    assert_same_batch(FLATTENING(packs), expected)
+    packs[0]["labels"], packs[1]["labels"] = packs[0]["labels"][1:], np.append(packs[1]["labels"], 5)
+    with pytest.raises(ValueError, match=r"row 0 has .* tokens in 'input_ids' and .* in 'labels'"):
+        FLATTENING(packs)
+
+
 def test_packs_travel():
     packs = quadrat.PackedDataset(ROWS, 60).__getitems__([0, 1, 2])
     for travel in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
@@ -216,8 +226,9 @@ def test_packs_travel():
 
 def test_packs_of_other_columns():
     one, other = (quadrat.PackedDataset(ROWS, 60, columns=names) for names in (["input_ids", "labels"], ["input_ids"]))
-    with pytest.raises(KeyError, match="labels"):
-        FLATTENING([one[0], other[0]])
+    for packs in ([one[0], other[0]], [lists(one[0]), lists(other[0])]):
+        with pytest.raises(KeyError, match="labels"):
+            FLATTENING(packs)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

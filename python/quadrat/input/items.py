@@ -170,7 +170,7 @@ def _value(features: Any, row: int, name: str) -> Any:
 def documents_of(features: Any) -> Any:
     """The documents of packed rows; the rows themselves where `seq_lengths` are something else."""
     first = first_mapping(features)
-    if type(first) is Pack and MAIN in first and all(type(pack) is Pack for pack in features):
+    if type(first) is Pack and all(_is_as_made(pack, first) for pack in features):
         values = {name: np.concatenate([pack.data[name] for pack in features]) for name in first}
         lengths = values.pop(SEQ_LENGTHS)
         packed, sizes = (np.array([len(pack.data[name]) for pack in features]) for name in (SEQ_LENGTHS, MAIN))
@@ -196,6 +196,17 @@ def documents_of(features: Any) -> Any:
     return rows_of_columns({name: Ragged(column, bounds) for name, column in values.items()})
 
 
+def _is_as_made(pack: Any, names: Pack) -> bool:
+    """Whether a pack has these columns, each an array that is as long as its tokens."""
+    if type(pack) is not Pack or MAIN not in names:
+        return False
+    columns = {name: pack.data.get(name) for name in names}
+    lengths = {len(one) if type(one) is np.ndarray else -1 for name, one in columns.items() if name != SEQ_LENGTHS}
+    return len(lengths) == 1 and -1 not in lengths and type(columns.get(SEQ_LENGTHS)) is np.ndarray
+
+
 def _joins(features: Any, name: str) -> bool:
     collected = _core.collect(features, (name,), interop())
+    if collected is None and name == "labels":
+        raise KeyError(name)  # as the reference does; it does not look at other columns
     return collected is not None and _kind_of(collected[1], 0) is not None
