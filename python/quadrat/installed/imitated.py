@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import linecache
 import operator
 import os
 import re
@@ -198,9 +199,20 @@ def functions_of(thing: Any) -> Iterator[FunctionType]:
 
 
 def source_of(function: FunctionType) -> list[str]:
-    """The lines that hold code; none if there is no source."""
-    try:
-        lines, _ = inspect.getsourcelines(function.__code__)
-    except (OSError, TypeError):
-        return []
-    return [line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    """As `inspect.getsource`, which is several times slower: the lines that hold code, none if there is no source."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 :]
+    found: list[str] = []
+    begun, outside = False, 0
+    for line in lines:
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        if not found:
+            outside = indent
+        if begun and indent <= outside and not text.startswith(")"):  # the end of a signature
+            break
+        begun = begun or text.startswith(("def ", "async def "))
+        found.append(line.rstrip())
+    return found
