@@ -22,12 +22,8 @@ IntArray = NDArray[np.int64]
 
 _SHOWN = (1, 2, 4, 8)  # numbers of shapes, for comparison
 _MOST_WIDTHS = 1 << 15  # the search compares all pairs of them, at worst
-_FILLS = {
-    "labels": -100,
-    "seq_idx": -1,
-    "special_tokens_mask": 1,
-    "padding_mask": True,
-}  # other than 0 and what the collator pads with
+# Other than 0 and what the collator pads with.
+_FILLS = {"labels": -100, "seq_idx": -1, "special_tokens_mask": 1, "padding_mask": True}
 
 
 @dataclass(frozen=True)
