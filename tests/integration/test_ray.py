@@ -1,6 +1,7 @@
 """`quadrat.data.ray` on what Ray Data gives it: the reference's batch of the same rows given as lists, and packs."""
 
 import copy
+import os
 import pickle
 import secrets
 import tempfile
@@ -49,12 +50,16 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray") as folder:
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else it keeps one in the home folder
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Of a sanitizer: Ray's servers, which it waits half a minute for, start without it.
+        preloaded = os.environ.get("LD_PRELOAD")
+        patch.delenv("LD_PRELOAD", raising=False)
         ray.init(
             num_cpus=2,
             include_dashboard=False,
             object_store_memory=80 * 2**20,
             logging_level="error",
             log_to_driver=False,
+            runtime_env={"env_vars": {"LD_PRELOAD": preloaded}} if preloaded else None,
             _temp_dir=folder,
         )
         yield ray.data
