@@ -193,6 +193,15 @@ def test_what_falls_back_and_what_cannot_be_batched(script):
 
 
 @pytest.mark.slow
+def test_masks_that_count_packed_rows(script):
+    folder = script("""
+        from transformers import DefaultDataCollator
+        DefaultDataCollator()([{"input_ids": [1] * 4, "attention_mask": [1, 2, 2, 0]}] * 2)
+    """)
+    assert "25.0% of 8 tokens computed were padding" in ran(folder, RUN, "script.py").stderr
+
+
+@pytest.mark.slow
 def test_processes_that_the_script_starts(script):
     folder = script(TRAIN.replace("data =", "args.dataloader_persistent_workers = True; data ="))
     script("import subprocess, sys\nsubprocess.run([sys.executable, 'script.py', '2'], check=True)", "start.py")

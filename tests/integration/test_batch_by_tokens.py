@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, SequentialSampler
 from transformers import (
     BertForSequenceClassification,
     BertForTokenClassification,
@@ -73,13 +73,19 @@ def test_each_row_once_an_epoch(tmp_path, form, accumulated):
     assert sum(shape.numel() for _, shape in trainer.seen) < 1.3 * 2 * sum(lengths())
 
 
-@pytest.mark.parametrize("collator", ["transformers", "function"])
+@pytest.mark.parametrize("collator", ["transformers", "function", "subclass"])
 def test_other_collators(tmp_path, collator):
+    class WithoutImages(quadrat.DataCollatorWithPadding):
+        def __call__(self, features: Any, *given: Any) -> Any:
+            assert [feature.pop("images", None) for feature in features] == [None] * len(features)
+            return super().__call__(features, *given)
+
     def stacked(features: Any) -> Any:
         ids = quadrat.pad([feature["input_ids"] for feature in features], return_tensors="pt")
         return {"input_ids": ids, "labels": torch.tensor([feature["labels"] for feature in features])}
 
-    chosen = DataCollatorWithPadding(make_tokenizer()) if collator == "transformers" else stacked
+    of_class = {"transformers": DataCollatorWithPadding, "subclass": WithoutImages}
+    chosen = of_class[collator](make_tokenizer()) if collator in of_class else stacked
     trainer = trainer_of(tmp_path, rows(), chosen)
     quadrat.batch_by_tokens(trainer, 256)
     assert isinstance(trainer.data_collator, quadrat.DataCollatorWithPadding) == (collator == "transformers")
@@ -127,6 +133,26 @@ def test_what_it_cannot_do(tmp_path):
     quadrat.batch_by_tokens(trainer)
     with pytest.raises(ValueError, match="made by a sampler already"):
         quadrat.batch_by_tokens(trainer)
+
+
+class Shuffles(Noting):
+    """As many frameworks' trainers: rows in random order, unless told otherwise."""
+
+    in_order = False
+
+    def _get_train_sampler(self, *given: Any) -> Any:
+        return SequentialSampler(self.train_dataset) if self.in_order else super()._get_train_sampler(*given)
+
+
+def test_trainers_with_a_sampler_of_their_own(tmp_path):
+    trainer = trainer_of(tmp_path, rows(), cls=Shuffles)
+    trainer.in_order = True
+    with pytest.raises(ValueError, match="Shuffles chooses rows in its own way: it has a _get_train_sampler"):
+        quadrat.batch_by_tokens(trainer)
+    trainer.in_order = False
+    quadrat.batch_by_tokens(trainer)
+    trainer.train()
+    assert sorted(trainer.numbers) == list(range(96))
 
 
 def test_workers_make_the_same_batches(tmp_path):

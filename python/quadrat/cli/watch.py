@@ -75,7 +75,7 @@ def _sizes(batch: Any) -> tuple[int, list[int]]:
     ids: Any = batch.get("input_ids")
     bounds = batch.get("cu_seq_lens_q")
     if getattr(mask, "ndim", 0) == 2:
-        return math.prod(mask.shape), list(map(int, mask.sum(1).tolist()))
+        return math.prod(mask.shape), (mask != 0).sum(1).tolist()  # packed rows count their sequences in it
     if bounds is None or getattr(ids, "ndim", 0) != 2:
         return 0, []
     return ids.shape[1], np.diff(bounds.tolist()).tolist()

@@ -12,7 +12,6 @@ from transformers import Trainer
 from quadrat.batching.lengths import lengths as lengths_of
 from quadrat.batching.shapes import FixedShapes, ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
-from quadrat.collators._base import Collator
 from quadrat.data.batched import BatchedDataset
 from quadrat.input.items import Batch
 from quadrat.input.rows import MAIN, Rows
@@ -141,7 +140,8 @@ def batch_by_tokens(
         evaluate_by_length(trainer, column)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
-    if sampler.shapes is not None or not isinstance(collator, Collator):
+    # Those of others, subclasses of quadrat's among them, may look at their features first.
+    if sampler.shapes is not None or not type(collator).__module__.startswith("quadrat."):
         collator = _Unwrapped(collator, sampler.shapes)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
@@ -171,10 +171,17 @@ def _check(trainer: Any) -> None:
             "use quadrat.BatchedStream"
         )
     for name in ("get_train_dataloader", "_get_train_sampler"):
-        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+        is_own = getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer)
+        if is_own and not (name == "_get_train_sampler" and _chooses_as_usual(trainer)):
             raise ValueError(f"{cls.__name__} chooses rows in its own way: it has a {name} of its own")
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
+
+
+def _chooses_as_usual(trainer: Any) -> bool:
+    """Whether a `_get_train_sampler` of a subclass returns what Trainer's does, as many rows of the same kind."""
+    own, usual = trainer._get_train_sampler(), Trainer._get_train_sampler(trainer)
+    return type(own) is type(usual) and len(own) == len(usual) and not getattr(own, "replacement", False)
 
 
 def joins_rows(collator: Any) -> bool:

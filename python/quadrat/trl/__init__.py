@@ -8,6 +8,7 @@ TRL lacks one of the last two classes, None stands in place of its module. `quad
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 
 from quadrat.support.extras import needs
@@ -20,14 +21,17 @@ from quadrat.trl.padding import pad
 
 kto: ModuleType | None
 tpo: ModuleType | None
-try:
-    from quadrat.trl import kto
-except ImportError:
-    kto = None
-try:
-    from quadrat.trl import tpo
-except ImportError:
-    tpo = None
+with warnings.catch_warnings():
+    # Of TRL's experimental trainers, whose names are replaced whether a program uses them or not.
+    warnings.filterwarnings("ignore", "You are importing from 'trl.experimental'")
+    try:
+        from quadrat.trl import kto
+    except ImportError:
+        kto = None
+    try:
+        from quadrat.trl import tpo
+    except ImportError:
+        tpo = None
 
 __all__ = ["dpo", "kto", "pad", "reward", "sft", "tpo"]
 
