@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.ops._philox import epoch_of
 
+ROWS, GROUPS = 0, 1  # streams of `random_order`; higher ones are for rows that take another try
 _CONSTANT = (int, str, bool, type(None))
 
 
@@ -30,10 +31,6 @@ class SharedEpoch:
     def set(self, epoch: Any) -> None:
         """Raises TypeError or ValueError unless it is a whole number below 2**32."""
         self.array[0] = epoch_of(epoch)
-
-    def for_copy(self) -> SharedEpoch:
-        """What a copy of the collator is given, or a process that is being spawned: its own, or this one."""
-        return self if get_spawning_popen() is not None else SharedEpoch(int(self))
 
     def __int__(self) -> int:
         return int(self.array[0])

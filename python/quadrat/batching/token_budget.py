@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quadrat.batching._epoch import Resumable, random_order
+from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
 from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.lengths import lengths_of
+from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.ragged import Ragged
@@ -28,9 +29,7 @@ else:
     except ModuleNotFoundError:  # a sampler is what can be iterated over
         _Base = object
 
-ROWS, STEPS = 0, 1  # the streams of random orders; higher ones are for orders of rows that take another try
 _TRIES = 16
-_OVERLONG = ("error", "alone")
 
 IntArray = NDArray[np.int64]
 
@@ -130,8 +129,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         overlong: Literal["error", "alone"] = "error",
         shapes: int | ShapePlan | None = None,
     ) -> None:
-        if overlong not in _OVERLONG:
-            raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
+        require_choice(overlong, "overlong", ("error", "alone"))
         self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
         super().__init__()
@@ -240,10 +238,10 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         steps = self._steps
         most = steps * ranks + (ranks - 1 if self.drop_last else 0)
         # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
-        tries = [(epoch, stream) for stream in (ROWS, *range(STEPS + 1, STEPS + _TRIES))]
+        tries = [(epoch, stream) for stream in (ROWS, *range(GROUPS + 1, GROUPS + _TRIES))]
         made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
         rows, batches = next(one for one in made if len(one[1]) <= most)
-        order = random_order(steps, self._seed, epoch, STEPS) if self._shuffle else None
+        order = random_order(steps, self._seed, epoch, GROUPS) if self._shuffle else None
         return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:
