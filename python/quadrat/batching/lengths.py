@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -59,7 +59,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
         return found
     if isinstance(dataset, (list, tuple)):
-        return measure(dataset, len(dataset), column, bare=True)
+        return measure(_chunks(dataset), len(dataset), column, bare=True)
     torch = sys.modules.get("torch.utils.data")
     if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
@@ -85,7 +85,7 @@ def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
-            return measure(dataset, len(dataset), column, values=True)
+            return measure(_chunks(dataset), len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
     if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
         return _of_dataset(dataset, column)
@@ -106,23 +106,12 @@ def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
 
 
 def measure(
-    items: Iterable[Any], count: int, column: str, *, bare: bool = False, values: bool = False
+    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
 ) -> NDArray[np.int64]:
-    """The lengths of `count` items, which are read once: of mappings, their values in a column.
+    """The lengths of `count` items, in lists that nobody else holds: of mappings, their values in a column.
 
     `bare`: whether rows may come without a mapping around them. `values`: whether no item has a mapping around it.
     """
-    if type(items) is list:
-        return _measured([items[:]], count, column, bare=bare, values=values)
-    rest = iter(items)
-    chunks = iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
-    return _measured(chunks, count, column, bare=bare, values=values)
-
-
-def _measured(
-    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
-) -> NDArray[np.int64]:
-    """The same, of items in lists that nobody else holds."""
     found, first = np.empty(count, np.int64), 0
     name, bare = (None, True) if values else (column, bare)
     known = interop()
@@ -167,10 +156,10 @@ def _reads_its_own_way(dataset: Any) -> bool:
 def _of_items(dataset: Any, column: str) -> NDArray[np.int64]:
     count = len(dataset)
     if count > _ITEMS:
-        return _measured(_items(dataset, count), count, column)
+        return measure(_items(dataset, count), count, column)
     rows = [dataset[row] for row in range(count)]
     found = _core.plain_lengths(rows, column)
-    return found if found is not None else _measured([rows], count, column)
+    return found if found is not None else measure([rows], count, column)
 
 
 def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
@@ -196,7 +185,7 @@ def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
         return np.full(len(rows), rows.shape[1], np.int64)
     if _is_arrow(rows):
         return _of_arrow(rows, column)
-    return measure(rows, len(rows), column, values=True)
+    return measure(_chunks(rows), len(rows), column, values=True)
 
 
 def _is_arrow(value: Any) -> bool:
@@ -307,17 +296,23 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        tqdm = None
-    bar, start = None, time.monotonic()
-    for first in range(0, count, _ITEMS):
-        items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
-        yield items
-        if bar is not None:
-            bar.update(len(items))
-        elif tqdm is not None and time.monotonic() - start > _QUIET:
-            bar = tqdm(total=count, initial=first + len(items), desc="lengths", unit="row", disable=None)
-    if bar is not None:
-        bar.close()
+        bar = None
+    else:
+        bar = tqdm(total=count, desc="lengths", unit="row", delay=_QUIET, disable=None)
+    with bar or contextlib.nullcontext():
+        for first in range(0, count, _ITEMS):
+            items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
+            yield items
+            if bar is not None:
+                bar.update(len(items))
+
+
+def _chunks(items: Any) -> Iterable[list[Any]]:
+    """What is iterated over once, many items at a time; of a list, a copy."""
+    if type(items) is list:
+        return [items[:]]
+    rest = iter(items)
+    return iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
 
 
 def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:

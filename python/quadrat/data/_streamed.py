@@ -225,7 +225,7 @@ class StreamedDataset(Resumable, _Base):
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
                 pass
         rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is Source else [part])]
-        return rows, np.arange(len(rows)), measure(rows, len(rows), self._options.column)
+        return rows, np.arange(len(rows)), measure([rows], len(rows), self._options.column)
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""
