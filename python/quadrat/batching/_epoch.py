@@ -9,10 +9,10 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops._philox import epoch_of
+from quadrat.support.arrays import IntArray
 
 ROWS, GROUPS = 0, 1  # streams of `random_order`; higher ones are for rows that take another try
 _CONSTANT = (int, str, bool, type(None))
@@ -151,7 +151,7 @@ def _copy_of(value: Any) -> Any:
     return value if kind in _CONSTANT else copy.deepcopy(value)
 
 
-def random_order(count: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
+def random_order(count: int, seed: int, epoch: int, stream: int) -> IntArray:
     """The numbers below `count` in a random order; `stream` tells the orders of one seed and epoch apart."""
     order = np.empty(count, np.int64)
     if not _core.philox_order(seed, epoch, stream, order):

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
+from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop, is_tensor
 
@@ -28,7 +28,7 @@ _OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the id
 _ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
-def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
+def lengths(dataset: Any, column: str = MAIN) -> IntArray:
     """Return the number of items in each row of a column.
 
     A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
@@ -68,7 +68,7 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     return _of_other(dataset, column)
 
 
-def lengths_of(given: Any) -> NDArray[np.int64]:
+def lengths_of(given: Any) -> IntArray:
     """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
     if not hasattr(given, "dtype"):
         is_list = isinstance(given, (list, tuple))
@@ -80,7 +80,7 @@ def lengths_of(given: Any) -> NDArray[np.int64]:
     return as_lengths(given)
 
 
-def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_other(dataset: Any, column: str) -> IntArray:
     """The lengths of what is neither a list, nor a torch dataset, nor a table of pyarrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
@@ -107,7 +107,7 @@ def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
 
 def measure(
     chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
-) -> NDArray[np.int64]:
+) -> IntArray:
     """The lengths of `count` items, in lists that nobody else holds: of mappings, their values in a column.
 
     `bare`: whether rows may come without a mapping around them. `values`: whether no item has a mapping around it.
@@ -153,7 +153,7 @@ def _reads_its_own_way(dataset: Any) -> bool:
     return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
 
 
-def _of_items(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_items(dataset: Any, column: str) -> IntArray:
     count = len(dataset)
     if count > _ITEMS:
         return measure(_items(dataset, count), count, column)
@@ -162,7 +162,7 @@ def _of_items(dataset: Any, column: str) -> NDArray[np.int64]:
     return found if found is not None else measure([rows], count, column)
 
 
-def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_dataset(dataset: Any, column: str) -> IntArray:
     if dataset._format_type == "custom":
         raise ValueError(
             "the dataset computes its rows when they are read (with_transform, set_transform), so their lengths are "
@@ -176,7 +176,7 @@ def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
     return _without_nulls(found, column)
 
 
-def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
+def _of_column(rows: Any, column: str) -> IntArray:
     """The lengths of rows that no mapping holds."""
     if isinstance(rows, Ragged):
         found = rows.lengths
@@ -194,7 +194,7 @@ def _is_arrow(value: Any) -> bool:
     return speaks_arrow(value) or (pyarrow is not None and isinstance(value, pyarrow.ChunkedArray))
 
 
-def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
+def _of_arrow(source: Any, column: str) -> IntArray:
     with needs("quadrat.lengths of Arrow data"):
         import pyarrow as pa
 
@@ -213,7 +213,7 @@ def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
     return _of_table(table, column)
 
 
-def _of_table(table: Any, column: str) -> NDArray[np.int64]:
+def _of_table(table: Any, column: str) -> IntArray:
     try:
         values = table.column(column)
     except KeyError:
@@ -224,7 +224,7 @@ def _of_table(table: Any, column: str) -> NDArray[np.int64]:
     return _without_nulls(found, column) if values.null_count else found
 
 
-def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
+def _list_lengths(values: Any, column: str) -> IntArray:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
 
@@ -238,7 +238,7 @@ def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
+def _lengths_of_chunk(values: Any) -> IntArray:
     width = _OFFSETS.get(values.type.id)
     if values.null_count or width is None or not len(values):
         import pyarrow.compute as pc
@@ -256,7 +256,7 @@ def _is_list_type(kind: Any) -> bool:
     return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
-def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
+def _without_nulls(found: IntArray, column: str) -> IntArray:
     if found.size and int(found.min()) < 0:
         raise _null(int((found < 0).argmax()), column)
     return found

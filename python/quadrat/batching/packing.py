@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.batching._epoch import ROWS, random_order
@@ -15,11 +14,10 @@ from quadrat.input.items import Pieces
 from quadrat.ops._philox import number_below
 from quadrat.ragged.offsets import tensor_or_array
 from quadrat.ragged.ragged import Ragged
-from quadrat.support.arrays import as_numpy
+from quadrat.support.arrays import IntArray, as_numpy
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
-IntArray = NDArray[np.int64]
 
 _FITS = {"best_fit": _core.FIT_BEST, "first_fit": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
 _COMPARED = 1 << 16  # rows for which "first_fit" is tried too

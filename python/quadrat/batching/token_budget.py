@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
 from quadrat.batching.budget import Budget, ragged_of
@@ -18,6 +17,7 @@ from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.ragged import Ragged
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from torch.utils.data import Sampler
@@ -30,8 +30,6 @@ else:
         _Base = object
 
 _TRIES = 16
-
-IntArray = NDArray[np.int64]
 
 
 def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:

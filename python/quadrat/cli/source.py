@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quadrat.cli.command import CommandError, listed, one_line, with_progress
-from quadrat.cli.waste import IntArray
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from quadrat import _core
 from quadrat.batching.packing import plan_packs
 from quadrat.batching.shapes import plan_shapes
 from quadrat.ragged import Ragged
-
-IntArray = npt.NDArray[np.int64]
+from quadrat.support.arrays import IntArray
 
 # Batches that are sorted by length together, as in `LengthGroupedSampler` of transformers.
 MEGABATCH = 50

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat.batching._epoch import Resumable
 from quadrat.batching.lengths import lengths, measure
@@ -19,6 +18,7 @@ from quadrat.input.lazy_row import Source, together
 from quadrat.input.rows import Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
@@ -29,8 +29,6 @@ else:
         from torch.utils.data import IterableDataset as _Base
     except ModuleNotFoundError:  # a stream is what can be iterated over
         _Base = object
-
-IntArray = NDArray[np.int64]
 
 
 class Units(NamedTuple):

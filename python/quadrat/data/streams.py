@@ -12,11 +12,12 @@ from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.packing import Packing, Strategy
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.data._grouped import as_batch
-from quadrat.data._streamed import IntArray, StreamedDataset, StreamOptions, Units
+from quadrat.data._streamed import StreamedDataset, StreamOptions, Units
 from quadrat.input.items import Pack, join, packs_of
 from quadrat.input.lazy_row import Source
 from quadrat.input.rows import MAIN
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
 
 
 class BatchedStream(StreamedDataset):

@@ -14,13 +14,12 @@ from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, first_mapping, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
 SEQ_LENGTHS = "seq_lengths"
-
-IntArray = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
