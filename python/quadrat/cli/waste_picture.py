@@ -114,15 +114,15 @@ def _lengths(axes: Axes, report: Report) -> None:
 
 def _shares(axes: Axes, report: Report) -> None:
     places = range(len(report.costs))
-    padding = [cost.padding for cost in report.costs]
+    padding = [cost.padding for cost in report.costs.values()]
     tokens = [1 - share for share in padding]
     axes.barh(places, tokens, height=0.62, color=BAR, label="tokens of the data")
     axes.barh(places, padding, left=tokens, height=0.62, color=PALE, label="padding")
-    for place, cost in enumerate(report.costs):
+    for place, cost in enumerate(report.costs.values()):
         factor = f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens"
         axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold", fontsize=9.5)
         axes.text(1.34, place, factor, va="center", ha="right", color=SOFT, fontsize=9.5)
-    axes.set_yticks(places, [report.way(cost) for cost in report.costs], size=10, color=INK)
+    axes.set_yticks(places, list(report.titled()), size=10, color=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.35)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,9 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises
     ValueError for a Trainer that evaluates in its own way.
     """
-    cls, args = type(trainer), trainer.args
-    for name in _METHODS:
-        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
-            raise ValueError(f"{cls.__name__} evaluates in its own way: it has a {name} of its own")
+    require_usual(trainer, _METHODS, "evaluates")
     for name, usual in _ARGUMENTS.items():
-        if getattr(args, name, usual) != usual:
+        if getattr(trainer.args, name, usual) != usual:
             raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
     sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
 
@@ -86,6 +83,14 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         return output._replace(**restored)
 
     trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop
+
+
+def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
+    """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
+    cls = type(trainer)
+    for name in methods:
+        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+            raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")
 
 
 def _order_of(loader: Any) -> LongestFirst | None:
