@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
-from quadrat.cli.command import CommandError, harmless, one_line
+from quadrat.cli.command import CommandError, errors_of, harmless
 from quadrat.cli.waste import Report, times
 
 if TYPE_CHECKING:
@@ -80,14 +80,8 @@ def _settings(path: Path) -> Iterator[None]:
     """The settings to draw with, and CommandError for all that matplotlib raises."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box is drawn
-        try:
+        with errors_of(path, "", Exception):  # of a format, or of the programs it needs; there are many kinds
             yield
-        except CommandError:
-            raise
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror or error}") from error
-        except Exception as error:  # of a format, or of the programs it needs; there are many kinds
-            raise CommandError(f"{path}: {one_line(error)}") from error
 
 
 def _lengths(axes: Axes, report: Report) -> None:
