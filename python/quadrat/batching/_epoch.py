@@ -68,17 +68,15 @@ class Resumable(WithEpoch):
 
     _IS: str  # what an error message calls it
 
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        """settings: what the items depend on besides the position."""
         super().__init__()
+        self._settings = settings
         self._at: dict[str, Any] | None = None  # None: the start of the current epoch
         self._resumes = False
 
     def _start(self) -> dict[str, Any]:
         """The position before the first item of the current epoch."""
-        raise NotImplementedError
-
-    def _settings(self) -> dict[str, Any]:
-        """What the items depend on besides the position."""
         raise NotImplementedError
 
     def _check(self, at: dict[str, Any]) -> None:
@@ -107,7 +105,7 @@ class Resumable(WithEpoch):
         each worker has its own state, which the `StatefulDataLoader` of torchdata collects.
         """
         at = self._at  # once: another thread may set the epoch
-        return {**_copy_of(self._start() if at is None else at), **self._settings()}
+        return {**_copy_of(self._start() if at is None else at), **self._settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume from a state: the next iteration begins with the item after those of the state.
@@ -120,7 +118,7 @@ class Resumable(WithEpoch):
         """
         differing = [
             f"{name} is {value!r} here and {state[name]!r} in the state"
-            for name, value in self._settings().items()
+            for name, value in self._settings.items()
             if state[name] != value
         ]
         if differing:

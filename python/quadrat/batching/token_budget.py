@@ -130,7 +130,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         require_choice(overlong, "overlong", ("error", "alone"))
         self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
-        super().__init__()
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         advice = "; overlong='alone' makes such a row a batch of its own"
         budget.require(self._lengths, advice if overlong == "error" else None)
@@ -140,7 +139,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
         usual = budget.usual_window(self._lengths)
         if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
             usual = window = count if padded else 1
@@ -149,6 +147,21 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self.drop_last = bool(drop_last)
         self._plan: tuple[int, Ragged] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
+        super().__init__(
+            {
+                "rows": count,
+                "tokens": int(self._lengths.sum()),
+                "lengths": zlib.crc32(self._lengths.data),
+                **self._budget.settings(),
+                "window": self._window,
+                "world_size": self.world_size,
+                "all_ranks": self.rank is None,
+                "shuffle": self._shuffle,
+                "seed": self._seed,
+                "drop_last": self.drop_last,
+                "shapes": "" if self.shapes is None else str(self.shapes.shapes),
+            }
+        )
 
     def __repr__(self) -> str:
         return (
@@ -188,21 +201,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def _check(self, at: dict[str, Any]) -> None:
         at["batch"] = number_below(at["batch"], "batch", len(self) + 1)
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "rows": len(self._lengths),
-            "tokens": self._total,
-            "lengths": self._checksum,
-            **self._budget.settings(),
-            "window": self._window,
-            "world_size": self.world_size,
-            "all_ranks": self.rank is None,
-            "shuffle": self._shuffle,
-            "seed": self._seed,
-            "drop_last": self.drop_last,
-            "shapes": "" if self.shapes is None else str(self.shapes.shapes),
-        }
 
     def batches(self, epoch: int | None = None) -> Ragged:
         """All batches of an epoch, by default the current one, for this rank: row numbers, int64, one row per batch.

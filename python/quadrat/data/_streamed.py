@@ -102,9 +102,11 @@ class StreamedDataset(Resumable, _Base):
     _IS = "stream"
     _OVERLONG: tuple[str, ...]
 
-    def __init__(self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions) -> None:
-        super().__init__()
+    def __init__(
+        self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **settings: int | str
+    ) -> None:
         self._options = options.checked(self._OVERLONG)
+        super().__init__({"stream": type(self).__name__, **self._options._asdict(), **settings})
         self.columns = columns_of(columns, options.column)
         require_rows(dataset)
         self.dataset, self.world_size, self.rank = dataset, self._options.world_size, self._options.rank
@@ -115,10 +117,6 @@ class StreamedDataset(Resumable, _Base):
 
     def _items(self, units: Units, groups: Ragged) -> Iterable[Any]:
         raise NotImplementedError
-
-    def _settings(self) -> dict[str, Any]:
-        """What the groups depend on, besides the rows."""
-        return {"stream": type(self).__name__, **self._options._asdict()}
 
     def __repr__(self) -> str:
         options = self._options

@@ -109,11 +109,8 @@ class BatchedStream(StreamedDataset):
         if self.shapes is not None:
             limit, overlong = self.shapes.shapes[-1][1], "error"
         options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
-        super().__init__(dataset, columns, options)
-
-    def _settings(self) -> dict[str, Any]:
-        shapes = "" if self.shapes is None else str(self.shapes.shapes)
-        return {**super()._settings(), **self._budget.settings(), "shapes": shapes}
+        shown = "" if self.shapes is None else str(self.shapes.shapes)
+        super().__init__(dataset, columns, options, **self._budget.settings(), shapes=shown)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         count = len(sizes)
@@ -208,10 +205,7 @@ class PackedStream(StreamedDataset):
         self._packing = Packing.of(max_length, strategy)
         limit = self._packing.max_length
         options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
-        super().__init__(dataset, columns, options)
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "strategy": self._packing.strategy}
+        super().__init__(dataset, columns, options, strategy=strategy)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         del waited
