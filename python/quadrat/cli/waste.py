@@ -180,7 +180,6 @@ class Report:
     data: str
     rows_are: str  # "texts" or "rows"
     counted_by: str
-    lengths: IntArray
     batch_size: int
     max_length: int
     max_tokens: int

@@ -74,7 +74,6 @@ def examine(options: Namespace) -> Report:
         data=source.name,
         rows_are="rows" if source.has_tokens else "texts",
         counted_by=counted_by,
-        lengths=lengths,
         **sizes,
         budget_is="as given" if options.max_tokens else "batch size times mean length (set it with --max-tokens)",
         pad_to_multiple_of=options.pad_to_multiple_of,
