@@ -12,8 +12,8 @@ from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.lengths import lengths_of
 from quadrat.batching.packing import Packing, Packs, Strategy
 from quadrat.data._grouped import GroupedDataset
-from quadrat.input.items import Pack, join, packs_of
-from quadrat.input.rows import MAIN, Rows
+from quadrat.input.items import Pack, packs_of
+from quadrat.input.rows import MAIN
 from quadrat.ops._philox import seed_of
 
 
@@ -105,13 +105,6 @@ class PackedDataset(GroupedDataset):
         return packs if order is None else packs.chosen(random_order(len(packs.rows), *order, GROUPS))
 
     def _items(self, plan: Packs, groups: list[int]) -> list[Pack]:
-        if not groups:
-            return []
         packs = plan.chosen(groups)
-        features = self._rows(packs.rows.values.tolist())
-        names = features.names if isinstance(features, Rows) else list(features[0])
-        if self._column not in names:
-            raise ValueError(f"rows have no column {self._column!r}: there are {list(names)}")
-        pieces = self._packing.pieces(packs, self._lengths)
-        values, sizes = join(features, names, pieces)
-        return packs_of(values, sizes, packs.rows.offsets)
+        rows, pieces = self._rows(packs.rows.values.tolist()), self._packing.pieces(packs, self._lengths)
+        return packs_of(rows, self._column, pieces, packs.rows.offsets)

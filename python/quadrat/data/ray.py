@@ -99,11 +99,7 @@ class PackBlocks:
 
     Args:
         max_length: the maximum number of tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.plan_packs`.
-        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
-            pieces.
-        column: the column whose lengths are used.
-        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
+        strategy, overlong, column, columns: see `quadrat.PackedDataset`.
 
     Raises:
         TypeError: when a number is not an int; for a batch, when a column does not hold rows of numbers, or a row is

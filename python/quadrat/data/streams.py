@@ -13,8 +13,7 @@ from quadrat.batching.packing import Packing, Strategy
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.data._grouped import as_batch
 from quadrat.data._streamed import StreamedDataset, StreamOptions, Units
-from quadrat.input.items import Pack, join, packs_of
-from quadrat.input.lazy_row import Source
+from quadrat.input.items import Pack, packs_of
 from quadrat.input.rows import MAIN
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
@@ -161,12 +160,8 @@ class PackedStream(StreamedDataset):
             pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
-        seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
-        column: the column whose lengths are used.
-        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
-        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
-            pieces.
-        world_size, rank, shards_itself: see `BatchedStream`.
+        column, columns, overlong: see `PackedDataset`.
+        seed, world_size, rank, shards_itself: see `BatchedStream`.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
@@ -219,8 +214,5 @@ class PackedStream(StreamedDataset):
         return packs[places], [int((places == emptiest).argmax())]
 
     def _items(self, units: Units, groups: Ragged) -> list[Pack]:
-        if not len(groups):
-            return []
-        rows, pieces = units.rows(groups.values), units.pieces.at(groups.values)
-        values, _ = join(rows, rows.names if isinstance(units.source, Source) else list(rows[0]), pieces)
-        return packs_of(values, pieces.sizes, groups.offsets)
+        pieces = units.pieces.at(groups.values)
+        return packs_of(units.rows(groups.values), self._options.column, pieces, groups.offsets)

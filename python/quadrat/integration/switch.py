@@ -107,8 +107,7 @@ class Patch:
                 for switch in switches:
                     switch.add(self)
             except BaseException:
-                for switch in switches:
-                    switch.remove(self)
+                self.undo()
                 raise
 
     def undo(self) -> None:
