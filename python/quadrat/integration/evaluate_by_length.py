@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from transformers import Trainer
 
 from quadrat.batching.lengths import lengths as lengths_of
 from quadrat.input.rows import MAIN
+from quadrat.ops._nested import tree_map
 
 # Methods that decide which rows an evaluation reads, and what becomes of its results.
 _METHODS = ("get_eval_dataloader", "get_test_dataloader", "_get_eval_sampler", "evaluation_loop")
@@ -38,13 +39,15 @@ class LongestFirst(Sampler[int]):
 
     def restored(self, values: Any) -> Any:
         """Values of these rows in the order of the dataset: arrays `[rows, ...]`, also nested ones."""
-        if isinstance(values, np.ndarray) and values.shape[:1] == self.order.shape:
-            made = np.empty_like(values)
-            made[self.order] = values
+
+        def in_order(array: Any) -> Any:
+            if not isinstance(array, np.ndarray) or array.shape[:1] != self.order.shape:
+                return array
+            made = np.empty_like(array)
+            made[self.order] = array
             return made
-        if isinstance(values, Mapping):
-            return type(values)({name: self.restored(value) for name, value in values.items()})  # type: ignore[call-arg]
-        return type(values)(map(self.restored, values)) if isinstance(values, (list, tuple)) else values
+
+        return tree_map(in_order, values)
 
 
 def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
