@@ -64,7 +64,7 @@ def lengths(dataset: Any, column: str = MAIN) -> IntArray:
     if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
-        return _of_table(dataset, column)
+        return _of_arrow(dataset, column)
     return _of_other(dataset, column)
 
 
@@ -198,30 +198,28 @@ def _of_arrow(source: Any, column: str) -> IntArray:
     with needs("quadrat.lengths of Arrow data"):
         import pyarrow as pa
 
-    if isinstance(source, (pa.Array, pa.ChunkedArray)):
-        found = _list_lengths(source, column)
-        return _without_nulls(found, column) if source.null_count else found
-    if hasattr(source, "__arrow_c_stream__"):
+    values = source if isinstance(source, (pa.Table, pa.Array, pa.ChunkedArray)) else _imported(source)
+    if isinstance(values, pa.Table):
         try:
-            table = pa.table(source)
-        except pa.ArrowInvalid:  # a stream of one column
-            return _of_arrow(pa.chunked_array(source), column)
-    elif isinstance(source, pa.RecordBatch):
-        table = pa.table(source)
-    else:
-        return _of_arrow(pa.array(source), column)
-    return _of_table(table, column)
-
-
-def _of_table(table: Any, column: str) -> IntArray:
-    try:
-        values = table.column(column)
-    except KeyError:
-        if column in table.column_names:  # more than once
-            raise
-        raise _missing(column, table.column_names) from None
+            values = values.column(column)
+        except KeyError:
+            if column in values.column_names:  # more than once
+                raise
+            raise _missing(column, values.column_names) from None
     found = _list_lengths(values, column)
     return _without_nulls(found, column) if values.null_count else found
+
+
+def _imported(source: Any) -> Any:
+    """Arrow data of another library, or a batch of pyarrow, as a table, or an array of one column."""
+    import pyarrow as pa
+
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            return pa.table(source)
+        except pa.ArrowInvalid:  # a stream of one column
+            return pa.chunked_array(source)
+    return pa.table(source) if isinstance(source, pa.RecordBatch) else pa.array(source)
 
 
 def _list_lengths(values: Any, column: str) -> IntArray:
