@@ -15,8 +15,8 @@ SIZES = {"batch_size": 4, "max_length": 64, "max_tokens": 128}
 def costs_of(dynamic, budget, fixed=0.9):
     """Costs of 1,000,000 tokens with these shares of padding."""
     shares = {waste.FIXED: fixed, waste.DYNAMIC: dynamic, waste.GROUPED: 0.2, waste.BUDGET: budget, waste.PACKED: 0}
-    cost = waste.Cost("", batches=100, largest_batch=0, tokens=1_000_000, computed=0, shapes=1, scores=0)
-    return [dataclasses.replace(cost, name=name, computed=round(1e6 / (1 - share))) for name, share in shares.items()]
+    cost = waste.Cost(batches=100, largest_batch=0, tokens=1_000_000, computed=0, shapes=1, scores=0)
+    return {name: dataclasses.replace(cost, computed=round(1e6 / (1 - share))) for name, share in shares.items()}
 
 
 PADDED, BUDGETED, PACKED = costs_of(0.01, 0), costs_of(0.72, 0.01), costs_of(0.72, 0.2)
@@ -58,7 +58,7 @@ def test_advice_warns_of_one_length_only_where_it_costs():
     ("batches", "words"), [(100, []), (199, []), (200, ["more", "fewer"]), (50, ["fewer", "more"])]
 )
 def test_advice_warns_of_many_more_or_fewer_steps(batches, words):
-    costs = [dataclasses.replace(one, batches=batches if one.name == waste.BUDGET else 100) for one in BUDGETED]
+    costs = BUDGETED | {waste.BUDGET: dataclasses.replace(BUDGETED[waste.BUDGET], batches=batches)}
     said = [sentence for sentence in advise(costs) if sentence.startswith("Careful")]
     assert len(said) == bool(words)
     for sentence in said:

@@ -77,10 +77,9 @@ def test_padding_costs_what_really_padding_makes(of, batch_size, multiple_of, mo
         )
         for batch in batches(plan)
     ]
-    cost = waste.padded("name", lengths, plan, multiple_of=multiple_of, to=to)
+    cost = waste.padded(lengths, plan, multiple_of=multiple_of, to=to)
     computed = sum(batch.size for batch in made)
     assert cost == waste.Cost(
-        "name",
         batches=len(made),
         largest_batch=max(batch.size for batch in made),
         tokens=sum(int(batch.sum()) for batch in made),
@@ -99,9 +98,8 @@ def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_
     plan = waste.shuffled(order, batch_size)
     made = [quadrat.flatten(tokens(lengths, batch), pad_to_multiple_of=multiple_of) for batch in batches(plan)]
     totals = [batch.values.size for batch in made]
-    cost = waste.flattened("name", lengths, plan, multiple_of=multiple_of)
+    cost = waste.flattened(lengths, plan, multiple_of=multiple_of)
     assert cost == waste.Cost(
-        "name",
         batches=len(made),
         largest_batch=max(totals),
         tokens=sum(int(batch.values.sum()) for batch in made),
@@ -122,12 +120,12 @@ def test_flattening_costs_what_really_flattening_makes(of, batch_size, multiple_
 def test_every_way_has_the_same_tokens(*, lengths, batch_size, more, max_tokens, multiple_of, seed):
     options = {"batch_size": batch_size, "max_length": max(1, int(lengths.max()) + more), "max_tokens": max_tokens}
     costs = waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed)
-    fixed, dynamic, grouped, budget, flat, packed = costs
-    assert {cost.tokens for cost in costs} == {int(lengths.sum())}
+    fixed, dynamic, grouped, budget, flat, packed = costs.values()
+    assert {cost.tokens for cost in costs.values()} == {int(lengths.sum())}
     assert fixed.batches == dynamic.batches == grouped.batches == flat.batches == -(-len(lengths) // batch_size)
     assert fixed.computed == len(lengths) * -(-options["max_length"] // multiple_of) * multiple_of
     assert fixed.computed >= max(dynamic.computed, grouped.computed, budget.computed)
-    assert all(cost.padding >= 0 and cost.factor >= 1 and cost.scores >= flat.scores for cost in costs)
+    assert all(cost.padding >= 0 and cost.factor >= 1 and cost.scores >= flat.scores for cost in costs.values())
     assert waste.every_way(lengths, **options, multiple_of=multiple_of, seed=seed) == costs
     if multiple_of == 1:
         assert flat.padding == packed.padding == 0

@@ -66,7 +66,8 @@ def test_a_json_file_with_the_users_own_tokenizer(folder):
     assert found["lengths"]["kept"] == lengths.sum()
     costs = waste.every_way(lengths, batch_size=8, max_length=40, max_tokens=128, multiple_of=8, seed=3)
     assert found["ways"] == [
-        {**dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in costs
+        {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
+        for name, cost in costs.items()
     ]
     packs = quadrat.plan_packs(lengths, 40)
     fewest = -(-lengths.sum() // 40)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.ops._philox import number_below
 from quadrat.ragged.ragged import Ragged
 from quadrat.ragged.take import copy_rows
+from quadrat.support.arrays import IntArray
 
 _BATCHES_OF_A_WINDOW, _FEWEST_OF_A_WINDOW = 64, 2048
 _MOST_ROWS = (1 << 62) - 1
-
-IntArray = NDArray[np.int64]
 
 
 class Budget(NamedTuple):

@@ -12,6 +12,7 @@ from quadrat import _core
 from quadrat.batching.packing import packed, pieces_of
 from quadrat.ops._philox import number_below
 from quadrat.ragged.take import copy_rows
+from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 
 AnyDataset = TypeVar("AnyDataset")
@@ -154,7 +155,7 @@ def _pack_wrapped(examples: Any, seq_length: int) -> Any:
     return pa.Table.from_arrays(made, names=examples.column_names)
 
 
-def _lists(examples: Any) -> tuple[list[Any], NDArray[np.int64], list[NDArray[np.bool_]]]:
+def _lists(examples: Any) -> tuple[list[Any], IntArray, list[NDArray[np.bool_]]]:
     """The columns, how many values each row lies on, and for each column which rows have values, as null has none."""
     import pyarrow as pa
 
@@ -172,7 +173,7 @@ def _lists(examples: Any) -> tuple[list[Any], NDArray[np.int64], list[NDArray[np
     return columns, extents, filled
 
 
-def _values_at(column: Any, bounds: NDArray[np.int64], places: NDArray[np.int64], total: int) -> Any:
+def _values_at(column: Any, bounds: IntArray, places: IntArray, total: int) -> Any:
     """The `total` values of a column's pieces at `places`, in this order; `bounds` cut the column into pieces."""
     import pyarrow as pa
 
@@ -182,7 +183,7 @@ def _values_at(column: Any, bounds: NDArray[np.int64], places: NDArray[np.int64]
     return pa.array(copy_rows(values.to_numpy(), bounds, places, total))
 
 
-def _list_array(column: Any, bounds: NDArray[np.int64], values: Any) -> Any:
+def _list_array(column: Any, bounds: IntArray, values: Any) -> Any:
     """Values as lists of the kind that a column holds."""
     import pyarrow as pa
 
@@ -190,5 +191,5 @@ def _list_array(column: Any, bounds: NDArray[np.int64], values: Any) -> Any:
     return type(column).from_arrays(pa.array(bounds.astype(width)), values)
 
 
-def _bounds(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _bounds(sizes: IntArray) -> IntArray:
     return np.append(0, np.cumsum(sizes))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
+from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 from quadrat.support.memory import interop, is_tensor
 
@@ -28,7 +28,7 @@ _OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the id
 _ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
-def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
+def lengths(dataset: Any, column: str = MAIN) -> IntArray:
     """Return the number of items in each row of a column.
 
     A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
@@ -59,16 +59,16 @@ def lengths(dataset: Any, column: str = MAIN) -> NDArray[np.int64]:
     if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
         return found
     if isinstance(dataset, (list, tuple)):
-        return measure(dataset, len(dataset), column, bare=True)
+        return measure(_chunks(dataset), len(dataset), column, bare=True)
     torch = sys.modules.get("torch.utils.data")
     if torch is not None and isinstance(dataset, torch.Dataset) and hasattr(dataset, "__len__"):
         return _of_items(dataset, column)
     if (pyarrow := sys.modules.get("pyarrow")) is not None and isinstance(dataset, pyarrow.Table):
-        return _of_table(dataset, column)
+        return _of_arrow(dataset, column)
     return _of_other(dataset, column)
 
 
-def lengths_of(given: Any) -> NDArray[np.int64]:
+def lengths_of(given: Any) -> IntArray:
     """Lengths as they were given, checked and copied; of a dataset, those of its rows."""
     if not hasattr(given, "dtype"):
         is_list = isinstance(given, (list, tuple))
@@ -80,12 +80,12 @@ def lengths_of(given: Any) -> NDArray[np.int64]:
     return as_lengths(given)
 
 
-def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_other(dataset: Any, column: str) -> IntArray:
     """The lengths of what is neither a list, nor a torch dataset, nor a table of pyarrow."""
     datasets = sys.modules.get("datasets")
     if datasets is not None and type(dataset) is getattr(datasets, "Column", None):  # `dataset["input_ids"]`
         if not isinstance(dataset.source, datasets.Dataset):
-            return measure(dataset, len(dataset), column, values=True)
+            return measure(_chunks(dataset), len(dataset), column, values=True)
         dataset, column = dataset.source, dataset.column_name
     if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
         return _of_dataset(dataset, column)
@@ -106,23 +106,12 @@ def _of_other(dataset: Any, column: str) -> NDArray[np.int64]:
 
 
 def measure(
-    items: Iterable[Any], count: int, column: str, *, bare: bool = False, values: bool = False
-) -> NDArray[np.int64]:
-    """The lengths of `count` items, which are read once: of mappings, their values in a column.
+    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
+) -> IntArray:
+    """The lengths of `count` items, in lists that nobody else holds: of mappings, their values in a column.
 
     `bare`: whether rows may come without a mapping around them. `values`: whether no item has a mapping around it.
     """
-    if type(items) is list:
-        return _measured([items[:]], count, column, bare=bare, values=values)
-    rest = iter(items)
-    chunks = iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
-    return _measured(chunks, count, column, bare=bare, values=values)
-
-
-def _measured(
-    chunks: Iterable[list[Any]], count: int, column: str, *, bare: bool = False, values: bool = False
-) -> NDArray[np.int64]:
-    """The same, of items in lists that nobody else holds."""
     found, first = np.empty(count, np.int64), 0
     name, bare = (None, True) if values else (column, bare)
     known = interop()
@@ -164,16 +153,16 @@ def _reads_its_own_way(dataset: Any) -> bool:
     return any(getattr(type(dataset), name, None) is not getattr(original, name, None) for name in reading)
 
 
-def _of_items(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_items(dataset: Any, column: str) -> IntArray:
     count = len(dataset)
     if count > _ITEMS:
-        return _measured(_items(dataset, count), count, column)
+        return measure(_items(dataset, count), count, column)
     rows = [dataset[row] for row in range(count)]
     found = _core.plain_lengths(rows, column)
-    return found if found is not None else _measured([rows], count, column)
+    return found if found is not None else measure([rows], count, column)
 
 
-def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
+def _of_dataset(dataset: Any, column: str) -> IntArray:
     if dataset._format_type == "custom":
         raise ValueError(
             "the dataset computes its rows when they are read (with_transform, set_transform), so their lengths are "
@@ -187,7 +176,7 @@ def _of_dataset(dataset: Any, column: str) -> NDArray[np.int64]:
     return _without_nulls(found, column)
 
 
-def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
+def _of_column(rows: Any, column: str) -> IntArray:
     """The lengths of rows that no mapping holds."""
     if isinstance(rows, Ragged):
         found = rows.lengths
@@ -196,7 +185,7 @@ def _of_column(rows: Any, column: str) -> NDArray[np.int64]:
         return np.full(len(rows), rows.shape[1], np.int64)
     if _is_arrow(rows):
         return _of_arrow(rows, column)
-    return measure(rows, len(rows), column, values=True)
+    return measure(_chunks(rows), len(rows), column, values=True)
 
 
 def _is_arrow(value: Any) -> bool:
@@ -205,37 +194,35 @@ def _is_arrow(value: Any) -> bool:
     return speaks_arrow(value) or (pyarrow is not None and isinstance(value, pyarrow.ChunkedArray))
 
 
-def _of_arrow(source: Any, column: str) -> NDArray[np.int64]:
+def _of_arrow(source: Any, column: str) -> IntArray:
     with needs("quadrat.lengths of Arrow data"):
         import pyarrow as pa
 
-    if isinstance(source, (pa.Array, pa.ChunkedArray)):
-        found = _list_lengths(source, column)
-        return _without_nulls(found, column) if source.null_count else found
-    if hasattr(source, "__arrow_c_stream__"):
+    values = source if isinstance(source, (pa.Table, pa.Array, pa.ChunkedArray)) else _imported(source)
+    if isinstance(values, pa.Table):
         try:
-            table = pa.table(source)
-        except pa.ArrowInvalid:  # a stream of one column
-            return _of_arrow(pa.chunked_array(source), column)
-    elif isinstance(source, pa.RecordBatch):
-        table = pa.table(source)
-    else:
-        return _of_arrow(pa.array(source), column)
-    return _of_table(table, column)
-
-
-def _of_table(table: Any, column: str) -> NDArray[np.int64]:
-    try:
-        values = table.column(column)
-    except KeyError:
-        if column in table.column_names:  # more than once
-            raise
-        raise _missing(column, table.column_names) from None
+            values = values.column(column)
+        except KeyError:
+            if column in values.column_names:  # more than once
+                raise
+            raise _missing(column, values.column_names) from None
     found = _list_lengths(values, column)
     return _without_nulls(found, column) if values.null_count else found
 
 
-def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
+def _imported(source: Any) -> Any:
+    """Arrow data of another library, or a batch of pyarrow, as a table, or an array of one column."""
+    import pyarrow as pa
+
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            return pa.table(source)
+        except pa.ArrowInvalid:  # a stream of one column
+            return pa.chunked_array(source)
+    return pa.table(source) if isinstance(source, pa.RecordBatch) else pa.array(source)
+
+
+def _list_lengths(values: Any, column: str) -> IntArray:
     """The lengths of the lists of a pyarrow array, -1 where one is null."""
     import pyarrow as pa
 
@@ -249,7 +236,7 @@ def _list_lengths(values: Any, column: str) -> NDArray[np.int64]:
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _lengths_of_chunk(values: Any) -> NDArray[np.int64]:
+def _lengths_of_chunk(values: Any) -> IntArray:
     width = _OFFSETS.get(values.type.id)
     if values.null_count or width is None or not len(values):
         import pyarrow.compute as pc
@@ -267,7 +254,7 @@ def _is_list_type(kind: Any) -> bool:
     return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
-def _without_nulls(found: NDArray[np.int64], column: str) -> NDArray[np.int64]:
+def _without_nulls(found: IntArray, column: str) -> IntArray:
     if found.size and int(found.min()) < 0:
         raise _null(int((found < 0).argmax()), column)
     return found
@@ -307,17 +294,23 @@ def _items(dataset: Any, count: int) -> Iterator[list[Any]]:
     try:
         from tqdm import tqdm  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        tqdm = None
-    bar, start = None, time.monotonic()
-    for first in range(0, count, _ITEMS):
-        items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
-        yield items
-        if bar is not None:
-            bar.update(len(items))
-        elif tqdm is not None and time.monotonic() - start > _QUIET:
-            bar = tqdm(total=count, initial=first + len(items), desc="lengths", unit="row", disable=None)
-    if bar is not None:
-        bar.close()
+        bar = None
+    else:
+        bar = tqdm(total=count, desc="lengths", unit="row", delay=_QUIET, disable=None)
+    with bar or contextlib.nullcontext():
+        for first in range(0, count, _ITEMS):
+            items = [*map(functools.partial(operator.getitem, dataset), range(first, min(first + _ITEMS, count)))]
+            yield items
+            if bar is not None:
+                bar.update(len(items))
+
+
+def _chunks(items: Any) -> Iterable[list[Any]]:
+    """What is iterated over once, many items at a time; of a list, a copy."""
+    if type(items) is list:
+        return [items[:]]
+    rest = iter(items)
+    return iter(lambda: list(itertools.islice(rest, _AT_A_TIME)), [])
 
 
 def _missing(column: str, names: Iterable[Any], where: str = "there are ") -> ValueError:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
+from quadrat.batching._epoch import ROWS, random_order
 from quadrat.batching.lengths import lengths_of
+from quadrat.input.items import Pieces
 from quadrat.ops._philox import number_below
 from quadrat.ragged.offsets import tensor_or_array
 from quadrat.ragged.ragged import Ragged
-from quadrat.support.arrays import as_numpy
+from quadrat.support.arrays import IntArray, as_numpy
 
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
-IntArray = NDArray[np.int64]
 
 _FITS = {"best_fit": _core.FIT_BEST, "first_fit": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
-_COMPARED = 1 << 16  # rows for which first fit is tried too
+_COMPARED = 1 << 16  # rows for which "first_fit" is tried too
 _OVERLONG = ("error", "truncate", "split")
 
 
@@ -72,40 +73,78 @@ def plan_packs(
         >>> quadrat.plan_packs([5, 20], max_length=8, overlong="split").to_lists()
         [[1], [1], [0], [1]]
     """
-    check_choices(strategy, overlong)
-    rows, _, offsets = plan_pieces(
-        lengths_of(lengths), number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong
-    )
-    return Ragged(tensor_or_array(rows, lengths), tensor_or_array(offsets, lengths))
+    packs = Packing.of(max_length, strategy, overlong).packs(lengths_of(lengths)).rows
+    return Ragged(tensor_or_array(packs.values, lengths), tensor_or_array(packs.offsets, lengths))
 
 
-def check_choices(strategy: Any, overlong: Any = "error") -> None:
-    """Raises ValueError for names that `plan_packs` does not have."""
-    if strategy not in _FITS:
-        raise ValueError(f"strategy must be one of {', '.join(map(repr, _FITS))}, not {strategy!r}")
-    if overlong not in _OVERLONG:
-        raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
+def require_choice(value: Any, name: str, choices: Iterable[str]) -> None:
+    """Raises ValueError unless a value is one of these."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
-def plan_pieces(
-    lengths: IntArray, max_length: int, strategy: Strategy, overlong: str
-) -> tuple[IntArray, IntArray | None, IntArray]:
-    """Packs of some rows: the row of each piece, the token at which it begins (None: the first), the packs' offsets."""
-    if not len(lengths):
-        raise ValueError("lengths are empty: there are no rows to pack")
-    numbers, starts, sizes = pieces_of(lengths, max_length, overlong)
-    total = int(sizes.sum())
-    limit = min(max_length, max(total, 1))  # one pack holds all
-    if strategy == "best_fit" and limit > _core.MOST_IN_PACK:
-        raise ValueError(f"max_length must be at most {_core.MOST_IN_PACK} with strategy='best_fit', not {max_length}")
-    order, offsets = packed(sizes, limit, _FITS[strategy])
-    if strategy == "best_fit" and len(sizes) <= _COMPARED and len(offsets) - 1 > -(-total // limit):
-        other = packed(sizes, limit, _core.FIT_FIRST)
-        if len(other[1]) < len(offsets):
-            order, offsets = other
-    if numbers is None or starts is None:
-        return order, None, offsets
-    return numbers[order], starts[order], offsets
+class Packs(NamedTuple):
+    """Packs of some rows."""
+
+    rows: Ragged  # the row numbers of each
+    starts: Ragged | None  # the token at which each of these rows begins; None: with the first
+
+    def chosen(self, numbers: Any) -> Packs:
+        """Some of them."""
+        return Packs(self.rows[numbers], None if self.starts is None else self.starts[numbers])
+
+
+class Packing(NamedTuple):
+    """How rows become packs."""
+
+    max_length: int
+    strategy: Strategy
+    overlong: str
+
+    @classmethod
+    def of(cls, max_length: Any, strategy: Any, overlong: Any = "error") -> Packing:
+        """Raises TypeError or ValueError for what `plan_packs` does not take."""
+        require_choice(strategy, "strategy", _FITS)
+        require_choice(overlong, "overlong", _OVERLONG)
+        return cls(number_below(max_length, "max_length", 1 << 63, 1), strategy, overlong)
+
+    def packs(self, lengths: IntArray, order: tuple[int, int] | None = None) -> Packs:
+        """Packs of rows of these lengths. Raises ValueError without rows, or when one is too long.
+
+        order: a seed and an epoch, by which rows of equal length are exchanged at random; None: they are not.
+        """
+        if not len(lengths):
+            raise ValueError("lengths are empty: there are no rows to pack")
+        moved = None
+        if order is not None and self.strategy != "in_order":
+            moved = random_order(len(lengths), *order, ROWS)
+            lengths = lengths[moved]
+        rows, starts, sizes = pieces_of(lengths, self.max_length, self.overlong)
+        places, offsets = self._packed(sizes)
+        rows = places if rows is None else rows[places]
+        packs = Ragged(rows if moved is None else moved[rows], offsets)
+        return Packs(packs, None if starts is None else Ragged(starts[places], offsets))
+
+    def _packed(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
+        """The numbers of pieces of these sizes, pack after pack, and the packs' offsets."""
+        total = int(sizes.sum())
+        limit = min(self.max_length, max(total, 1))  # one pack holds all
+        if self.strategy != "best_fit":
+            return packed(sizes, limit, _FITS[self.strategy])
+        if limit > _core.MOST_IN_PACK:
+            longest = f"{_core.MOST_IN_PACK} with strategy='best_fit', not {self.max_length}"
+            raise ValueError(f"max_length must be at most {longest}")
+        best = packed(sizes, limit, _core.FIT_BEST)
+        if len(sizes) > _COMPARED or len(best[1]) - 1 <= -(-total // limit):
+            return best
+        return min(best, packed(sizes, limit, _core.FIT_FIRST), key=lambda found: len(found[1]))
+
+    def pieces(self, packs: Packs, lengths: IntArray) -> Pieces:
+        """The stretches of rows of these lengths that packs are made of."""
+        rows = packs.rows.values
+        starts = np.zeros_like(rows) if packs.starts is None else packs.starts.values
+        known = lengths[rows]
+        return Pieces(rows, known, starts, np.minimum(known - starts, self.max_length))
 
 
 def piece_starts(packs: Ragged, max_length: int) -> IntArray:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.batching.lengths import has_stored_lengths, lengths
 from quadrat.input.columns import PYTHON_INTS
 from quadrat.input.rows import MAIN
 from quadrat.installed import imitated, originals
+from quadrat.support.arrays import IntArray
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT64, address_of, interop
 
@@ -303,7 +303,7 @@ def _reference(lengths: Any, *arguments: Any) -> list[int]:
     return _reference_indices(lengths.tolist() if isinstance(lengths, _Own) else lengths, *arguments)  # type: ignore[no-any-return]
 
 
-def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
+def _as_int64(lengths: Any) -> IntArray | None:
     """Lengths as an array; None if they are not a 1-D array or list of integers."""
     datasets: Any = sys.modules.get("datasets")
     is_column = datasets is not None and type(lengths) is getattr(datasets, "Column", None)  # from datasets 4 on
@@ -317,7 +317,7 @@ def _as_int64(lengths: Any) -> NDArray[np.int64] | None:
     return np.ascontiguousarray(lengths, np.int64)
 
 
-def _integers_of(values: list[Any] | tuple[Any, ...]) -> NDArray[np.int64] | None:
+def _integers_of(values: list[Any] | tuple[Any, ...]) -> IntArray | None:
     """Python's integers, or NumPy's, as an array; None where one is none of these (a bool, say) or is beyond int64."""
     columns = _core.Columns()
     columns.add_values([values], interop())

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.batching._epoch import random_order
@@ -16,9 +15,8 @@ from quadrat.batching.budget import Budget
 from quadrat.batching.lengths import lengths_of
 from quadrat.input.rows import MAIN
 from quadrat.ops._philox import number_below
+from quadrat.support.arrays import IntArray
 from quadrat.support.memory import is_tensor
-
-IntArray = NDArray[np.int64]
 
 _SHOWN = (1, 2, 4, 8)  # numbers of shapes, for comparison
 _MOST_WIDTHS = 1 << 15  # the search compares all pairs of them, at worst

@@ -9,14 +9,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quadrat.batching._epoch import Resumable, random_order
+from quadrat.batching._epoch import GROUPS, ROWS, Resumable, random_order
 from quadrat.batching.budget import Budget, ragged_of
 from quadrat.batching.lengths import lengths_of
+from quadrat.batching.packing import require_choice
 from quadrat.batching.shapes import ShapePlan, with_shapes
 from quadrat.ops._philox import epoch_of, number_below, seed_of
 from quadrat.ragged.ragged import Ragged
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from torch.utils.data import Sampler
@@ -28,11 +29,7 @@ else:
     except ModuleNotFoundError:  # a sampler is what can be iterated over
         _Base = object
 
-ROWS, STEPS = 0, 1  # the streams of random orders; higher ones are for orders of rows that take another try
 _TRIES = 16
-_OVERLONG = ("error", "alone")
-
-IntArray = NDArray[np.int64]
 
 
 def usual_max_tokens(lengths: Any, batch_size: int, multiple_of: int = 1) -> int:
@@ -130,11 +127,9 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         overlong: Literal["error", "alone"] = "error",
         shapes: int | ShapePlan | None = None,
     ) -> None:
-        if overlong not in _OVERLONG:
-            raise ValueError(f"overlong must be one of {', '.join(map(repr, _OVERLONG))}, not {overlong!r}")
+        require_choice(overlong, "overlong", ("error", "alone"))
         self._lengths = lengths_of(lengths)
         self.rows = count = len(self._lengths)
-        super().__init__()
         budget = Budget.of(max_tokens, padded, max_batch_size, multiple_of)
         advice = "; overlong='alone' makes such a row a batch of its own"
         budget.require(self._lengths, advice if overlong == "error" else None)
@@ -144,7 +139,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self._seed = seed_of(seed)
         if self.world_size > count:
             raise ValueError(f"world_size={world_size} is above the number of rows, {count}")
-        self._total, self._checksum = int(self._lengths.sum()), zlib.crc32(self._lengths.data)
         usual = budget.usual_window(self._lengths)
         if self.shapes is not None:  # rows of one shape, and rows without padding, need no sorting
             usual = window = count if padded else 1
@@ -153,6 +147,21 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         self.drop_last = bool(drop_last)
         self._plan: tuple[int, Ragged] | None = None
         self._steps = 0  # of an epoch; 0: not known yet
+        super().__init__(
+            {
+                "rows": count,
+                "tokens": int(self._lengths.sum()),
+                "lengths": zlib.crc32(self._lengths.data),
+                **self._budget.settings(),
+                "window": self._window,
+                "world_size": self.world_size,
+                "all_ranks": self.rank is None,
+                "shuffle": self._shuffle,
+                "seed": self._seed,
+                "drop_last": self.drop_last,
+                "shapes": "" if self.shapes is None else str(self.shapes.shapes),
+            }
+        )
 
     def __repr__(self) -> str:
         return (
@@ -193,21 +202,6 @@ class TokenBudgetBatchSampler(Resumable, _Base):
     def _check(self, at: dict[str, Any]) -> None:
         at["batch"] = number_below(at["batch"], "batch", len(self) + 1)
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "rows": len(self._lengths),
-            "tokens": self._total,
-            "lengths": self._checksum,
-            **self._budget.settings(),
-            "window": self._window,
-            "world_size": self.world_size,
-            "all_ranks": self.rank is None,
-            "shuffle": self._shuffle,
-            "seed": self._seed,
-            "drop_last": self.drop_last,
-            "shapes": "" if self.shapes is None else str(self.shapes.shapes),
-        }
-
     def batches(self, epoch: int | None = None) -> Ragged:
         """All batches of an epoch, by default the current one, for this rank: row numbers, int64, one row per batch.
 
@@ -240,10 +234,10 @@ class TokenBudgetBatchSampler(Resumable, _Base):
         steps = self._steps
         most = steps * ranks + (ranks - 1 if self.drop_last else 0)
         # Rarely, rows in another order take more batches than an epoch has: then those of the first epoch.
-        tries = [(epoch, stream) for stream in (ROWS, *range(STEPS + 1, STEPS + _TRIES))]
+        tries = [(epoch, stream) for stream in (ROWS, *range(GROUPS + 1, GROUPS + _TRIES))]
         made = (first.get(one) or self._batched(*one) for one in (*tries, (0, ROWS)))
         rows, batches = next(one for one in made if len(one[1]) <= most)
-        order = random_order(steps, self._seed, epoch, STEPS) if self._shuffle else None
+        order = random_order(steps, self._seed, epoch, GROUPS) if self._shuffle else None
         return rows, self._budget.balanced(self._lengths, rows, batches, ranks=ranks, steps=steps, order=order)
 
     def _steps_for(self, batches: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, PACKED, Cost
@@ -18,18 +18,16 @@ ENOUGH_WITH_BUDGET = 0.10
 MANY_STEPS = 2
 
 
-def choose(costs: Sequence[Cost]) -> str:
+def choose(ways: Mapping[str, Cost]) -> str:
     """The way of batching to advise: `DYNAMIC`, `BUDGET` or `PACKED`."""
-    ways = {cost.name: cost for cost in costs}
     if ways[DYNAMIC].padding <= LITTLE_PADDING:
         return DYNAMIC
     return BUDGET if ways[BUDGET].padding <= ENOUGH_WITH_BUDGET else PACKED
 
 
-def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
+def advise(ways: Mapping[str, Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
     """Two or three sentences: what to choose, and why. More if steps or the tokenizer need attention."""
-    said = _by_costs(costs)
-    ways = {cost.name: cost for cost in costs}
+    said = _by_costs(ways)
     factor = ways[BUDGET].batches / ways[DYNAMIC].batches
     if not 1 / MANY_STEPS < factor < MANY_STEPS:
         more, fewer = ("more", "fewer") if factor > 1 else ("fewer", "more")
@@ -48,10 +46,9 @@ def advise(costs: Sequence[Cost], tokenizer: PreTrainedTokenizerBase | None = No
     return said
 
 
-def _by_costs(costs: Sequence[Cost]) -> list[str]:
-    ways = {cost.name: cost for cost in costs}
+def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
     fixed, dynamic, grouped, budget, packed = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, PACKED))
-    choice = choose(costs)
+    choice = choose(ways)
     if choice == DYNAMIC:
         saved = "no token is padding, so there is nothing to save."
         if dynamic.padding:
@@ -81,7 +78,7 @@ def _by_costs(costs: Sequence[Cost]) -> list[str]:
 
 
 def code(
-    costs: Sequence[Cost],
+    ways: Mapping[str, Cost],
     *,
     batch_size: int,
     max_length: int,
@@ -90,7 +87,7 @@ def code(
     longest: int = 0,
 ) -> dict[str, list[str]]:
     """The lines of Python that do what `advise` says with a `dataset` whose rows have at most `longest` tokens."""
-    choice = choose(costs)
+    choice = choose(ways)
     multiple_of = pad_to_multiple_of or 1
     rounding = "" if pad_to_multiple_of is None else f", pad_to_multiple_of={pad_to_multiple_of}"
     pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding})"
@@ -109,8 +106,7 @@ def code(
     if choice == BUDGET:
         change = f"print(quadrat.batch_by_tokens(trainer, max_tokens={max(max_tokens, needed)}))"
         return {"A DataLoader": by_budget, "Trainer": [pad, *_trainer(batch_size, "dataset"), change]}
-    dynamic = next(cost for cost in costs if cost.name == DYNAMIC)
-    packs = max(1, round(dynamic.tokens / dynamic.batches / max_length))  # with about the tokens of a batch
+    packs = max(1, round(ways[DYNAMIC].tokens / ways[DYNAMIC].batches / max_length))  # with about the tokens of a batch
     packed = [
         f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
         f"collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True{rounding})",

@@ -6,7 +6,8 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from quadrat.support.extras import missing
@@ -71,6 +72,19 @@ def let_go_of(stream: TextIO) -> None:
 def one_line(error: BaseException) -> str:
     """The message of a library's error, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextlib.contextmanager
+def errors_of(path: Path, what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise CommandError for what the system says of a file, and after `what`, for errors of some kinds."""
+    try:
+        yield
+    except CommandError:
+        raise
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except kinds as error:
+        raise CommandError(f"{path}: {what}{one_line(error)}") from error
 
 
 def listed(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from quadrat.cli.command import CommandError, one_line
+from quadrat.cli.command import errors_of, one_line
 
 _LIBRARIES = ("transformers", "trl", "datasets")
 # Where rows come from in datasets.
@@ -29,12 +29,8 @@ def inspect_installed() -> str:
 
 def inspect_script(path: Path) -> Iterator[str]:
     """Sentences on what `quadrat run` replaces in a script, which is read and not run. Raises CommandError."""
-    try:
+    with errors_of(path, "not a Python script: ", SyntaxError, ValueError):
         tree = ast.parse(path.read_bytes())
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
-    except (SyntaxError, ValueError) as error:
-        raise CommandError(f"{path}: not a Python script: {one_line(error)}") from error
     used = _used(tree)
     yield f"{path}, read but not run:"
     for name in sorted(used):

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from quadrat.cli.waste import BUDGET, padded, token_budget
+from quadrat.cli.waste import padded, token_budget
 from quadrat.planning.remedies import remedy_for
 
 # Rows of the batches that a budget is compared with.
@@ -43,7 +43,7 @@ def _with_budget(lengths: Counter[int], total: dict[str, Any]) -> dict[str, int]
     rows = np.repeat(np.array(list(lengths), np.int64), np.array(list(lengths.values()), np.int64))
     size = max(1, round(len(rows) / batches))
     budget = usual_max_tokens(rows, size)
-    return {"max_tokens": budget, "computed": padded(BUDGET, rows, token_budget(rows, budget)).computed}
+    return {"max_tokens": budget, "computed": padded(rows, token_budget(rows, budget)).computed}
 
 
 def show(total: dict[str, Any], out: TextIO, *, advise: bool) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quadrat.cli.command import CommandError, listed, one_line, with_progress
-from quadrat.cli.waste import IntArray
+from quadrat.cli.command import CommandError, errors_of, listed, one_line, with_progress
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -102,12 +102,9 @@ def open_source(options: Namespace) -> Source:
     elif not path.is_file() or (read := _READERS.get(path.suffix.lower())) is None:  # a pipe might never end
         raise CommandError(f"{path}: {'' if path.is_file() else 'not a file; '}expected a file that ends in {ENDINGS}")
     else:
-        try:
+        kinds = ValueError, RecursionError, pa.ArrowException  # thousands of brackets are the second
+        with errors_of(path, "cannot be read: ", *kinds):
             table = read(path, field)
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror or error}") from error
-        except (ValueError, RecursionError, pa.ArrowException) as error:  # thousands of brackets are the second
-            raise CommandError(f"{path}: cannot be read: {one_line(error)}") from error
     column = _chosen(table.column_names, field, name)
     kind = table.schema.field(column).type
     if not len(table):

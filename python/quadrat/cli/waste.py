@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from quadrat import _core
 from quadrat.batching.packing import plan_packs
 from quadrat.batching.shapes import plan_shapes
 from quadrat.ragged import Ragged
-
-IntArray = npt.NDArray[np.int64]
+from quadrat.support.arrays import IntArray
 
 # Batches that are sorted by length together, as in `LengthGroupedSampler` of transformers.
 MEGABATCH = 50
@@ -34,7 +32,6 @@ PACKED = "packed"
 class Cost:
     """What one pass over all rows costs in one way of batching."""
 
-    name: str
     batches: int
     largest_batch: int  # in tokens, padding included
     tokens: int  # of the rows
@@ -125,7 +122,7 @@ def token_budget(lengths: IntArray, max_tokens: int, *, multiple_of: int = 1, se
     return sampler.batches()
 
 
-def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1, to: int | None = None) -> Cost:
+def padded(lengths: IntArray, batches: Ragged, *, multiple_of: int = 1, to: int | None = None) -> Cost:
     """The cost of batches that are padded to their longest row, or `to` a length, rounded up to a multiple."""
     rows = batches.lengths
     longest = np.full_like(rows, to or 0)
@@ -133,19 +130,19 @@ def padded(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 
         longest = np.maximum.reduceat(lengths[batches.values], batches.offsets[:-1])
     longest = -(-longest // multiple_of) * multiple_of
     shapes = len(np.unique(np.stack([rows, longest]), axis=1).T)
-    return _cost(name, lengths, rows * longest, shapes, (rows * longest.astype(np.float64) ** 2).sum())
+    return _cost(lengths, rows * longest, shapes, (rows * longest.astype(np.float64) ** 2).sum())
 
 
-def flattened(name: str, lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Cost:
+def flattened(lengths: IntArray, batches: Ragged, *, multiple_of: int = 1) -> Cost:
     """The cost of batches that are joined to one row each, rounded up to a multiple."""
     totals = np.add.reduceat(lengths[batches.values], batches.offsets[:-1])
     totals = -(-totals // multiple_of) * multiple_of
-    return _cost(name, lengths, totals, len(np.unique(totals)), (lengths.astype(np.float64) ** 2).sum())
+    return _cost(lengths, totals, len(np.unique(totals)), (lengths.astype(np.float64) ** 2).sum())
 
 
-def _cost(name: str, lengths: IntArray, sizes: IntArray, shapes: int, scores: float) -> Cost:
+def _cost(lengths: IntArray, sizes: IntArray, shapes: int, scores: float) -> Cost:
     """Of batches of these sizes, in tokens."""
-    return Cost(name, len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), shapes, float(scores))
+    return Cost(len(sizes), int(sizes.max()), int(lengths.sum()), int(sizes.sum()), shapes, float(scores))
 
 
 def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
@@ -158,7 +155,7 @@ def few_shapes(lengths: IntArray, max_tokens: int) -> dict[int, int]:
 
 def every_way(
     lengths: IntArray, *, batch_size: int, max_length: int, max_tokens: int, multiple_of: int = 1, seed: int = 0
-) -> list[Cost]:
+) -> dict[str, Cost]:
     """What one pass costs in each way of batching. `lengths`, `[rows]`, are those of truncated rows, at least one.
 
     `max_tokens` is at least `multiple_of`. All but `BUDGET` and `PACKED` begin with one permutation, drawn from `seed`.
@@ -166,14 +163,14 @@ def every_way(
     order = np.random.default_rng(seed).permutation(len(lengths)).astype(np.int64)
     batches = shuffled(order, batch_size)
     budget = token_budget(lengths, max_tokens, multiple_of=multiple_of, seed=seed)
-    return [
-        padded(FIXED, lengths, batches, multiple_of=multiple_of, to=max_length),
-        padded(DYNAMIC, lengths, batches, multiple_of=multiple_of),
-        padded(GROUPED, lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
-        padded(BUDGET, lengths, budget, multiple_of=multiple_of),
-        flattened(FLATTENED, lengths, batches, multiple_of=multiple_of),
-        flattened(PACKED, lengths, plan_packs(lengths, max_length), multiple_of=multiple_of),
-    ]
+    return {
+        FIXED: padded(lengths, batches, multiple_of=multiple_of, to=max_length),
+        DYNAMIC: padded(lengths, batches, multiple_of=multiple_of),
+        GROUPED: padded(lengths, length_grouped(lengths, order, batch_size), multiple_of=multiple_of),
+        BUDGET: padded(lengths, budget, multiple_of=multiple_of),
+        FLATTENED: flattened(lengths, batches, multiple_of=multiple_of),
+        PACKED: flattened(lengths, plan_packs(lengths, max_length), multiple_of=multiple_of),
+    }
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,6 @@ class Report:
     data: str
     rows_are: str  # "texts" or "rows"
     counted_by: str
-    lengths: IntArray
     batch_size: int
     max_length: int
     max_tokens: int
@@ -191,20 +187,15 @@ class Report:
     pad_to_multiple_of: int | None
     summary: dict[str, Any]
     bins: list[Bin]
-    costs: list[Cost]
+    costs: dict[str, Cost]  # by way of batching
     few_shapes: dict[int, int]
     advice: list[str]
     code: dict[str, list[str]]  # lines of Python, by what they are for
 
     @property
-    def ways(self) -> dict[str, Cost]:
-        """The costs by way of batching."""
-        return {cost.name: cost for cost in self.costs}
-
-    @property
     def packing(self) -> dict[str, float]:
         """The packs, how many any packing needs, and the share of them that holds tokens."""
-        packs, kept = self.ways[PACKED].batches, self.summary["kept"]
+        packs, kept = self.costs[PACKED].batches, self.summary["kept"]
         return {"packs": packs, "fewest": max(1, -(-kept // self.max_length)), "fill": kept / (packs * self.max_length)}
 
     @property
@@ -213,7 +204,7 @@ class Report:
         rows = self.summary["rows"]
         return f"{rows:,} {self.rows_are if rows != 1 else self.rows_are.removesuffix('s')}"
 
-    def way(self, cost: Cost) -> str:
-        """A way of batching, with its limit if it has one."""
-        number = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}.get(cost.name)
-        return cost.name if number is None else f"{cost.name}, {number:,}"
+    def titled(self) -> dict[str, Cost]:
+        """The costs by way of batching, with its limit if it has one."""
+        limits = {FIXED: self.max_length, BUDGET: self.max_tokens, PACKED: self.max_length}
+        return {f"{name}, {limits[name]:,}" if name in limits else name: cost for name, cost in self.costs.items()}

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
-from quadrat.cli.command import CommandError, harmless, one_line
+from quadrat.cli.command import CommandError, errors_of, harmless
 from quadrat.cli.waste import Report, times
 
 if TYPE_CHECKING:
@@ -80,14 +80,8 @@ def _settings(path: Path) -> Iterator[None]:
     """The settings to draw with, and CommandError for all that matplotlib raises."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box is drawn
-        try:
+        with errors_of(path, "", Exception):  # of a format, or of the programs it needs; there are many kinds
             yield
-        except CommandError:
-            raise
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror or error}") from error
-        except Exception as error:  # of a format, or of the programs it needs; there are many kinds
-            raise CommandError(f"{path}: {one_line(error)}") from error
 
 
 def _lengths(axes: Axes, report: Report) -> None:
@@ -114,15 +108,15 @@ def _lengths(axes: Axes, report: Report) -> None:
 
 def _shares(axes: Axes, report: Report) -> None:
     places = range(len(report.costs))
-    padding = [cost.padding for cost in report.costs]
+    padding = [cost.padding for cost in report.costs.values()]
     tokens = [1 - share for share in padding]
     axes.barh(places, tokens, height=0.62, color=BAR, label="tokens of the data")
     axes.barh(places, padding, left=tokens, height=0.62, color=PALE, label="padding")
-    for place, cost in enumerate(report.costs):
+    for place, cost in enumerate(report.costs.values()):
         factor = f"{times(cost.factor)}\N{MULTIPLICATION SIGN} the tokens"
         axes.text(1.1, place, f"{cost.padding:.1%}", va="center", ha="right", weight="bold", fontsize=9.5)
         axes.text(1.34, place, factor, va="center", ha="right", color=SOFT, fontsize=9.5)
-    axes.set_yticks(places, [report.way(cost) for cost in report.costs], size=10, color=INK)
+    axes.set_yticks(places, list(report.titled()), size=10, color=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.35)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])

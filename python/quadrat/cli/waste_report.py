@@ -74,7 +74,6 @@ def examine(options: Namespace) -> Report:
         data=source.name,
         rows_are="rows" if source.has_tokens else "texts",
         counted_by=counted_by,
-        lengths=lengths,
         **sizes,
         budget_is="as given" if options.max_tokens else "batch size times mean length (set it with --max-tokens)",
         pad_to_multiple_of=options.pad_to_multiple_of,
@@ -93,7 +92,10 @@ def as_json(report: Report) -> str:
     found = {name: getattr(report, name) for name in names} | {
         "lengths": report.summary,
         "histogram": [asdict(one) for one in report.bins],
-        "ways": [{**asdict(cost), "padding": cost.padding, "factor": cost.factor} for cost in report.costs],
+        "ways": [
+            {"name": name, **asdict(cost), "padding": cost.padding, "factor": cost.factor}
+            for name, cost in report.costs.items()
+        ],
         "packing": report.packing,
         "few_shapes": report.few_shapes,
         "advice": report.advice,
@@ -125,10 +127,10 @@ def show(report: Report) -> None:
     rounding = "" if multiple is None else f", padded to multiples of {multiple}"
     say(out, f"One epoch in batches of {report.batch_size}{rounding}:")
     headings = ("batches", "largest\nbatch", "tokens with\npadding", "padding", "times\nthe data", "attention\nwork")
-    scores = report.ways[FLATTENED].scores
+    scores = report.costs[FLATTENED].scores
     cells = (
         (
-            report.way(cost),
+            way,
             f"{cost.batches:,}",
             f"{cost.largest_batch:,}",
             f"{cost.computed:,}",
@@ -136,7 +138,7 @@ def show(report: Report) -> None:
             times(cost.factor),
             times(cost.scores / scores) if scores else "",
         )
-        for cost in report.costs
+        for way, cost in report.titled().items()
     )
     out.print(table(("batches are", *headings), cells))
     for note in notes(report):
@@ -163,7 +165,7 @@ def show(report: Report) -> None:
 
 def notes(report: Report) -> list[str]:
     """Explanations of the table of costs."""
-    packing, ways = report.packing, report.ways
+    packing, ways = report.packing, report.costs
     few = ", ".join(f"{number} {times(tokens / ways[BUDGET].tokens)}" for number, tokens in report.few_shapes.items())
     dynamic, budget = ways[DYNAMIC].shapes, ways[BUDGET].shapes
     shapes = f"Shapes: dynamic batches have {dynamic:,}, those of the token budget {budget:,}."

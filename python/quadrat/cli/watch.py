@@ -135,21 +135,21 @@ class _Train:
 def _patch_trainer() -> None:
     from transformers import Trainer
 
+    from quadrat.integration.switch import Patch, Swap, Switch, followed_by
+
+    swaps = [Swap(Trainer.train, _Train(Trainer.train))]
+    if OPTIONS.evaluation:
+        swaps.append(Swap(Trainer.__init__, followed_by(Trainer.__init__, _sort_evaluation)))
+    Patch("run", Switch(lambda: swaps, others=lambda: [Trainer]))
+
+
+def _sort_evaluation(trainer: Any) -> None:
     from quadrat.integration.evaluate_by_length import evaluate_by_length
 
-    start = Trainer.__init__
-
-    @functools.wraps(start)
-    def started(self: Any, *args: Any, **kwargs: Any) -> None:
-        start(self, *args, **kwargs)
-        try:
-            evaluate_by_length(self)
-        except ValueError as error:
-            _say_of(self, f"evaluation is as before: {error}")
-
-    if OPTIONS.evaluation:
-        Trainer.__init__ = started
-    Trainer.train = _Train(Trainer.train)
+    try:
+        evaluate_by_length(trainer)
+    except ValueError as error:
+        _say_of(trainer, f"evaluation is as before: {error}")
 
 
 def _prepare(trainer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         if "_quadrat_epoch" in self.__dict__:
-            state["_quadrat_epoch"] = self._shared_epoch().for_copy()
+            state["_quadrat_epoch"] = copy.copy(self._shared_epoch())
         return state
 
     def torch_call(self, examples: Any) -> dict[str, Any]:

@@ -7,15 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quadrat.batching._epoch import WithEpoch
 from quadrat.input.items import Batch
 from quadrat.input.rows import Rows
 from quadrat.ragged import Ragged
-
-IntArray = NDArray[np.int64]
 
 
 class GroupedDataset(WithEpoch):

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat.batching._epoch import Resumable
 from quadrat.batching.lengths import lengths, measure
-from quadrat.batching.packing import pieces_of
+from quadrat.batching.packing import pieces_of, require_choice
 from quadrat.data._grouped import columns_of, with_columns
 from quadrat.data._share import Place, Share, here, require_rows
 from quadrat.input.items import Pieces
@@ -19,6 +18,7 @@ from quadrat.input.lazy_row import Source, together
 from quadrat.input.rows import Rows
 from quadrat.ops._philox import number_below, seed_of
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
 
 if TYPE_CHECKING:
     from torch.utils.data import IterableDataset
@@ -29,8 +29,6 @@ else:
         from torch.utils.data import IterableDataset as _Base
     except ModuleNotFoundError:  # a stream is what can be iterated over
         _Base = object
-
-IntArray = NDArray[np.int64]
 
 
 class Units(NamedTuple):
@@ -67,6 +65,33 @@ _EMPTY = np.empty(0, np.int64)
 _NONE = Units([], _EMPTY, Pieces(_EMPTY, _EMPTY, _EMPTY, _EMPTY))
 
 
+class StreamOptions(NamedTuple):
+    """What the groups of a stream depend on, besides its rows: entries of a state."""
+
+    limit: int  # the tokens of a row at most
+    overlong: str
+    column: str
+    rows_of_a_window: int
+    shuffle: bool
+    seed: int
+    world_size: int
+    rank: int
+    shards_itself: bool
+
+    def checked(self, overlong: Sequence[str]) -> StreamOptions:
+        """The same as plain numbers. Raises TypeError or ValueError for one out of range, or another `overlong`."""
+        require_choice(self.overlong, "overlong", overlong)
+        world_size = number_below(self.world_size, "world_size", 1 << 32, 1)
+        return self._replace(
+            rows_of_a_window=number_below(self.rows_of_a_window, "window", 1 << 62, 1),
+            shuffle=bool(self.shuffle),
+            seed=seed_of(self.seed),
+            world_size=world_size,
+            rank=number_below(self.rank, "rank", world_size),
+            shards_itself=bool(self.shards_itself),
+        )
+
+
 class StreamedDataset(Resumable, _Base):
     """What `BatchedStream` and `PackedStream` share: an item is a group of rows of one window.
 
@@ -77,32 +102,14 @@ class StreamedDataset(Resumable, _Base):
     _IS = "stream"
     _OVERLONG: tuple[str, ...]
 
-    def __init__(  # noqa: PLR0917 - each stream passes on its own arguments
-        self,
-        dataset: Any,
-        limit: int,
-        overlong: str,
-        window: int,
-        shuffle: bool,
-        seed: int,
-        column: str,
-        columns: Sequence[str] | None,
-        world_size: int,
-        rank: int,
-        shards_itself: bool,
+    def __init__(
+        self, dataset: Any, columns: Sequence[str] | None, options: StreamOptions, **settings: int | str
     ) -> None:
-        if overlong not in self._OVERLONG:
-            raise ValueError(f"overlong must be one of {', '.join(map(repr, self._OVERLONG))}, not {overlong!r}")
-        super().__init__()
-        self.columns = columns_of(columns, column)
+        self._options = options.checked(self._OVERLONG)
+        super().__init__({"stream": type(self).__name__, **self._options._asdict(), **settings})
+        self.columns = columns_of(columns, options.column)
         require_rows(dataset)
-        self.dataset = dataset
-        self.world_size = number_below(world_size, "world_size", 1 << 32, 1)
-        self.rank = number_below(rank, "rank", self.world_size)
-        self._limit, self._overlong, self._column = limit, overlong, column
-        self._window = number_below(window, "window", 1 << 62, 1)
-        self._shuffle, self._seed = bool(shuffle), seed_of(seed)
-        self._shards_itself = bool(shards_itself)
+        self.dataset, self.world_size, self.rank = dataset, self._options.world_size, self._options.rank
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         """The groups of units of these sizes, and which of them may wait for more rows; the first ones have waited."""
@@ -111,25 +118,11 @@ class StreamedDataset(Resumable, _Base):
     def _items(self, units: Units, groups: Ragged) -> Iterable[Any]:
         raise NotImplementedError
 
-    def _settings(self) -> dict[str, Any]:
-        """What the groups depend on, besides the rows."""
-        return {
-            "stream": type(self).__name__,
-            "limit": self._limit,
-            "overlong": self._overlong,
-            "column": self._column,
-            "rows_of_a_window": self._window,
-            "shuffle": self._shuffle,
-            "seed": self._seed,
-            "world_size": self.world_size,
-            "rank": self.rank,
-            "shards_itself": self._shards_itself,
-        }
-
     def __repr__(self) -> str:
+        options = self._options
         return (
-            f"{type(self).__name__}({type(self.dataset).__name__}, {self._limit}, window={self._window}, "
-            f"seed={self._seed}, world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"
+            f"{type(self).__name__}({type(self.dataset).__name__}, {options.limit}, window={options.rows_of_a_window}, "
+            f"seed={options.seed}, world_size={self.world_size}, rank={self.rank}, epoch={self.epoch})"
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -161,7 +154,7 @@ class StreamedDataset(Resumable, _Base):
             raise ValueError(f"the state has {at['given']} items of a window without a checksum of its lengths")
 
     def _iterate(self, at: dict[str, Any], place: Place) -> Iterator[Any]:
-        share = Share(self.dataset, place, at["epoch"], self._shards_itself, at)
+        share = Share(self.dataset, place, at["epoch"], self._options.shards_itself, at)
         waiting = _NONE
         if at["kept"]:
             waiting = self._read(share, place)[0]
@@ -178,7 +171,7 @@ class StreamedDataset(Resumable, _Base):
             if at["lengths"] not in (None, checksum):
                 raise ValueError("the state is from another dataset: its rows had other lengths")
             at["lengths"] = checksum
-            sequence = np.random.SeedSequence((self._seed, at["epoch"], place.share, at["window"]))
+            sequence = np.random.SeedSequence((self._options.seed, at["epoch"], place.share, at["window"]))
             seed = int(sequence.generate_state(1, np.uint64)[0])
             groups, kept = self._groups(units.pieces.sizes, seed, waited, ends)
             if at["given"] > len(groups):
@@ -197,24 +190,25 @@ class StreamedDataset(Resumable, _Base):
 
     def _read(self, share: Share, place: Place) -> tuple[Units, bool]:
         """The units of the next rows, and whether they are the last ones."""
-        first = share.read
+        first, limit, overlong = share.read, self._options.limit, self._options.overlong
+        window = self._options.rows_of_a_window
         try:
-            source, places, known = self._measured(share.take(self._window))
+            source, places, known = self._measured(share.take(window))
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} (counted from {place.row(first)})") from None
-        if self._overlong == "error" and len(known) and (longest := int(known.max())) > self._limit:
+        if overlong == "error" and len(known) and (longest := int(known.max())) > limit:
             others = "'truncate' cuts such rows, 'split' packs them in pieces"
             raise ValueError(
-                f"{place.row(first + int(known.argmax()))} has {longest} tokens, more than {self._limit}; overlong="
+                f"{place.row(first + int(known.argmax()))} has {longest} tokens, more than {limit}; overlong="
                 + (others if "split" in self._OVERLONG else "'alone' makes such a row a batch of its own")
             )
         if isinstance(source, list):
             source = with_columns(source, self.columns)
-        numbers, starts, sizes = pieces_of(known, self._limit, self._overlong)
+        numbers, starts, sizes = pieces_of(known, limit, overlong)
         if numbers is None or starts is None:
             numbers, starts = np.arange(len(known)), np.zeros_like(known)
         units = Units(source, places[numbers], Pieces(numbers + first, known[numbers], starts, sizes))
-        return units, len(known) < self._window
+        return units, len(known) < window
 
     def _measured(self, parts: list[Any]) -> tuple[Source | list[Any], IntArray, IntArray]:
         """Where the rows that were read are, the place of each there, and its length."""
@@ -223,11 +217,11 @@ class StreamedDataset(Resumable, _Base):
             arrow, places = found[0].arrow, np.array(found[1])
             source = found[0] if self.columns is None else Source(arrow.select(self.columns))
             try:
-                return source, places, lengths(arrow, self._column)[places]
+                return source, places, lengths(arrow, self._options.column)[places]
             except (TypeError, ValueError):  # of one of the rows, or of another one: `measure` says which
                 pass
         rows = [row for part in parts for row in (part.rows(range(len(part))) if type(part) is Source else [part])]
-        return rows, np.arange(len(rows)), measure(rows, len(rows), self._column)
+        return rows, np.arange(len(rows)), measure([rows], len(rows), self._options.column)
 
     def _groups(self, sizes: IntArray, seed: int, waited: int, ends: bool) -> tuple[Ragged, list[int]]:
         """The groups of a window, of whose units so many have waited, and the units that wait for the next one."""

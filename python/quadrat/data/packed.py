@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from quadrat.batching._epoch import random_order
+from quadrat.batching._epoch import GROUPS, random_order
 from quadrat.batching.lengths import lengths as measured
 from quadrat.batching.lengths import lengths_of
-from quadrat.batching.packing import Strategy, check_choices, plan_pieces
+from quadrat.batching.packing import Packing, Packs, Strategy
 from quadrat.data._grouped import GroupedDataset
-from quadrat.input.items import Pack, Pieces, join, packs_of
-from quadrat.input.rows import MAIN, Rows
-from quadrat.ops._philox import number_below, seed_of
-from quadrat.ragged import Ragged
-
-_ROWS, _PACKS = 0, 1  # the streams of random orders
-
-
-class _Plan(NamedTuple):
-    """The packs of an epoch."""
-
-    packs: Ragged  # the row numbers of each
-    starts: Ragged | None  # the token at which each of these rows begins; None: with the first
+from quadrat.input.items import Pack, packs_of
+from quadrat.input.rows import MAIN
+from quadrat.ops._philox import seed_of
 
 
 class PackedDataset(GroupedDataset):
@@ -83,55 +73,38 @@ class PackedDataset(GroupedDataset):
         seed: int = 0,
     ) -> None:
         super().__init__(dataset, columns, column)
-        check_choices(strategy, overlong)
-        self._max_length = number_below(max_length, "max_length", 1 << 63, 1)
+        self._packing = Packing.of(max_length, strategy, overlong)
         self._lengths = measured(dataset, column) if lengths is None else lengths_of(lengths)
         if len(self._lengths) != len(dataset):
             raise ValueError(f"there are {len(self._lengths)} lengths, but the dataset has {len(dataset)} rows")
-        self._strategy, self._overlong, self._column = strategy, overlong, column
-        self._shuffle, self._seed = bool(shuffle), seed_of(seed)
-        self._planned: tuple[int, _Plan] | None = None
+        self._column, self._shuffle, self._seed = column, bool(shuffle), seed_of(seed)
+        self._planned: tuple[int, Packs] | None = None
         self._current()  # raises for invalid lengths and options
 
     @property
     def fill(self) -> float:
         """The share of the packs that holds tokens."""
-        sizes = self._lengths if self._overlong != "truncate" else np.minimum(self._lengths, self._max_length)
-        return int(sizes.sum()) / (len(self) * self._max_length)
+        longest, _, overlong = self._packing
+        sizes = self._lengths if overlong != "truncate" else np.minimum(self._lengths, longest)
+        return int(sizes.sum()) / (len(self) * longest)
 
     @property
     def shape(self) -> tuple[int, int]:
         """The most rows of a pack, and `max_length`: the shape of a `quadrat.batching.ShapePlan` of single packs."""
-        return int(np.diff(self._current().packs.offsets).max()), self._max_length
+        return int(np.diff(self._current().rows.offsets).max()), self._packing.max_length
 
-    def _current(self) -> _Plan:
+    def _current(self) -> Packs:
         epoch, planned = self.epoch, self._planned
         if planned is None or planned[0] != epoch:
             planned = self._planned = (epoch, self._plan(epoch))
         return planned[1]
 
-    def _plan(self, epoch: int) -> _Plan:
-        moved = self._shuffle and self._strategy != "in_order"
-        order = random_order(len(self._lengths), self._seed, epoch, _ROWS) if moved else None
-        known = self._lengths if order is None else self._lengths[order]
-        rows, begins, offsets = plan_pieces(known, self._max_length, self._strategy, self._overlong)
-        packs = Ragged(rows if order is None else order[rows], offsets)
-        starts = None if begins is None else Ragged(begins, offsets)
-        if not self._shuffle:
-            return _Plan(packs, starts)
-        places = random_order(len(packs), self._seed, epoch, _PACKS)
-        return _Plan(packs[places], None if starts is None else starts[places])
+    def _plan(self, epoch: int) -> Packs:
+        order = (self._seed, epoch) if self._shuffle else None
+        packs = self._packing.packs(self._lengths, order)
+        return packs if order is None else packs.chosen(random_order(len(packs.rows), *order, GROUPS))
 
-    def _items(self, plan: _Plan, groups: list[int]) -> list[Pack]:
-        if not groups:
-            return []
-        packs = plan.packs[groups]
-        rows, known = packs.values, self._lengths[packs.values]
-        features = self._rows(rows.tolist())
-        starts = np.zeros_like(rows) if plan.starts is None else plan.starts[groups].values
-        sizes = known if self._overlong == "error" else np.minimum(known - starts, self._max_length)
-        names = features.names if isinstance(features, Rows) else list(features[0])
-        if self._column not in names:
-            raise ValueError(f"rows have no column {self._column!r}: there are {list(names)}")
-        values, _ = join(features, names, Pieces(rows, known, starts, sizes))
-        return packs_of(values, sizes, packs.offsets)
+    def _items(self, plan: Packs, groups: list[int]) -> list[Pack]:
+        packs = plan.chosen(groups)
+        rows, pieces = self._rows(packs.rows.values.tolist()), self._packing.pieces(packs, self._lengths)
+        return packs_of(rows, self._column, pieces, packs.rows.offsets)

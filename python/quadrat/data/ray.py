@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from quadrat.batching.lengths import lengths
-from quadrat.batching.packing import Strategy, check_choices, plan_pieces
+from quadrat.batching.packing import Packing, Strategy
 from quadrat.data._grouped import columns_of
-from quadrat.input.items import SEQ_LENGTHS, Pieces, join
+from quadrat.input.items import SEQ_LENGTHS, join
 from quadrat.input.rows import MAIN, Rows, table_of_arrow
-from quadrat.ops._philox import number_below
 from quadrat.support.extras import needs
 
 with needs("quadrat.data.ray", "ray"):
@@ -100,11 +99,7 @@ class PackBlocks:
 
     Args:
         max_length: the maximum number of tokens in a pack.
-        strategy: which pack a row goes into, see `quadrat.plan_packs`.
-        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
-            pieces.
-        column: the column whose lengths are used.
-        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
+        strategy, overlong, column, columns: see `quadrat.PackedDataset`.
 
     Raises:
         TypeError: when a number is not an int; for a batch, when a column does not hold rows of numbers, or a row is
@@ -130,9 +125,8 @@ class PackBlocks:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.columns = columns_of(columns, column)
-        self.max_length = number_below(max_length, "max_length", 1 << 63, 1)
-        check_choices(strategy, overlong)
-        self.strategy, self.overlong, self.column = strategy, overlong, column
+        self.max_length, self.strategy, self.overlong = self._packing = Packing.of(max_length, strategy, overlong)
+        self.column = column
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """A table with a row for each pack of the batch."""
@@ -140,17 +134,15 @@ class PackBlocks:
         known = lengths(table, self.column)
         if not len(known):
             return _packed(table.schema, {}, known, np.zeros(1, np.int64))
-        rows, starts, offsets = plan_pieces(known, self.max_length, self.strategy, self.overlong)
-        known = known[rows]
-        starts = np.zeros_like(rows) if starts is None else starts
-        pieces = Pieces(rows, known, starts, np.minimum(known - starts, self.max_length))
+        packs = self._packing.packs(known)
         arrow = table_of_arrow(table)
         try:
-            values, _ = join(Rows(arrow, rows.tolist()), table.column_names, pieces)
+            rows = Rows(arrow, packs.rows.values.tolist())
+            values, sizes = join(rows, table.column_names, self._packing.pieces(packs, known))
         except (TypeError, ValueError):
             join(Rows(arrow), table.column_names)  # raises it again, with the row's number in the batch
             raise
-        return _packed(table.schema, values, pieces.sizes, offsets)
+        return _packed(table.schema, values, sizes, packs.rows.offsets)
 
 
 def without_tensor_types(table: pa.Table) -> pa.Table:

@@ -7,20 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quadrat.batching._epoch import random_order
+from quadrat.batching._epoch import GROUPS, ROWS, random_order
 from quadrat.batching.budget import Budget, ragged_of
-from quadrat.batching.packing import Strategy, check_choices, plan_pieces
+from quadrat.batching.packing import Packing, Strategy
 from quadrat.batching.shapes import ShapePlan, with_shapes
-from quadrat.batching.token_budget import ROWS, STEPS
 from quadrat.data._grouped import as_batch
-from quadrat.data._streamed import IntArray, StreamedDataset, Units
-from quadrat.input.items import Pack, join, packs_of
-from quadrat.input.lazy_row import Source
+from quadrat.data._streamed import StreamedDataset, StreamOptions, Units
+from quadrat.input.items import Pack, packs_of
 from quadrat.input.rows import MAIN
-from quadrat.ops._philox import number_below
 from quadrat.ragged import Ragged
-
-_PACKS = 1  # the streams of random orders; those of rows are the sampler's
+from quadrat.support.arrays import IntArray
 
 
 class BatchedStream(StreamedDataset):
@@ -111,24 +107,20 @@ class BatchedStream(StreamedDataset):
         limit = budget.tokens // budget.multiple_of * budget.multiple_of
         if self.shapes is not None:
             limit, overlong = self.shapes.shapes[-1][1], "error"
-        super().__init__(
-            dataset, limit, overlong, window, shuffle, seed, column, columns, world_size, rank, shards_itself
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        shapes = "" if self.shapes is None else str(self.shapes.shapes)
-        return {**super()._settings(), **self._budget.settings(), "shapes": shapes}
+        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
+        shown = "" if self.shapes is None else str(self.shapes.shapes)
+        super().__init__(dataset, columns, options, **self._budget.settings(), shapes=shown)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         count = len(sizes)
-        rows = random_order(count, seed, 0, ROWS) if self._shuffle else np.arange(count)
+        rows = random_order(count, seed, 0, ROWS) if self._options.shuffle else np.arange(count)
         fixed = self.shapes is not None and self.shapes.padded
         if self.shapes is not None and fixed:
             rows = rows[np.argsort(rows >= waited, kind="stable")]  # those that have waited fill the first batches
             rows, batches = self.shapes.batches(sizes, rows)
         else:
             batches = self._budget.batched(sizes, rows, count if self.shapes is None else 1)
-        order = random_order(len(batches), seed, 0, STEPS) if self._shuffle else None
+        order = random_order(len(batches), seed, 0, GROUPS) if self._options.shuffle else None
         steps = self._budget.balanced(sizes, rows, batches, ranks=1, steps=len(batches), order=order)
         groups = ragged_of(rows, steps[:, 0])
         if self.shapes is not None and fixed:
@@ -168,12 +160,8 @@ class PackedStream(StreamedDataset):
             pack of a window is the one that continues in the next.
         window: how many rows are read at a time. A larger window fills packs better.
         shuffle: whether rows of equal length are exchanged at random, and the packs of a window are in random order.
-        seed: from 0 to `2**64 - 1`. The order depends on it, the epoch, the process, and the number of the window.
-        column: the column whose lengths are used.
-        columns: the columns to keep, `column` among them; by default all. Each has one number per token.
-        overlong: "error" raises ValueError for a row above `max_length`; "truncate" cuts it; "split" packs it in
-            pieces.
-        world_size, rank, shards_itself: see `BatchedStream`.
+        column, columns, overlong: see `PackedDataset`.
+        seed, world_size, rank, shards_itself: see `BatchedStream`.
 
     Attributes:
         dataset, columns, world_size, rank: as given.
@@ -209,32 +197,22 @@ class PackedStream(StreamedDataset):
         rank: int = 0,
         shards_itself: bool = False,
     ) -> None:
-        check_choices(strategy)
-        self._strategy = strategy
-        limit = number_below(max_length, "max_length", 1 << 63, 1)
-        super().__init__(
-            dataset, limit, overlong, window, shuffle, seed, column, columns, world_size, rank, shards_itself
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "strategy": self._strategy}
+        self._packing = Packing.of(max_length, strategy)
+        limit = self._packing.max_length
+        options = StreamOptions(limit, overlong, column, window, shuffle, seed, world_size, rank, shards_itself)
+        super().__init__(dataset, columns, options, strategy=strategy)
 
     def _plan(self, sizes: IntArray, seed: int, waited: int) -> tuple[Ragged, list[int]]:
         del waited
-        in_order = self._strategy == "in_order"
-        rows = random_order(len(sizes), seed, 0, ROWS) if self._shuffle and not in_order else np.arange(len(sizes))
-        order, _, offsets = plan_pieces(sizes[rows], self._limit, self._strategy, "error")
-        packs = Ragged(rows[order], offsets)
-        fullness = np.add.reduceat(sizes[packs.values], offsets[:-1])
-        emptiest = len(packs) - 1 if in_order else int(fullness.argmin())
-        if not self._shuffle:
+        order = (seed, 0) if self._options.shuffle else None
+        packs = self._packing.packs(sizes, order).rows
+        fullness = np.add.reduceat(sizes[packs.values], packs.offsets[:-1])
+        emptiest = len(packs) - 1 if self._packing.strategy == "in_order" else int(fullness.argmin())
+        if order is None:
             return packs, [emptiest]
-        places = random_order(len(packs), seed, 0, _PACKS)
+        places = random_order(len(packs), *order, GROUPS)
         return packs[places], [int((places == emptiest).argmax())]
 
     def _items(self, units: Units, groups: Ragged) -> list[Pack]:
-        if not len(groups):
-            return []
-        rows, pieces = units.rows(groups.values), units.pieces.at(groups.values)
-        values, _ = join(rows, rows.names if isinstance(units.source, Source) else list(rows[0]), pieces)
-        return packs_of(values, pieces.sizes, groups.offsets)
+        pieces = units.pieces.at(groups.values)
+        return packs_of(units.rows(groups.values), self._options.column, pieces, groups.offsets)

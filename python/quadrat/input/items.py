@@ -14,13 +14,12 @@ from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.input.lazy_row import as_columns
 from quadrat.input.rows import MAIN, SEQUENCES, Rows, first_mapping, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
+from quadrat.support.arrays import IntArray
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
 SEQ_LENGTHS = "seq_lengths"
-
-IntArray = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
@@ -52,8 +51,17 @@ class Pack(UserDict[str, Any]):
         return f"Pack({sizes.sum()} tokens, {len(sizes)} documents, columns {columns})"
 
 
-def packs_of(values: dict[str, NDArray[Any]], sizes: IntArray, offsets: IntArray) -> list[Pack]:
-    """Packs whose columns are views of `values`, `[tokens]` each; `sizes[offsets[i]:offsets[i + 1]]` are pack i's."""
+def packs_of(rows: Any, column: str, pieces: Pieces, offsets: IntArray) -> list[Pack]:
+    """Packs of pieces of `Rows` or mappings, those from `offsets[i]` to `offsets[i + 1]` for pack i, on shared memory.
+
+    Raises ValueError for rows without `column`, and what `join` raises.
+    """
+    if not len(rows):
+        return []
+    names = rows.names if isinstance(rows, Rows) else list(rows[0])
+    if column not in names:
+        raise ValueError(f"rows have no column {column!r}: there are {list(names)}")
+    values, sizes = join(rows, names, pieces)
     tokens = np.concatenate(([0], sizes.cumsum()))[offsets].tolist()
     columns = [*((name, column, tokens) for name, column in values.items()), (SEQ_LENGTHS, sizes, offsets.tolist())]
     packs = [Pack() for _ in offsets[1:]]

@@ -70,17 +70,15 @@ def from_transformers(collator: Any) -> Any:
         >>> isinstance(collator, quadrat.DataCollatorWithFlattening), collator.separator_id
         (True, -1)
     """
-    found = {name: load(name) for name in ORIGINALS}
-    if isinstance(collator, Remembering) or any(collator is twin for twin in found.values()):
+    if isinstance(collator, Remembering) or any(collator is load(name) for name in ORIGINALS):
         return collator
-    for name, original in ORIGINALS.items():
-        if collator is original and not inspect.isclass(original):
-            return found[name]
-        if type(collator) is original:
-            twin = object.__new__(found[name])
-            twin.__setstate__(vars(collator))
-            return twin
+    if collator is ORIGINALS["default_data_collator"]:
+        return load("default_data_collator")
     names = {original: name for name, original in ORIGINALS.items()}
+    if (name := names.get(type(collator))) is not None:
+        twin = object.__new__(load(name))
+        twin.__setstate__(vars(collator))
+        return twin
     cls = collator if inspect.isclass(collator) else type(collator)
     base = next((names[one] for one in cls.__mro__ if one in names), None)
     if base is None:

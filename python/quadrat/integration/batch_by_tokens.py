@@ -18,7 +18,7 @@ from quadrat.input.rows import MAIN, Rows
 from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
-from quadrat.integration.evaluate_by_length import evaluate_by_length
+from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
 
 logger = logging.getLogger("quadrat")
 
@@ -160,7 +160,7 @@ def batch_by_tokens(
 def _check(trainer: Any) -> None:
     if not isinstance(trainer, Trainer):
         raise TypeError(f"expected a transformers.Trainer, not {type(trainer).__name__}")
-    dataset, cls = trainer.train_dataset, type(trainer)
+    dataset = trainer.train_dataset
     if dataset is None:
         raise ValueError("the Trainer has no train_dataset")
     if isinstance(dataset, BatchedDataset):
@@ -170,10 +170,12 @@ def _check(trainer: Any) -> None:
             f"{type(dataset).__name__} cannot be indexed by row, so its rows cannot be chosen by length: "
             "use quadrat.BatchedStream"
         )
-    for name in ("get_train_dataloader", "_get_train_sampler"):
-        is_own = getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer)
-        if is_own and not (name == "_get_train_sampler" and _chooses_as_usual(trainer)):
-            raise ValueError(f"{cls.__name__} chooses rows in its own way: it has a {name} of its own")
+    require_usual(trainer, ["get_train_dataloader"], "chooses rows")
+    try:
+        require_usual(trainer, ["_get_train_sampler"], "chooses rows")
+    except ValueError:
+        if not _chooses_as_usual(trainer):
+            raise
     if trainer.args.n_gpu > 1:
         raise ValueError(f"{trainer.args.n_gpu} GPUs in one process share each batch: start one per GPU, with torchrun")
 

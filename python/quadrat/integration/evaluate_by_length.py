@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from transformers import Trainer
 
 from quadrat.batching.lengths import lengths as lengths_of
 from quadrat.input.rows import MAIN
+from quadrat.ops._nested import tree_map
 
 # Methods that decide which rows an evaluation reads, and what becomes of its results.
 _METHODS = ("get_eval_dataloader", "get_test_dataloader", "_get_eval_sampler", "evaluation_loop")
@@ -38,13 +39,15 @@ class LongestFirst(Sampler[int]):
 
     def restored(self, values: Any) -> Any:
         """Values of these rows in the order of the dataset: arrays `[rows, ...]`, also nested ones."""
-        if isinstance(values, np.ndarray) and values.shape[:1] == self.order.shape:
-            made = np.empty_like(values)
-            made[self.order] = values
+
+        def in_order(array: Any) -> Any:
+            if not isinstance(array, np.ndarray) or array.shape[:1] != self.order.shape:
+                return array
+            made = np.empty_like(array)
+            made[self.order] = array
             return made
-        if isinstance(values, Mapping):
-            return type(values)({name: self.restored(value) for name, value in values.items()})  # type: ignore[call-arg]
-        return type(values)(map(self.restored, values)) if isinstance(values, (list, tuple)) else values
+
+        return tree_map(in_order, values)
 
 
 def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
@@ -53,12 +56,9 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
     A dataset without lengths, such as one without `column` or an `IterableDataset`, is read as before. Raises
     ValueError for a Trainer that evaluates in its own way.
     """
-    cls, args = type(trainer), trainer.args
-    for name in _METHODS:
-        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
-            raise ValueError(f"{cls.__name__} evaluates in its own way: it has a {name} of its own")
+    require_usual(trainer, _METHODS, "evaluates")
     for name, usual in _ARGUMENTS.items():
-        if getattr(args, name, usual) != usual:
+        if getattr(trainer.args, name, usual) != usual:
             raise ValueError(f"rows cannot be put back in order with TrainingArguments({name}={not usual})")
     sampler_of, loop = trainer._get_eval_sampler, trainer.evaluation_loop
 
@@ -86,6 +86,14 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
         return output._replace(**restored)
 
     trainer._get_eval_sampler, trainer.evaluation_loop = sampler, evaluation_loop
+
+
+def require_usual(trainer: Any, methods: Iterable[str], does: str) -> None:
+    """Raises ValueError for a Trainer that has one of these methods of its own, with what it does in its own way."""
+    cls = type(trainer)
+    for name in methods:
+        if getattr(cls, name) is not getattr(Trainer, name) or name in vars(trainer):
+            raise ValueError(f"{cls.__name__} {does} in its own way: it has a {name} of its own")
 
 
 def _order_of(loader: Any) -> LongestFirst | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from quadrat.batching.dataset_packing import pack_dataset
-from quadrat.integration.switch import Patch, Swap, Switch
+from quadrat.integration.switch import Patch, Swap, Switch, followed_by
 from quadrat.support.extras import needs
 from quadrat.varlen.packing_check import warn_if_rows_mix
 
@@ -48,24 +46,16 @@ def _swaps() -> list[Swap]:
     from quadrat.trl import padding
 
     found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
-    found.append(Swap(SFTTrainer.__init__, _checked(SFTTrainer.__init__)))
+    found.append(Swap(SFTTrainer.__init__, followed_by(SFTTrainer.__init__, _check)))
     for module in filter(None, (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo)):
         twin = getattr(module, module.Original.__name__)
         found.append(Swap(module.Original, twin, (module.__name__, "Original")))
     return found
 
 
-@functools.cache
-def _checked(start: Callable[..., None]) -> Callable[..., None]:
-    """`SFTTrainer.__init__`, and then a look whether its model keeps packed rows apart."""
-
-    @functools.wraps(start)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        start(self, *args, **kwargs)
-        if getattr(self, "padding_free", False):
-            warn_if_rows_mix(self.model, self.data_collator)
-
-    return __init__
+def _check(trainer: Any) -> None:
+    if getattr(trainer, "padding_free", False):
+        warn_if_rows_mix(trainer.model, trainer.data_collator)
 
 
 _SFT = "trl.trainer.sft_trainer"

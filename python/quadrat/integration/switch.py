@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -17,6 +18,17 @@ class Swap(NamedTuple):
     original: Any
     twin: Any
     address: tuple[str, str] | None = None  # module and name under which pickles find the original meanwhile
+
+
+def followed_by(start: Callable[..., None], look: Callable[[Any], object]) -> Callable[..., None]:
+    """An `__init__`, and then a look at what it made."""
+
+    @functools.wraps(start)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        start(self, *args, **kwargs)
+        look(self)
+
+    return __init__
 
 
 class Switch:
@@ -95,8 +107,7 @@ class Patch:
                 for switch in switches:
                     switch.add(self)
             except BaseException:
-                for switch in switches:
-                    switch.remove(self)
+                self.undo()
                 raise
 
     def undo(self) -> None:

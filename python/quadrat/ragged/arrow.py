@@ -6,14 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quadrat.support.arrays import carrier_of
+from quadrat.support.arrays import IntArray, carrier_of
 from quadrat.support.extras import needs
 from quadrat.support.memory import is_tensor
 
 
-def list_array(values: Any, bounds: NDArray[np.int64]) -> Any:
+def list_array(values: Any, bounds: IntArray) -> Any:
     """`Ragged.to_arrow`, of `values` in host memory, `[total, ...]`, and `bounds`, `[rows + 1]` from 0 to `total`."""
     with needs("Ragged.to_arrow"):
         import pyarrow as pa

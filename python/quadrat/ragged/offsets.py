@@ -6,10 +6,9 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
-from quadrat.support.arrays import as_numpy
+from quadrat.support.arrays import IntArray, as_numpy
 from quadrat.support.memory import KINDS, is_tensor, kind_of, on_gpu, recording
 
 _LONGEST = 2**62  # tokens in all
@@ -42,13 +41,13 @@ def _is_integer(dtype: Any) -> bool:
         return False
 
 
-def checked_offsets(offsets: Any, total: int) -> tuple[NDArray[np.int64], Facts]:
+def checked_offsets(offsets: Any, total: int) -> tuple[IntArray, Facts]:
     """A private copy of offsets on the CPU, and facts about them. Raises as `require_offsets`, and ValueError."""
     require_offsets(offsets)
     return _checked(np.array(as_numpy(offsets, "offsets"), np.int64), total)
 
 
-def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], Facts]:
+def _checked(bounds: IntArray, total: int) -> tuple[IntArray, Facts]:
     failure, row, length = _core.check_offsets(bounds, total)
     first, last = int(bounds[0]), int(bounds[-1])
     if failure is not None:
@@ -59,7 +58,7 @@ def _checked(bounds: NDArray[np.int64], total: int) -> tuple[NDArray[np.int64], 
     return bounds, Facts(first, last, (row, length))
 
 
-def as_lengths(lengths: Any) -> NDArray[np.int64]:
+def as_lengths(lengths: Any) -> IntArray:
     """A private copy of lengths, int64 on the CPU, of an array, a tensor or a list. Raises TypeError, ValueError."""
     array = np.array(as_numpy(lengths, "lengths"))
     if not array.size and not hasattr(lengths, "dtype"):
@@ -74,7 +73,7 @@ def as_lengths(lengths: Any) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def offsets_of(lengths: Any) -> tuple[NDArray[np.int64], Facts]:
+def offsets_of(lengths: Any) -> tuple[IntArray, Facts]:
     """`[rows + 1]` offsets of rows of these lengths, and facts about them. Raises TypeError and ValueError."""
     lengths = as_lengths(lengths)
     bounds = np.zeros(len(lengths) + 1, np.int64)
@@ -82,7 +81,7 @@ def offsets_of(lengths: Any) -> tuple[NDArray[np.int64], Facts]:
     return _checked(bounds, int(bounds[-1]))
 
 
-def tensor_or_array(bounds: NDArray[np.int64], like: Any) -> Any:
+def tensor_or_array(bounds: IntArray, like: Any) -> Any:
     """Offsets in the library of an array, and on its device."""
     if not is_tensor(like):
         return bounds

@@ -17,7 +17,7 @@ from quadrat.ragged.offsets import Facts, checked_offsets, offsets_like, require
 from quadrat.ragged.shown import as_html, as_numbers, as_text
 from quadrat.ragged.source import RowSource
 from quadrat.ragged.take import take
-from quadrat.support.arrays import Array, as_numpy, carrier_of, dense, require_plain
+from quadrat.support.arrays import Array, IntArray, as_numpy, carrier_of, dense, require_plain
 from quadrat.support.extras import needs
 from quadrat.support.memory import Framework, address_of, is_tensor, kind_of, on_gpu, recording
 
@@ -153,7 +153,7 @@ class Ragged(Generic[Array]):
         """Copies and pickles are checked when they are made."""
         return type(self), (self._values, self._offsets)
 
-    def _checked(self) -> tuple[NDArray[np.int64], Facts]:
+    def _checked(self) -> tuple[IntArray, Facts]:
         """As `checked_offsets`: all that reads rows on the CPU comes through here, once."""
         return checked_offsets(self._offsets, len(self._values))
 
@@ -345,7 +345,7 @@ class Ragged(Generic[Array]):
         values = as_numbers(values)  # NumPy makes lists faster than torch
         return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
 
-    def _spanned(self) -> tuple[Any, NDArray[np.int64]]:
+    def _spanned(self) -> tuple[Any, IntArray]:
         """The values from the first row to the last, on the CPU, and where in them the rows begin and end."""
         if on_gpu(self._offsets):
             bounds = np.clip(as_numpy(self._offsets.cpu(), "offsets").astype(np.int64), 0, len(self._values))

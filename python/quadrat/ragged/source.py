@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import ARRAY, DEEP, ROWS, explain, inferred_kind
 from quadrat.ragged.offsets import Facts
 from quadrat.support import memory
+from quadrat.support.arrays import IntArray
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
 
 _ERRORS = {
@@ -36,7 +36,7 @@ class RowSource:
         """`keep` owns the memory the rows point into; `kind` is that of the values of a `Ragged`, or their carrier."""
         self.columns = columns  # the rows are column 0
         self.framework: Framework = framework  # that of the rows; "np" for Python lists
-        self.lengths: NDArray[np.int64] = lengths  # `[rows]` int64, in tokens
+        self.lengths: IntArray = lengths  # `[rows]` int64, in tokens
         self.trailing = columns.trailing(0)  # the dimensions of a token
         self.own = own  # the values of a `Ragged`, where integers stand in their place, see `carrier_of`
         self._keep = keep
@@ -121,7 +121,7 @@ def raise_failure(failure: tuple[int, int, int]) -> NoReturn:
     raise _ERRORS.get(failure[0], ValueError)(explain(failure))
 
 
-def _lengths_of(columns: _core.Columns) -> NDArray[np.int64]:
+def _lengths_of(columns: _core.Columns) -> IntArray:
     lengths = np.empty(columns.count(0), np.int64)
     columns.lengths(0, memory.address_of(lengths))
     return lengths

@@ -6,16 +6,15 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quadrat import _core
 from quadrat.input.columns import explain
 from quadrat.ragged.offsets import Facts, offsets_of, tensor_or_array
-from quadrat.support.arrays import as_numpy, dense, room_like
+from quadrat.support.arrays import IntArray, as_numpy, dense, room_like
 from quadrat.support.memory import KINDS, address_of, has_tangent, is_tensor, on_gpu
 
 
-def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any) -> tuple[Any, Any, Facts]:
+def take(values: Any, offsets: Any, bounds: IntArray | None, index: Any) -> tuple[Any, Any, Facts]:
     """Values, offsets and facts of `Ragged.__getitem__`; `bounds` are checked offsets on the CPU, None on a GPU."""
     if bounds is None or (is_tensor(values) and (values.requires_grad or has_tangent(values))):
         return _take_in_torch(values, offsets, index)
@@ -24,7 +23,7 @@ def take(values: Any, offsets: Any, bounds: NDArray[np.int64] | None, index: Any
     return copy_rows(values, bounds, rows, facts.last), tensor_or_array(new_bounds, values), facts
 
 
-def copy_rows(values: Any, bounds: NDArray[np.int64], rows: NDArray[np.int64], total: int, name: str = "values") -> Any:
+def copy_rows(values: Any, bounds: IntArray, rows: IntArray, total: int, name: str = "values") -> Any:
     """`[total, ...]`, by the kernel that flattens batches."""
     source = dense(values, name)
     out, address = room_like(source, (total, *source.shape[1:]))
@@ -87,7 +86,7 @@ def _row_numbers_on_gpu(index: Any, count: int) -> tuple[Any, Any]:
     return rows, torch.stack([torch.full_like(first, len(rows)), is_outside.long(), numbers.take(first)])
 
 
-def _row_numbers(index: Any, count: int) -> NDArray[np.int64]:
+def _row_numbers(index: Any, count: int) -> IntArray:
     """The numbers, from 0 on, of the rows that `index` chooses of `count`. Raises IndexError and TypeError."""
     if not is_tensor(index) and not len(index):
         index = np.asarray(index, getattr(index, "dtype", np.int64))

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from quadrat.support import memory
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, KINDS, is_tensor, recording, require_unrecorded
 
+IntArray = NDArray[np.int64]
+
 if TYPE_CHECKING:
     import torch
     from typing_extensions import TypeVar
