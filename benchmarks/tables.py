@@ -185,6 +185,24 @@ def streams() -> None:
     )
 
 
+def threads() -> None:
+    """Batches a second of threads and of worker processes, with and without the GIL."""
+    results = load("threads")
+    put(
+        "batches | | 1 thread | 2 threads | 2 workers | 2 threads over 1",
+        (
+            (job, gil, *map(number, found["batches_per_second"].values()), f"{found['two_threads_to_one']:.2f}{TIMES}")
+            for gil, result in results.items()
+            for job, found in result["jobs"].items()
+        ),
+        texts=2,
+    )
+    for gil, result in results.items():
+        facts = result["machine"]
+        versions = ", ".join(f"{name} {facts[name]}" for name in ("torch", "numpy", "pyarrow"))
+        print(f"\n{gil[0].upper()}{gil[1:]}: Python {facts['python']}, {versions}; {facts['cores']} cores.")
+
+
 def jobs() -> None:
     """Times of samplers and packing."""
     put(

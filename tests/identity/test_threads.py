@@ -13,6 +13,7 @@ import torch
 
 import quadrat
 from support import samples, works
+from support.compare import seed_everything
 from support.strategies import make_tokenizer
 from support.threads import THREADS, everywhere
 
@@ -83,19 +84,28 @@ def test_masks_by_counter_from_a_shared_dataset(deferred):
 
 
 @pytest.mark.parametrize("library", ["np", "pt"])
-def test_threads_draw_one_after_the_other(library):
-    """Together they make the batches that one thread makes alone, in another order; the seed makes one generator."""
-    rows = [{"input_ids": list(range(10, 110))}] * 4
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("DataCollatorForLanguageModeling", {"seed": 5}),  # of which one thread makes a generator
+        ("DataCollatorForWholeWordMask", {}),  # words are shuffled by Python's generator, the rest is the library's
+        ("DataCollatorForPermutationLanguageModeling", {}),
+    ],
+)
+def test_threads_draw_one_after_the_other(name, options, library):
+    """Together they make the batches that one thread makes alone, in another order."""
+    rows = [{"input_ids": list(range(10, 50))}] * 4
 
     def new() -> Any:
-        tokenizer = make_tokenizer(mask_token="w9")
-        return quadrat.DataCollatorForLanguageModeling(tokenizer, seed=5, return_tensors=library)
+        seed_everything(5)
+        return getattr(quadrat, name)(make_tokenizer(mask_token="w9"), return_tensors=library, **options)
 
-    def drawn(collator: Any) -> list[Any]:
-        return [collator(rows)["input_ids"].tolist() for _ in range(4)]
+    def drawn(collator: Any) -> list[str]:
+        return [str({key: value.tolist() for key, value in collator(rows).items()}) for _ in range(8)]
 
-    alone, shared = new(), new()
+    alone = new()
     expected = [batch for _ in range(THREADS) for batch in drawn(alone)]
+    shared = new()
     found = everywhere(lambda _: drawn(shared))
     assert sorted(itertools.chain(*found)) == sorted(expected)
 

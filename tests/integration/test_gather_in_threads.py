@@ -1,6 +1,5 @@
 """Containers that several threads, and signal handlers at any moment, use at a time."""
 
-import sys
 import threading
 from typing import Any
 
@@ -13,14 +12,6 @@ from support.threads import together
 
 pytestmark = pytest.mark.slow
 THREADS, STEPS, ROWS = 4, 60, 64
-
-
-@pytest.fixture(autouse=True)
-def often_switched():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 def look(container: Any, name: str) -> Any:

@@ -120,11 +120,10 @@ def test_a_torch_state_between_two_twists(seed: int, step: int, twists: int) -> 
     assert torch.equal(ours.get_state(), theirs.get_state())
 
 
-class Foreign:
-    """A generator whose state is not laid out as known."""
-
-    def __init__(self, state: Any) -> None:
-        self.get_state = self.getstate = lambda: state
+def foreign(state: Any) -> Any:
+    """A generator whose state is not laid out as known; of a random.Random, that is the one of the class below."""
+    below = type("Below", (), dict.fromkeys(("get_state", "getstate"), lambda _: state))
+    return type("Foreign", (below,), {})()
 
 
 def torch_state(left: int, following: int = 0) -> torch.Tensor:
@@ -135,7 +134,7 @@ def torch_state(left: int, following: int = 0) -> torch.Tensor:
 
 
 def python_state(*, words: int = 624, index: Any = 624, word: Any = 1) -> tuple[Any, ...]:
-    return 3, (*[word] * words, index), None
+    return (*[word] * words, index)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +155,14 @@ def python_state(*, words: int = 624, index: Any = 624, word: Any = 1) -> tuple[
         (PYTHON, python_state(word=-1)),
         (PYTHON, python_state(word="x")),
         (PYTHON, python_state(index="x")),
-        (PYTHON, (3, None, None)),
+        (PYTHON, (3, (1,) * 625, None)),
         (PYTHON, (3,)),
         (PYTHON, None),
     ],
 )
 def test_refuses_a_state_of_another_layout(source: int, state: Any) -> None:
     with pytest.raises(ValueError, match="another layout"):
-        _core.sample(source, Foreign(state), 0.5, 9, 3)
+        _core.sample(source, foreign(state), 0.5, 9, 3)
 
 
 KNOWN = [generators._torch_is_known, generators._numpy_is_known, generators._python_is_known]

@@ -116,8 +116,7 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
     PlainDicts dicts(interop);
     Py_ssize_t row = first;
     for (; row < std::min<Py_ssize_t>(PyList_GET_SIZE(rows.ptr()), out.size()); ++row) {
-        py::object value = free_threaded ? item_of(rows.ptr(), row)
-                                         : py::reinterpret_borrow<py::object>(PyList_GET_ITEM(rows.ptr(), row));
+        py::object value = item_of(rows.ptr(), row);
         if (!value) {
             return row;
         }

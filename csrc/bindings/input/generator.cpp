@@ -53,13 +53,12 @@ Engine Engine::of_torch(const py::object& generator) {
 }
 
 Engine Engine::of_python(const py::object& generator) {
-    Engine engine(generator, generator.attr("getstate")());
-    PyObject* const state = engine.state_.ptr();
-    if (!PyTuple_Check(state) || PyTuple_GET_SIZE(state) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(state, 1)) ||
-        PyTuple_GET_SIZE(PyTuple_GET_ITEM(state, 1)) != state_words + 1) {
+    // The class below random.Random has the words alone, in C.
+    Engine engine(generator, py::type::of(generator).attr("__base__").attr("getstate")(generator));
+    PyObject* const words = engine.state_.ptr();
+    if (!PyTuple_Check(words) || PyTuple_GET_SIZE(words) != state_words + 1) {
         refuse_layout("random.Random");
     }
-    PyObject* const words = PyTuple_GET_ITEM(state, 1);
     for (int i = 0; i < state_words && PyErr_Occurred() == nullptr; ++i) {
         engine.words_->state[i] = static_cast<std::uint32_t>(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(words, i)));
     }
@@ -85,13 +84,12 @@ void Engine::keep() {
         generator_.attr("set_state")(state_);
         return;
     }
-    const auto before = state_.cast<py::tuple>();
     py::tuple words(state_words + 1);
     for (int i = 0; i < state_words; ++i) {
         words[static_cast<std::size_t>(i)] = py::int_(words_->state[i]);
     }
     words[state_words] = py::int_(words_->used);
-    generator_.attr("setstate")(py::make_tuple(before[0], words, before[2]));
+    py::type::of(generator_).attr("__base__").attr("setstate")(generator_, words);
 }
 
 LockedBits::LockedBits(const py::object& generator)

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "../../kernels/rng/draws.hpp"
+#include "../../kernels/status.hpp"
 #include "../casters.hpp"
 
 namespace quadrat {
@@ -21,7 +23,8 @@ enum class Source : std::uint8_t {
     python,        // random.Random
 };
 
-// The words of an MT19937 whose owner is asked for them, and given them back by `keep`.
+// The words of an MT19937 whose owner is asked for them, and given them back by `keep`. Neither call runs Python code,
+// in which another thread might draw from the same owner.
 class Engine {
 public:
     static Engine of_torch(const py::object& generator);
@@ -57,8 +60,25 @@ private:
     const rng::BitGenerator* bits_ = nullptr;
 };
 
+// Without the GIL, one thread at a time has it. A critical section would not do for a random.Random: its own calls
+// enter one too, and end ours meanwhile.
+class Turn {
+#ifdef Py_GIL_DISABLED
+public:
+    Turn() { PyMutex_Lock(&mutex_); }
+    ~Turn() { PyMutex_Unlock(&mutex_); }
+
+private:
+    static inline PyMutex mutex_{};
+#else
+public:
+    Turn() {}
+    ~Turn() {}
+#endif
+};
+
 // Runs draw(Draws&), which returns a Status or anything that says true when its draws are kept. every_word: see Draws.
-// Threads that share a generator draw one after the other; a function that draws from two locks both before.
+// Threads that share a generator draw one after the other.
 template <typename Draw>
 auto with_draws(Source source, const py::object& generator, bool every_word, Draw draw) {
     if (source == Source::torch || source == Source::torch_double) {
@@ -74,6 +94,34 @@ auto with_draws(Source source, const py::object& generator, bool every_word, Dra
     const LockedBits locked(generator);
     const auto draws = rng::numpy_draws(locked.bits(), locked.known(), source == Source::numpy_legacy, every_word);
     return draw(*draws);
+}
+
+// The same in two parts, draw(Draws&) only where choose(IntegerDraws&) returned a Status that is ok. shuffler: the
+// random.Random that chooses, or None for the generator.
+template <typename Choose, typename Draw>
+Status with_chosen(const py::object& shuffler, Source source, const py::object& generator, Choose choose, Draw draw) {
+    std::optional<Turn> turn;
+    if (!shuffler.is_none()) {
+        turn.emplace();
+    }
+    constexpr bool every_word = true;
+    return with_draws(source, generator, every_word, [&](rng::Draws& draws) {
+        Status status;
+        if (turn) {
+            Engine engine = Engine::of_python(shuffler);
+            rng::PythonDraws shuffles(engine.words());
+            status = choose(static_cast<rng::IntegerDraws&>(shuffles));
+            if (status) {
+                engine.keep();
+            }
+        } else {
+            status = choose(static_cast<rng::IntegerDraws&>(draws));
+        }
+        if (status) {
+            draw(draws);
+        }
+        return status;
+    });
 }
 
 }  // namespace quadrat

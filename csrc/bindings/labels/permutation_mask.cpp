@@ -44,26 +44,9 @@ Status draw(const py::object& generator, const py::object& shuffler, const std::
     const auto choose = [&](rng::IntegerDraws& draws) {
         return choose_spans(draws, rule, scratch->count, scratch->width, scratch->chosen.data());
     };
-    if (shuffler.is_none()) {
-        return with_draws(Source::torch, generator, true, [&](rng::Draws& draws) {
-            const Status status = choose(draws);
-            if (status) {
-                scratch->draw_orders(draws);
-            }
-            return status;
-        });
-    }
-    const py::scoped_critical_section lock{generator, shuffler};
-    Engine engine = Engine::of_python(generator);
-    rng::PythonDraws spans(engine.words());
-    return with_draws(Source::numpy_legacy, shuffler, true, [&](rng::Draws& draws) {
-        const Status status = choose(spans);
-        if (status) {
-            engine.keep();
-            scratch->draw_orders(draws);
-        }
-        return status;
-    });
+    const auto draw_orders = [&](rng::Draws& draws) { scratch->draw_orders(draws); };
+    return shuffler.is_none() ? with_chosen(shuffler, Source::torch, generator, choose, draw_orders)
+                              : with_chosen(generator, Source::numpy_legacy, shuffler, choose, draw_orders);
 }
 
 }  // namespace

@@ -75,27 +75,11 @@ public:
                                 {joined.values.data(), joined_ ? joined.offsets.data() : nullptr}, probability_,
                                 room.get(), positions.get(), &chosen);
         };
-        const auto replace = [&](rng::Draws& draws) {
+        // NumPy draws a random token for each, replaced or not, as torch does.
+        return with_chosen(shuffle_, source_, generator_, choose, [&](rng::Draws& draws) {
             replace_tokens(draws, replacement_, {positions.get(), chosen}, count, batch.ids, batch.labels, hit.get(),
                            random.get());
-            return Status{};
-        };
-        constexpr bool every_word = true;  // NumPy draws a random token for each, replaced or not, as torch does
-        if (shuffle_.is_none()) {
-            return with_draws(source_, generator_, every_word, [&](rng::Draws& draws) {
-                const Status status = choose(draws);
-                return status ? replace(draws) : status;
-            });
-        }
-        const py::scoped_critical_section lock{shuffle_, generator_};
-        Engine engine = Engine::of_python(shuffle_);
-        rng::PythonDraws shuffler(engine.words());
-        Status status = choose(shuffler);
-        if (status) {
-            status = with_draws(source_, generator_, every_word, replace);
-            engine.keep();
-        }
-        return status;
+        });
     }
 
 private:

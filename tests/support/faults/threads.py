@@ -2,7 +2,6 @@
 
 import collections
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,15 +16,6 @@ from support.faults import Row
 from support.threads import together
 
 THREADS = 4
-
-
-def _often_switched(calls: list[Callable[[], Any]]) -> list[Any]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        return together(*calls)
-    finally:
-        sys.setswitchinterval(before)
 
 
 def shared(quick: bool) -> Iterator[Row]:
@@ -44,7 +34,7 @@ def shared(quick: bool) -> Iterator[Row]:
                 assert draws or made == expected, f"{work.name}: another batch"
             return batches
 
-        count = sum(_often_switched([many] * THREADS))
+        count = sum(together(*[many] * THREADS))
         said = "no error (what is drawn depends on the threads' order)" if draws else "all right"
         yield Row(f"{THREADS} threads: {work.name}", count, said)
 
@@ -89,7 +79,7 @@ def _changing(name: str, form: str, make: Callable[[Any], Any], batches: int) ->
         while not stop.is_set():
             _change(generator, features, make)
 
-    _often_switched([collate, change, change])
+    together(collate, change, change)
     assert works.picture(_from_anew(collator, name)) == expected, f"{name}: the next batch is another"
     said = ", ".join(f"{count:,} {kind}" for kind, count in outcomes.most_common())
     return Row(f"features change, {form}: {name}", batches, said)
@@ -152,7 +142,7 @@ def patched(quick: bool) -> Iterator[Row]:
                 assert works.picture(collator(features)) == expected
                 counts[type(collator).__module__.partition(".")[0]] += 1
 
-    _often_switched([patch, patch, collate, collate])
+    together(patch, patch, collate, collate)
     assert getattr(transformers, name) is before
     batches = f"{counts['transformers']:,} batches of transformers, {counts['quadrat']:,} of quadrat, all right"
     yield Row("patched and undone while others collate", counts["patched"], batches)
