@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from quadrat import _core
@@ -25,6 +27,7 @@ class _Counts:
     def clear(self) -> None:
         self.lock = threading.Lock()
         self.planned = 0
+        self.uncounted = 0  # of the batches that compiled code knew
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
         _core.known_batches(True)
 
@@ -51,6 +54,20 @@ def count_fallback(kind: str, cause: str) -> bool:
     return first
 
 
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Batches that are made meanwhile do not count."""
+    with _counts.lock:
+        planned, known = _counts.planned, _core.known_batches(False)
+        causes = {kind: list(count) for kind, count in _counts.causes.items()}
+    try:
+        yield
+    finally:
+        with _counts.lock:
+            _counts.planned, _counts.causes = planned, causes
+            _counts.uncounted += _core.known_batches(False) - known
+
+
 def stats(*, reset: bool = False) -> Stats:
     """How many batches the collators of this process made, and which of them transformers made, and why.
 
@@ -71,8 +88,8 @@ def stats(*, reset: bool = False) -> Stats:
         Stats(compiled=3, remembered=2, fell_back=0, causes={})
     """
     with _counts.lock:
-        remembered, planned = _core.known_batches(reset), _counts.planned
+        remembered, planned = _core.known_batches(reset) - _counts.uncounted, _counts.planned
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
         if reset:
-            _counts.planned, _counts.causes = 0, {}
+            _counts.planned, _counts.uncounted, _counts.causes = 0, 0, {}
     return Stats(planned + remembered, remembered, sum(causes.values()), causes)
