@@ -13,7 +13,7 @@ import numpy as np
 
 from quadrat.support.counts import uncounted
 
-_LENGTHS = 12, 9  # of the two rows
+_LENGTHS = 13, 8  # of the two rows: the second begins within a block of tokens, of whatever size
 
 
 def batch_of_two(model: Any, collator: Any) -> Any:
