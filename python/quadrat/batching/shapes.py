@@ -266,9 +266,9 @@ class FixedShapes:
     def __call__(self, features: Any) -> Any:
         """The batch of `features`, in one of the shapes."""
         batch = self.collator(features)
-        named = batch._asdict() if isinstance(batch, tuple) else batch  # of `quadrat.flatten`
+        named = dict(zip(batch._fields, batch, strict=True)) if hasattr(batch, "_fields") else batch  # of flatten
         (self._pad if self.plan.padded else self._join)(named)
-        return type(batch)(**named) if isinstance(batch, tuple) else batch
+        return type(batch)(**named) if hasattr(batch, "_fields") else batch
 
     def _pad(self, batch: Any) -> None:
         """Fills what has a place for each row, and of that, for each token."""

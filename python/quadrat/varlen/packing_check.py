@@ -244,15 +244,15 @@ def _states(layer: Any) -> list[str]:
     """The states that a layer carries from token to token, by its parameters and by what it keeps in a cache."""
     import torch
 
-    convolutions = (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
-    code = _code(type(layer))
+    kind: Any = type(layer)
+    code, convolutions = _code(kind), (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
     if any(one.groups > 1 and one.kernel_size[0] > 1 for one in convolutions) or "update_conv_state" in code:
         own = {path.rpartition(".")[2]: parameter for path, parameter in layer.named_parameters()}
         if "A_log" not in own:
             return ["causal convolution"]
         mamba = "Mamba-1 scan" if own["A_log"].ndim > 1 else "Mamba-2 scan"
         return ["causal convolution", mamba if "D" in own else "gated delta rule"]
-    if "update_recurrent_state" in code or _OTHER_RECURRENCES.search(type(layer).__name__):
+    if "update_recurrent_state" in code or _OTHER_RECURRENCES.search(kind.__name__):
         return ["recurrence"]
     return ["blocks of tokens"] if _BLOCKS.search(code) else []
 
@@ -263,7 +263,8 @@ def _arrives(model: Any, path: str, argument: str | None) -> bool:
         return False
     names = path.split(".")
     types: list[Any] = [type(model.get_submodule(".".join(names[:count]))) for count in range(len(names) + 1)]
-    return _uses(types.pop(), argument) and all(map(_hands_on, types, names, [argument] * len(names)))
+    handed = (_hands_on(*one, argument) for one in zip(types[:-1], names, strict=True))
+    return _uses(types[-1], argument) and all(handed)
 
 
 @functools.cache
