@@ -27,7 +27,7 @@ class _Counts:
     def clear(self) -> None:
         self.lock = threading.Lock()
         self.planned = 0
-        self.uncounted = 0  # of the batches that compiled code knew
+        self.pauses = self.uncounted = 0  # of counting; and of the batches that compiled code knew meanwhile
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
         _core.known_batches(True)
 
@@ -41,12 +41,14 @@ if hasattr(os, "register_at_fork"):
 def count_planned(batches: int = 1) -> None:
     """Adds batches for which a plan was made."""
     with _counts.lock:
-        _counts.planned += batches
+        _counts.planned += batches * counting()
 
 
 def count_fallback(kind: str, cause: str) -> bool:
     """Adds a batch that fell back. Returns whether it is the first with a cause of this kind."""
     with _counts.lock:
+        if not counting():
+            return False
         first = kind not in _counts.causes
         if first and len(_counts.causes) >= _MOST_CAUSES:
             kind, cause, first = _OTHERS, _OTHERS, False
@@ -58,14 +60,18 @@ def count_fallback(kind: str, cause: str) -> bool:
 def uncounted() -> Iterator[None]:
     """Batches that are made meanwhile do not count."""
     with _counts.lock:
-        planned, known = _counts.planned, _core.known_batches(False)
-        causes = {kind: list(count) for kind, count in _counts.causes.items()}
+        _counts.pauses, known = _counts.pauses + 1, _core.known_batches(False)
     try:
         yield
     finally:
         with _counts.lock:
-            _counts.planned, _counts.causes = planned, causes
+            _counts.pauses -= 1
             _counts.uncounted += _core.known_batches(False) - known
+
+
+def counting() -> bool:
+    """Whether batches count."""
+    return _counts.pauses == 0
 
 
 def stats(*, reset: bool = False) -> Stats:
