@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 
 import quadrat
@@ -258,6 +259,32 @@ def test_losses_of_joined_rows_are_those_before_they_were_filled(kind):
     losses = [model(**one(ROWS)).loss for one in (collator, FixedShapes(collator, plan))]
     torch.testing.assert_close(losses[1], losses[0])
     assert quadrat.varlen.check_packing(model, FixedShapes(collator, plan), run=True)
+
+
+def rows_alone(module, query, key, value, *_, cu_seq_lens_q, **options):
+    """Attention that computes rows, and leaves NaN in memory elsewhere, as kernels for GPUs may."""
+    out = torch.full_like(query, torch.nan)
+    for first, last in itertools.pairwise(cu_seq_lens_q.tolist()):
+        if first < last:
+            one = (tensor[:, :, first:last] for tensor in (query, key, value))
+            out[:, :, first:last] = torch.nn.functional.scaled_dot_product_attention(
+                *one, is_causal=True, enable_gqa=True
+            )
+    return out.transpose(1, 2), None
+
+
+def test_gradients_where_attention_computes_rows_alone():
+    transformers.AttentionInterface.register("rows_alone", rows_alone)
+    model, options = tiny("llama", "rows_alone").eval(), {"return_flash_attn_kwargs": True}
+    collator, gradients = quadrat.DataCollatorWithFlattening(**options), []
+    filled = FixedShapes(collator, ShapePlan([(6, 64)], padded=False, longest=9))
+    for one in (collator, filled, quadrat.DataCollatorWithFlattening(**options, total_length=64)):
+        model.zero_grad()
+        model(**one(ROWS)).loss.backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for expected, found in zip(*gradients[:2], strict=True):
+        torch.testing.assert_close(found, expected)
+    assert any(one.isnan().any() for one in gradients[2])
 
 
 @pytest.mark.parametrize("joined", [True, False])

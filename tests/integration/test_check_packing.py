@@ -186,6 +186,10 @@ def test_flash_attention_takes_positions_or_boundaries(attention: str, monkeypat
     batch = Flattening(return_flash_attn_kwargs=True)([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     [found] = check_packing(model, {**batch, "max_length_q": torch.tensor(2)}).findings
     assert "as ints" in found.message
+    padded = Flattening(return_flash_attn_kwargs=True, pad_to_multiple_of=8)
+    [found] = check_packing(model, padded).findings
+    assert "leaves the gradients of padding after the last row unset" in found.message
+    assert check_packing(model, quadrat.batching.FixedShapes(padded, quadrat.batching.ShapePlan([(4, 64)], False)))
 
 
 @pytest.mark.parametrize("kind", [*PLAIN, "opt"])

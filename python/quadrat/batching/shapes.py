@@ -225,8 +225,8 @@ class FixedShapes:
 
     In a batch of joined rows, padding comes last, in rows of its own of at most `plan.longest` tokens, with labels of
     -100 and `seq_idx` of -1. So attention kernels, which leave the gradients of tokens beyond the last row undefined,
-    compute all tokens, and positions stay below `longest`. Boundaries have one number of entries, `rows + 1` and those
-    of the padding; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding belongs to the place of
+    compute all tokens, and positions stay below `longest`. Boundaries have one number of entries, enough for the rows
+    of any batch and of any padding; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding belongs to the place of
     the last row, and the longest place is the total.
 
     A column is filled with what the collator pads it with: its tokenizer's tokens, its `pad_values`, otherwise 0.
@@ -294,8 +294,8 @@ class FixedShapes:
         if len(getattr(batch.get("labels"), "shape", ())) == 1:
             counts["labels"] = len(batch["labels"])
         most, total = self.plan.fitting(max(counts.values(), default=1), width)
-        longest = self.plan.longest
-        bounds = most + 1 + -(-total // longest)  # with those of the rows of padding
+        longest, widest = self.plan.longest, self.plan.shapes[-1][1]
+        bounds = max(rows for rows, _ in self.plan.shapes) + 1 + -(-widest // longest)  # rows of padding included
         aligned = "padding_mask" in batch  # then bounds and lengths speak of places, and the last one ends the batch
         for name, value in batch.items():
             places = aligned and f"{name}_padded" not in batch

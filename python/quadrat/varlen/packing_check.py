@@ -46,7 +46,7 @@ class PackingFinding:
     """One reason why a model cannot use packed batches.
 
     Attributes:
-        severity: "error" if rows mix; "warning" if transformers itself will raise an error.
+        severity: "error" if rows mix, or gradients are wrong; "warning" if transformers itself will raise an error.
         part: the class of the layer or of the model.
         missing: the names of the missing arguments; empty if no argument helps.
         message: what is wrong, and what to do.
@@ -201,6 +201,9 @@ def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]
             yield error(missing, f"{where} needs the boundaries of rows: {_remedy(*missing)}")
         elif not missing and hasattr(given["max_length_q"], "dtype"):
             yield error(("max_length_q",), f"{where} needs max_length_q and max_length_k as ints, not as tensors")
+        elif not missing and int(given["cu_seq_lens_q"][-1]) < given["input_ids"].shape[1]:
+            said = f"{where} leaves the gradients of padding after the last row unset, which may be NaN"
+            yield error((), f"{said}: use quadrat.batching.FixedShapes, which makes rows of the padding")
     elif mask is not None and mask.ndim > 2:
         return  # the mask says which tokens attend to which
     elif mask is not None:
