@@ -226,8 +226,8 @@ class FixedShapes:
     In a batch of joined rows, padding comes last, in rows of its own of at most `plan.longest` tokens, with labels of
     -100 and `seq_idx` of -1. So attention kernels, which leave the gradients of tokens beyond the last row undefined,
     compute all tokens, and positions stay below `longest`. Boundaries have one number of entries, enough for the rows
-    of any batch and of any padding; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding belongs to the place of
-    the last row, and the longest place is the total.
+    of any batch and of any padding; the rest repeat the end. `max_length` is `longest`. With `align_to`, padding
+    belongs to the place of the last row, and the longest place is the total.
 
     A column is filled with what the collator pads it with: its tokenizer's tokens, its `pad_values`, otherwise 0.
 

@@ -72,8 +72,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             for padding: see `quadrat.flatten`.
         total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of
             boundaries too, use `quadrat.batching.FixedShapes`.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and code that
-            detects rows by restarting positions counts each token of it as a row.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and code
+            that detects rows by restarting positions counts each token of it as a row.
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as
