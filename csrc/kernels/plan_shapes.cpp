@@ -18,9 +18,7 @@ public:
           widths_(rows_ + end_ + 1),
           batches_(widths_ + end_ + 1),
           own_(batches_ + end_ + 1),
-          lively_(own_ + end_ + 1),
-          were_lively_(lively_ + end_ + 1),
-          bounds_(were_lively_ + end_ + 1),
+          bounds_(own_ + end_ + 1),
           below_(bounds_ + most + 1),
           above_(below_ + (most + 1) * (end_ + 1)),
           before_(above_ + (most + 1) * (end_ + 1)) {
@@ -42,8 +40,8 @@ public:
             relax(layer(above_, count - 1), layer(above_, count), true, 0, end_, 0, end_);
             bounds_[count] = bound(count);
         }
-        for (std::int64_t count = 1, were = 0; count <= most_; ++count) {
-            were = find(count, were);
+        for (std::int64_t count = 1; count <= most_; ++count) {
+            find(layer(below_, count - 1), layer(below_, count), count);
         }
     }
 
@@ -67,11 +65,10 @@ private:
     std::int64_t* widths_;
     std::int64_t* batches_;  // how many rows a batch of this width has
     std::int64_t* own_;      // the tokens of all rows below, each as wide as its own width
-    std::int64_t* lively_;   // the places that a best plan may have
-    std::int64_t* were_lively_;
-    std::int64_t* bounds_;  // by the number of widths: what the best plan computes at most
+    std::int64_t* bounds_;   // by the number of widths: what the best plan computes at most
     // By the number of widths, at most, and by place: the tokens of the best plan of all rows below, and of all above,
-    // without rows that fill batches; of those below, later with them; and the next place below in that plan.
+    // without rows that fill batches; of those below, later with them, and none where no best plan has this place; and
+    // the next place below in that plan.
     std::int64_t* below_;
     std::int64_t* above_;
     std::int64_t* before_;
@@ -129,34 +126,22 @@ private:
     }
 
     // Finds what the best plans of at most so many widths compute, of the rows below each place that may be in one.
-    // Takes and returns how many such places there are.
-    std::int64_t find(std::int64_t count, std::int64_t were) {
-        const std::int64_t* const known = layer(below_, count - 1);
-        std::swap(lively_, were_lively_);
-        std::int64_t found = 0, before = 0;
+    void find(const std::int64_t* known, std::int64_t* made, std::int64_t count) {
         for (std::int64_t at = 1; at <= end_; ++at) {
             if (!may_be_in_a_best_plan(count, at)) {
+                made[at] = none;
                 continue;
             }
-            std::int64_t least = computed(0, at), best = 0;
-            while (before < were && were_lively_[before] < at) {
-                ++before;
-            }
-            for (std::int64_t i = before - 1; i >= 0; --i) {
-                const std::int64_t next = were_lively_[i], more = tokens(next, at);
-                if (own_[next] + more >= least) {
-                    break;  // and those below it have more
-                }
-                if (known[next] + more < least && known[next] + computed(next, at) < least) {
-                    least = known[next] + computed(next, at);
-                    best = next;
+            made[at] = computed(0, at);
+            layer(before_, count)[at] = 0;
+            // Places that are further below have more tokens of their own.
+            for (std::int64_t next = at - 1; next > 0 && own_[next] + tokens(next, at) < made[at]; --next) {
+                if (known[next] + tokens(next, at) < made[at] && known[next] + computed(next, at) < made[at]) {
+                    made[at] = known[next] + computed(next, at);
+                    layer(before_, count)[at] = next;
                 }
             }
-            layer(below_, count)[at] = least;
-            layer(before_, count)[at] = best;
-            lively_[found++] = at;
         }
-        return found;
     }
 };
 

@@ -21,7 +21,7 @@ struct Widths {
 
 // How many int64 `plan_shapes` needs besides its outputs.
 inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) {
-    return (3 * (most + 1) + 6) * (widths + 1) + most + 1;
+    return (3 * (most + 1) + 4) * (widths + 1) + most + 1;
 }
 
 // costs: the tokens computed with at most 1, 2, ... widths. chosen: of at most chosen.size widths, the number of each,
