@@ -19,7 +19,7 @@ from transformers.trainer_pt_utils import nested_concat
 import quadrat
 from quadrat.ops import _gathered
 from support import compare
-from support.nested import filled, leaves, overwritten, picture, structures
+from support.nested import Pair, filled, leaves, overwritten, picture, structures
 
 LIBRARIES = st.sampled_from(["pt", "pt", "np"])
 PADDING = st.sampled_from([-100, -100, -100, 0, 7, -12345, 2.5, 300, 1e6])
@@ -230,6 +230,15 @@ def test_gatherer_says_what_did_not_come(caplog, padding):
         gatherer.add_arrays(np.array([7, 8, 9, 10]))
     with pytest.raises(AssertionError, match="multiple of 2, found 3"):
         gatherer.add_arrays(np.zeros(3))
+
+
+@needs_the_reference
+def test_gatherers_of_no_samples():
+    for gatherer in gatherers(1, 0):
+        with pytest.raises(TypeError):  # named tuples cannot be made
+            gatherer.add_arrays(Pair(np.zeros(1), np.zeros(1)))
+        with pytest.raises(ValueError, match="must not be zero"):
+            gatherer.add_arrays(np.zeros(1))
 
 
 @needs_the_reference

@@ -103,8 +103,6 @@ class DistributedTensorGatherer(Atomic):
     def _plus(self, held: _Stored, arrays: Any) -> _Stored:
         """Write rows to arrays of all rows, wider ones where need be; where one fails, none is written."""
         size, offsets = self.world_size, held.offsets
-        if held.storage is None:
-            offsets = tuple(range(0, self.total_samples, self.process_length))
         # The reference pads arrays in a list or tuple with its default, until a wider batch comes.
         padding = DEFAULT_PADDING if isinstance(arrays, (list, tuple)) else self.padding_index
         counts: list[int] = []
@@ -133,6 +131,7 @@ class DistributedTensorGatherer(Atomic):
         storage, rows = held.storage, self.total_samples + 1
         if storage is None:
             storage = tree_map(lambda array: np.full_like(array, padding, shape=(rows, *array.shape[1:])), arrays)
+            offsets = tuple(range(0, self.total_samples, self.process_length))
         storage = tree_map(prepared, arrays, storage)
         for target, part in writes:
             target[...] = part
