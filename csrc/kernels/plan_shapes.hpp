@@ -1,9 +1,9 @@
 // plan_shapes: the few widths for batches that compute the fewest tokens.
 //
 // A row goes to the least width that it fits, and a batch is filled to all rows of its width. The optimum follows from
-// the number of rows of each width alone, by dynamic programming. For each last width the search goes down from the
-// widest next one, and ends where the tokens of the rows themselves are more than the best plan: so it looks at a small
-// part of all pairs, and takes milliseconds for a thousand widths.
+// the number of rows of each width alone, by dynamic programming. Without the rows that fill batches the best next
+// width rises with the width, so that divide and conquer finds the plans of n widths in n log n steps. They cost almost
+// as much as with those rows: so few widths may be in a best plan, and only these are compared with each other.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,9 @@ struct Widths {
 };
 
 // How many int64 `plan_shapes` needs besides its outputs.
-inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) { return (2 * most + 2) * widths; }
+inline std::int64_t plan_shapes_scratch(std::int64_t widths, std::int64_t most) {
+    return (3 * (most + 1) + 4) * (widths + 1) + most + 1;
+}
 
 // costs: the tokens computed with at most 1, 2, ... widths. chosen: of at most chosen.size widths, the number of each,
 // rising; -1 after the last. No more than costs.size. The widest is always among them.

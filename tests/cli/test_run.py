@@ -158,6 +158,26 @@ def test_a_token_budget(script):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("workers", "joined"), [("0", False), ("2", True)])
+def test_a_few_shapes(script, workers, joined):
+    """Of padded and of joined batches; the tokens that fill them are in the report."""
+    text = TRAIN.replace('print("loss"', 'print("shape", *args[1]["input_ids"].shape); print("loss"')
+    if joined:
+        text = text.replace("DataCollatorWithPadding", "DataCollatorWithFlattening").replace(', "labels": i % 2', "")
+        text = text.replace("Flattening(tokenizer)", "Flattening(return_flash_attn_kwargs=True)")
+        text = text.replace("BertForSequenceClassification", "BertLMHeadModel")
+        text = text.replace("(vocab", "(is_decoder=True, vocab")
+    options = ["--max-tokens", "auto", "--shapes", "2", "--report", "report.json"]
+    folder = script(text)
+    found = ran(folder, [*RUN, *options], "script.py", workers)
+    shapes = [tuple(map(int, line.split()[1:])) for line in found.stdout.splitlines() if line.startswith("shape")]
+    report = json.loads((folder / "report.json").read_text())
+    assert report["compiled"] == len(shapes) > 8, found.stderr
+    assert len(set(shapes)) <= 2
+    assert report["computed"] == sum(rows * width for rows, width in shapes)
+
+
+@pytest.mark.slow
 def test_an_error_in_training_has_the_frames_of_without(script):
     """Also where quadrat makes the batches; it warns of a model that would mix packed rows before."""
     text = TRAIN.replace("loss = super()", "raise ValueError('mine'); loss = super()")

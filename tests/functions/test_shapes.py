@@ -1,5 +1,6 @@
 """quadrat.batching: plan_shapes, what samplers and streams make of a plan, and FixedShapes."""
 
+import functools
 import itertools
 import pickle
 
@@ -7,11 +8,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given
 
 import quadrat
 from quadrat.batching import FixedShapes, ShapePlan, plan_shapes
 from support.strategies import make_tokenizer
+from support.tiny_models import tiny
 
 
 def tokens_of(lengths, shapes):
@@ -159,50 +162,144 @@ def test_other_columns_are_filled_as_the_collator_pads_them():
     assert batch["weights"][2].tolist() == [9.0] * 8
 
 
-@pytest.mark.parametrize("continues", [True, False])
-def test_joined_batches(continues):
-    options = {"return_flash_attn_kwargs": True, "return_seq_idx": True, "continue_positions": continues}
-    filled = FixedShapes(quadrat.DataCollatorWithFlattening(**options), ShapePlan([(6, 16)], padded=False, longest=9))
-    batch = filled(ROWS[:2])
-    expected = quadrat.DataCollatorWithFlattening(**options, total_length=16)(ROWS[:2])
-    assert list(batch) == list(expected)
-    for name in ("input_ids", "labels", "position_ids", "seq_idx"):
-        assert torch.equal(batch[name], expected[name]), name
-    for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
-        assert batch[name].tolist() == [0, 5, 8, 8, 8, 8, 8]
-        assert batch[name].dtype == torch.int32
-    assert batch["max_length_q"] == batch["max_length_k"] == 9
+def rows_of_padding(end, total, longest):
+    """Where rows of padding end, each as long as the longest row may be."""
+    return [min(at, total) for at in range(end + longest, end + longest * (-(-(total - end) // longest) + 1), longest)]
 
 
-@pytest.mark.parametrize("options", [{"kwargs_for": "mask"}, {"kwargs_for": "megatron"}])
-@pytest.mark.parametrize("align_to", [None, 4])
-def test_joined_batches_of_other_consumers(options, align_to):
-    """As with `total_length`, but that bounds have one number of entries, and the longest row is the plan's."""
-    options = {**options, "align_to": align_to, "continue_positions": align_to is None}
-    filled = FixedShapes(quadrat.DataCollatorWithFlattening(**options), ShapePlan([(4, 16)], padded=False, longest=12))
-    batch = filled(ROWS[:2])
-    expected = quadrat.DataCollatorWithFlattening(**options, total_length=16)(ROWS[:2])
+def as_expected(batch, expected, plan, end, count):
+    """As with `total_length`, but that padding is rows of its own, and that lengths are the plan's."""
+    [(most, total)], longest = plan.shapes, plan.longest
+    bounds = most + 1 + -(-total // longest)
     assert list(batch) == list(expected)
     for name, value in expected.items():
-        if name.startswith("cu_seqlens"):
-            assert batch[name].tolist() == [*value.tolist(), value[-1], value[-1]], name
+        if name.startswith("cu_seq"):
+            found = batch[name].tolist()
+            more = rows_of_padding(end, total, longest)
+            assert found == [*value.tolist(), *more, *[total] * (bounds - count - 1 - len(more))], name
+            assert batch[name].dtype == value.dtype
+            assert max(np.diff(found)) <= longest
+        elif name == "position_ids":
+            padding = [place % longest for place in range(total - end)]
+            assert batch[name].flatten().tolist() == [*value.flatten().tolist()[:end], *padding]
         elif name.startswith("max_"):
-            assert batch[name] == 12
+            assert batch[name] == longest
+        elif hasattr(value, "dtype"):
+            assert (batch[name] == value).all(), name
+            assert batch[name].dtype == value.dtype
         else:
-            assert torch.equal(batch[name], value) if torch.is_tensor(value) else batch[name] == value, name
+            assert batch[name] == value
 
 
-def test_packs_of_one_shape():
-    packs = quadrat.PackedDataset(ROWS * 5, 16)
-    rows, total = packs.shape
-    assert total == 16
-    assert rows == max(len(pack["seq_lengths"]) for pack in packs)
-    plan = ShapePlan([packs.shape], padded=False, longest=8)
-    filled = FixedShapes(quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True), plan)
-    batches = [filled([pack]) for pack in packs]
-    assert {batch["input_ids"].shape for batch in batches} == {(1, 16)}
-    assert {len(batch["cu_seq_lens_q"]) for batch in batches} == {rows + 1}
-    assert {batch["max_length_q"] for batch in batches} == {8}
+LAYOUTS = [{"return_flash_attn_kwargs": True}, {"kwargs_for": "mask"}, {"kwargs_for": "megatron"}, {}]
+
+
+@pytest.mark.parametrize("options", LAYOUTS)
+@pytest.mark.parametrize("tensors", ["pt", "np"])
+@pytest.mark.parametrize("longest", [6, 9, 40])
+def test_joined_batches(options, tensors, longest):
+    options = {**options, "return_seq_idx": True, "return_tensors": tensors}
+    plan = ShapePlan([(6, 40)], padded=False, longest=longest)
+    batch = FixedShapes(quadrat.DataCollatorWithFlattening(**options), plan)(ROWS[:2])
+    as_expected(batch, quadrat.DataCollatorWithFlattening(**options, total_length=40)(ROWS[:2]), plan, 8, 2)
+
+
+@pytest.mark.parametrize("names", [None, "flash_attn", "varlen_attn", "megatron", "mask"])
+@pytest.mark.parametrize("tensors", ["pt", "np"])
+def test_joined_rows_without_a_collator(names, tensors):
+    options = {"kwargs_for": names, "return_tensors": tensors, "padding_value": 7}
+    plan = ShapePlan([(4, 32)], padded=False, longest=6)
+    rows = [np.ones((5, 2), np.int32), np.full((3, 2), 4, np.int32)]
+    batch = FixedShapes(functools.partial(quadrat.flatten, **options), plan)(rows)
+    expected = quadrat.flatten(rows, **options, total_length=32)
+    assert type(batch) is type(expected)
+    named = (lambda made: made) if names else (lambda made: made._asdict())
+    as_expected(named(batch), named(expected), plan, 8, 2)
+    assert FixedShapes(quadrat.flatten, plan)([[1, 2], [3]]).values.tolist() == [1, 2, 3] + [0] * 29
+
+
+@pytest.mark.parametrize("names", [None, "megatron", "flash_attn"])
+def test_joined_rows_with_places_of_their_own(names):
+    """The last place ends with the batch, so padding is in it, and the longest place is the total."""
+    rows = [[1, 2, 3, 4, 5], [6, 7, 8]]
+    flatten = functools.partial(quadrat.flatten, align_to=4, kwargs_for=names)
+    batch = FixedShapes(flatten, ShapePlan([(3, 16)], padded=False, longest=8))(rows)
+    expected = flatten(rows, total_length=16)
+    batch, expected = (one if names else one._asdict() for one in (batch, expected))
+    for name, value in expected.items():
+        if name.startswith("cu_seq"):
+            assert batch[name].tolist() == [*value.tolist(), *[value[-1]] * 3], name
+        elif name.startswith("max_"):
+            assert batch[name] == (8 if name == "max_length" else 16), name
+        elif name == "position_ids":
+            assert batch[name].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 2, 3]
+        else:
+            assert np.array_equal(batch[name], value), name
+
+
+@pytest.mark.parametrize("strategy", ["best_fit", "in_order"])
+def test_packs_of_one_shape(strategy):
+    packs = quadrat.PackedDataset(ROWS * 5, 16, strategy=strategy)
+    collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
+    filled, shapes = FixedShapes(collator, ShapePlan([packs.shape], padded=False, longest=8)), set()
+    for epoch in range(3):
+        packs.set_epoch(epoch)
+        rows, total = packs.shape
+        assert (rows, total) == (max(len(pack["seq_lengths"]) for pack in packs), 16)
+        batches = [filled([pack]) for pack in packs]
+        shapes |= {tuple((name, getattr(one, "shape", one)) for name, one in batch.items()) for batch in batches}
+    assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_losses_of_joined_rows_are_those_before_they_were_filled(kind):
+    """With far more padding than the positions that GPT-2 has."""
+    model, collator = tiny(kind).eval(), quadrat.DataCollatorWithFlattening()
+    plan = ShapePlan([(8, 600)], padded=False, longest=60)
+    losses = [model(**one(ROWS)).loss for one in (collator, FixedShapes(collator, plan))]
+    torch.testing.assert_close(losses[1], losses[0])
+    assert quadrat.varlen.check_packing(model, FixedShapes(collator, plan), run=True)
+
+
+def rows_alone(module, query, key, value, *_, cu_seq_lens_q, **options):
+    """Attention that computes rows, and leaves NaN in memory elsewhere, as kernels for GPUs may."""
+    out = torch.full_like(query, torch.nan)
+    for first, last in itertools.pairwise(cu_seq_lens_q.tolist()):
+        if first < last:
+            one = (tensor[:, :, first:last] for tensor in (query, key, value))
+            out[:, :, first:last] = torch.nn.functional.scaled_dot_product_attention(
+                *one, is_causal=True, enable_gqa=True
+            )
+    return out.transpose(1, 2), None
+
+
+def test_gradients_where_attention_computes_rows_alone():
+    transformers.AttentionInterface.register("rows_alone", rows_alone)
+    model, options = tiny("llama", "rows_alone").eval(), {"return_flash_attn_kwargs": True}
+    collator, gradients = quadrat.DataCollatorWithFlattening(**options), []
+    filled = FixedShapes(collator, ShapePlan([(6, 64)], padded=False, longest=9))
+    for one in (collator, filled, quadrat.DataCollatorWithFlattening(**options, total_length=64)):
+        model.zero_grad()
+        model(**one(ROWS)).loss.backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for expected, found in zip(*gradients[:2], strict=True):
+        torch.testing.assert_close(found, expected)
+    assert any(one.isnan().any() for one in gradients[2])
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_one_number_per_row(joined):
+    rows = [{"input_ids": [5, 6], "label": 1}, {"input_ids": [7], "label": 0}]
+    collator = (
+        quadrat.DataCollatorWithFlattening(scalar_labels=True)
+        if joined
+        else quadrat.DataCollatorWithPadding(make_tokenizer())
+    )
+    batch = FixedShapes(collator, ShapePlan([(4, 16)], padded=not joined))(rows)
+    assert batch["labels"].tolist() == [1, 0, -100, -100]
+    assert batch["labels"].dtype == torch.int64
+    with pytest.raises(ValueError, match="labels are floats"):
+        FixedShapes(collator, ShapePlan([(4, 16)], padded=not joined))([{**row, "label": 0.5} for row in rows])
 
 
 @pytest.mark.parametrize(
@@ -224,12 +321,15 @@ def test_packs_of_one_shape():
         (lambda: quadrat.BatchedStream([], 64, shapes=2), TypeError, "lengths of a stream are not known"),
         (lambda: FixedShapes(quadrat.DataCollatorWithFlattening(deferred=True), PLAN), TypeError, "deferred"),
         (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(5, 8)}, PLAN)([]), ValueError, "5 x 8 fits none of"),
-        (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(2, 8)}, PLAN)([]), ValueError, "no attention_mask"),
         (
-            lambda: FixedShapes(
-                quadrat.DataCollatorWithPadding(make_tokenizer()), PLAN
-            )([{"input_ids": [1], "label": 0.5}]), ValueError, "labels are floats",
+            lambda: FixedShapes(quadrat.flatten, ShapePlan([(2, 8)], padded=False))([[1], [2], [3]]), ValueError,
+            r"3 rows and 3 tokens fits none of the shapes of ShapePlan\(2 x 8\): choose rows with TokenBudgetBatch",
         ),
+        (
+            lambda: FixedShapes(quadrat.flatten, ShapePlan([(2, 8)], padded=False))([[1] * 9]), ValueError,
+            "1 rows and 9 tokens fits none",
+        ),
+        (lambda: FixedShapes(lambda rows: {"input_ids": torch.ones(2, 8)}, PLAN)([]), ValueError, "no attention_mask"),
     ],
 )  # fmt: skip
 def test_says_what_is_wrong(make, error, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -23,6 +24,7 @@ from support.tiny_models import tiny
 
 Flattening = quadrat.DataCollatorWithFlattening
 PLAIN = ["gemma", "gemma2", "gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3"]
+EAGER = ("deepseek_v4", "gemma2", "inkling_text", "inkling2_text", "mamba", "mamba2")  # what has no sdpa
 # The layer of each, and the arguments that reset its states, where the installed transformers has them.
 RECURRENT = {
     "bamba": ("BambaMixer", ("seq_idx",)),
@@ -38,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 @functools.cache
 def model_of(kind: str, attention: str | None = None, **options: Any) -> Any:
     if attention is None:
-        attention = "eager" if kind in ("gemma2", "mamba", "mamba2") else "sdpa"
+        attention = "eager" if kind in EAGER else "sdpa"
     return tiny(kind, attention, **options)
 
 
@@ -137,6 +139,19 @@ def test_knows_what_no_argument_helps(kind: str) -> None:
     assert without.differences[0] <= without.tolerance < without.differences[1]
 
 
+@pytest.mark.skipif(not PASSES_ON, reason="transformers 4.57 has none of these models")
+@pytest.mark.parametrize("kind", ["deepseek_v4", "inkling_text", "inkling2_text", "lfm3", "minimax_m3_vl_text"])
+def test_knows_what_ignores_arguments(kind: str) -> None:
+    """Kernels that do not read what they are given, layers that do not get it, and blocks from the batch's start."""
+    if kind not in transformers.CONFIG_MAPPING:
+        pytest.skip("the installed transformers does not have this model")
+    report = check_packing(model_of(kind), Flattening(return_seq_idx=True, return_flash_attn_kwargs=True))
+    assert not report.ok
+    assert all("cannot reset its" in found.message for found in report.findings)
+    ran = check_packing(model_of(kind), Flattening(), run=True)
+    assert ran.differences[0] <= ran.tolerance < ran.differences[1]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not PASSES_ON, reason="the kernels that stand in replace functions of transformers 5")
 @pytest.mark.parametrize("kind", [*RECURRENT, "llama", "opt", "mamba"])
@@ -171,6 +186,10 @@ def test_flash_attention_takes_positions_or_boundaries(attention: str, monkeypat
     batch = Flattening(return_flash_attn_kwargs=True)([{"input_ids": [3, 4]}, {"input_ids": [5]}])
     [found] = check_packing(model, {**batch, "max_length_q": torch.tensor(2)}).findings
     assert "as ints" in found.message
+    padded = Flattening(return_flash_attn_kwargs=True, pad_to_multiple_of=8)
+    [found] = check_packing(model, padded).findings
+    assert "leaves the gradients of padding after the last row unset" in found.message
+    assert check_packing(model, quadrat.batching.FixedShapes(padded, quadrat.batching.ShapePlan([(4, 64)], False)))
 
 
 @pytest.mark.parametrize("kind", [*PLAIN, "opt"])
@@ -198,12 +217,12 @@ def test_attention_mask_hides_the_boundaries() -> None:
 
 
 def test_batches_of_a_fixed_shape() -> None:
-    """Bounds that repeat the end are no rows."""
+    """Bounds that repeat the end are no rows, and padding is one."""
     plan = quadrat.batching.ShapePlan([(4, 64)], padded=False)
     collator = quadrat.batching.FixedShapes(Flattening(return_flash_attn_kwargs=True), plan)
     report = check_packing(model_of("llama"), collator, run=True)
     assert report.ok
-    assert len(report.differences) == 2
+    assert len(report.differences) == 3
 
 
 def test_multimodal_positions() -> None:
@@ -263,6 +282,21 @@ def test_any_form_of_batch(options: dict[str, Any]) -> None:
     report = check_packing(model_of("llama"), Flattening(**options), run=True)
     assert report.ok, str(report)
     assert len(report.differences) == 2
+
+
+@pytest.mark.parametrize("run", [False, True])
+def test_is_not_counted(run: bool) -> None:
+    collator = Flattening(return_flash_attn_kwargs=True)
+    for _ in range(2):
+        collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
+    before = quadrat.stats()
+    fixed = quadrat.batching.FixedShapes(collator, quadrat.batching.ShapePlan([(4, 64)], padded=False))
+    for one in (collator, fixed, Flattening(separator_id="x"), quadrat.DataCollatorWithFlattening()):
+        with contextlib.suppress(ValueError):
+            check_packing(model_of("llama"), one, run=run)
+    assert quadrat.stats() == before
+    collator([{"input_ids": [3, 4]}, {"input_ids": [5]}])
+    assert quadrat.stats() == before._replace(compiled=before.compiled + 1, remembered=before.remembered + 1)
 
 
 def test_changes_nothing() -> None:

@@ -39,6 +39,31 @@ def test_no_choice_is_better(guarded, case, shapes, more):
     assert oracles.batches._shapes_cost(*case, places) == costs.array[shapes - 1]
 
 
+def costs_of_all_pairs(widths, counts, rows, most):
+    """The tokens of the best plans of at most 1, 2, ... widths, where each width is compared with all below it."""
+    below, batches, widths = np.concatenate([[0], np.cumsum(counts)]), np.array(rows), np.array(widths)
+    best, costs = np.array([0, *[2**40] * len(widths)]), []
+    for _ in range(most):
+        made = [0]
+        for last in range(len(widths)):
+            left = below[last + 1] - below[: last + 1]
+            made.append((best[: last + 1] + -(-left // batches[last]) * batches[last] * widths[last]).min())
+        best = np.array(made)
+        costs.append(int(best[-1]))
+    return costs
+
+
+@given(st.integers(10, 250), st.sampled_from([1, 3, 40]), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_no_pair_that_is_left_out_is_better(widths, rows, budget, seed):
+    """Budgets from one row of the widest to all rows."""
+    draw = np.random.default_rng(seed)
+    chosen = np.sort(draw.choice(np.arange(1, 8 * widths), widths, replace=False))
+    case = chosen, draw.integers(0, rows + 1, widths), np.maximum(1, int(chosen[-1]) * 4**budget // chosen)
+    costs, places = np.empty(9, np.int64), np.empty(9, np.int64)
+    assert run(case, costs, places) is None
+    assert costs.tolist() == costs_of_all_pairs(*case, 9)
+
+
 @pytest.mark.parametrize("width", [8, 2**40])
 def test_many_widths(width):
     """Of equal numbers of rows of each width, the best widths for batches of one row are at equal distances."""

@@ -24,6 +24,7 @@ import quadrat
 from quadrat.cli.run import VARIABLE, Options
 from quadrat.cli.run_report import merged, show
 from quadrat.deferred.batch import DeferredBatch
+from quadrat.support.counts import counting
 
 _EVERY = 1.0  # seconds between the numbers that a worker leaves
 OPTIONS = Options(**json.loads(os.environ[VARIABLE]))
@@ -101,6 +102,7 @@ def say(text: str) -> None:
 
 
 def _patch_transformers() -> None:
+    from quadrat.batching.shapes import FixedShapes
     from quadrat.collators._base import Collator
 
     quadrat.patch_transformers(datasets=False)
@@ -110,10 +112,22 @@ def _patch_transformers() -> None:
     def timed(self: Any, features: Any, framework: Any) -> Any:
         start = time.perf_counter()
         batch = original(self, features, framework)
-        _seen.add(time.perf_counter() - start, batch)
+        if counting():
+            _seen.add(time.perf_counter() - start, batch)
+        return batch
+
+    fill = FixedShapes.__call__
+
+    @functools.wraps(fill)
+    def filled(self: Any, features: Any) -> Any:
+        before = _seen.computed
+        batch = fill(self, features)
+        if _seen.computed > before:  # the batch was counted before it was filled
+            _seen.computed = before + math.prod(batch["input_ids"].shape[:2])
         return batch
 
     Collator._collate = timed  # type: ignore[method-assign]
+    FixedShapes.__call__ = filled  # type: ignore[method-assign]
     if os.getpid() != OPTIONS.process:
         atexit.register(finish)
     multiprocessing.util.register_after_fork(_seen, _after_fork)

@@ -70,8 +70,10 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         align_to: quadrat only: pads each row to a multiple of this, as `quadrat.varlen.align` does; labels with -100.
             Boundaries and lengths are then those of the padded rows, and a `padding_mask`, `[1, total]` bool, is True
             for padding: see `quadrat.flatten`.
-        total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch, for static shapes.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
+        total_length: quadrat only, instead of `pad_to_multiple_of`: the `total` of each batch. For static shapes of
+            boundaries too, use `quadrat.batching.FixedShapes`.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and code
+            that detects rows by restarting positions counts each token of it as a row.
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as

@@ -97,8 +97,10 @@ def flatten(
         align_to: pad each row to a multiple of this, as `quadrat.varlen.align` does: 2 x the context-parallel size, 16
             for FP8. `pad_to_multiple_of` must be a multiple of it. Padding from `pad_to_multiple_of` or `total_length`
             belongs to the last row.
-        total_length: instead of `pad_to_multiple_of`, the total itself, for static shapes.
-        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there.
+        total_length: instead of `pad_to_multiple_of`, the total itself. For static shapes of boundaries too, use
+            `quadrat.batching.FixedShapes`.
+        continue_positions: whether `position_ids` continue through the padding; otherwise they are 0 there, and such
+            code counts each token of it as a row.
         kwargs_for: return a dict with the names of a consumer. It has `values`, `position_ids`, `seq_idx`, and the row
             boundaries under the consumer's names. "transformers": `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`. "varlen_attn", of torch: `cu_seq_q`, `cu_seq_k`, `max_q` and `max_k`. "flash_attn":

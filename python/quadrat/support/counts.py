@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from quadrat import _core
@@ -25,6 +27,7 @@ class _Counts:
     def clear(self) -> None:
         self.lock = threading.Lock()
         self.planned = 0
+        self.pauses = self.uncounted = 0  # of counting; and of the batches that compiled code knew meanwhile
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
         _core.known_batches(True)
 
@@ -38,17 +41,37 @@ if hasattr(os, "register_at_fork"):
 def count_planned(batches: int = 1) -> None:
     """Adds batches for which a plan was made."""
     with _counts.lock:
-        _counts.planned += batches
+        _counts.planned += batches * counting()
 
 
 def count_fallback(kind: str, cause: str) -> bool:
     """Adds a batch that fell back. Returns whether it is the first with a cause of this kind."""
     with _counts.lock:
+        if not counting():
+            return False
         first = kind not in _counts.causes
         if first and len(_counts.causes) >= _MOST_CAUSES:
             kind, cause, first = _OTHERS, _OTHERS, False
         _counts.causes.setdefault(kind, [cause, 0])[1] += 1
     return first
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Batches that are made meanwhile do not count."""
+    with _counts.lock:
+        _counts.pauses, known = _counts.pauses + 1, _core.known_batches(False)
+    try:
+        yield
+    finally:
+        with _counts.lock:
+            _counts.pauses -= 1
+            _counts.uncounted += _core.known_batches(False) - known
+
+
+def counting() -> bool:
+    """Whether batches count."""
+    return _counts.pauses == 0
 
 
 def stats(*, reset: bool = False) -> Stats:
@@ -71,8 +94,8 @@ def stats(*, reset: bool = False) -> Stats:
         Stats(compiled=3, remembered=2, fell_back=0, causes={})
     """
     with _counts.lock:
-        remembered, planned = _core.known_batches(reset), _counts.planned
+        remembered, planned = _core.known_batches(reset) - _counts.uncounted, _counts.planned
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
         if reset:
-            _counts.planned, _counts.causes = 0, {}
+            _counts.planned, _counts.uncounted, _counts.causes = 0, 0, {}
     return Stats(planned + remembered, remembered, sum(causes.values()), causes)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-_LENGTHS = 12, 9  # of the two rows
+from quadrat.support.counts import uncounted
+
+_LENGTHS = 13, 8  # of the two rows: the second begins within a block of tokens, of whatever size
 
 
 def batch_of_two(model: Any, collator: Any) -> Any:
@@ -38,7 +40,7 @@ def starts(position_ids: Any) -> list[int]:
 
 @contextlib.contextmanager
 def undisturbed(collator: Any) -> Iterator[None]:
-    """Gives all random generators their states back, those of the collator too."""
+    """Gives all random generators their states back, those of the collator too. Batches do not count."""
     import torch
 
     own = getattr(collator, "__dict__", {}).values()
@@ -46,7 +48,7 @@ def undisturbed(collator: Any) -> Iterator[None]:
     numpys = [(one.bit_generator, one.bit_generator.state) for one in own if isinstance(one, np.random.Generator)]
     python, numpy = random.getstate(), np.random.get_state()
     try:
-        with torch.random.fork_rng():
+        with uncounted(), torch.random.fork_rng():
             yield
     finally:
         random.setstate(python)

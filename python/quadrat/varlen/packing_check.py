@@ -32,8 +32,11 @@ _RESETS: dict[str, tuple[str | None, str]] = {
     "gated delta rule": ("cu_seq_lens_q", "fla"),
     "Mamba-1 scan": (None, "mamba_ssm"),
     "recurrence": (None, ""),
+    "blocks of tokens": (None, ""),
 }
 _OTHER_RECURRENCES = re.compile(r"(Lightning|Retention)Attention$|^Rwkv(SelfAttention|FeedForward)$|Rglru$|LSTMLayer$")
+# A block that is counted from where the batch begins, and not from where its row does.
+_BLOCKS = re.compile(r"(position_ids|\.shape\[1\])[ +1)]*// self\.")
 _OTHER_MODALITIES = re.compile(r"vision|visual|audio|speech|image|video")
 _MASK_FUNCTION = re.compile(r"create_(?!bidirectional|recurrent)\w*mask")
 
@@ -43,7 +46,7 @@ class PackingFinding:
     """One reason why a model cannot use packed batches.
 
     Attributes:
-        severity: "error" if rows mix; "warning" if transformers itself will raise an error.
+        severity: "error" if rows mix, or gradients are wrong; "warning" if transformers itself will raise an error.
         part: the class of the layer or of the model.
         missing: the names of the missing arguments; empty if no argument helps.
         message: what is wrong, and what to do.
@@ -63,7 +66,8 @@ class PackingReport:
         model: the class of the model.
         packed: whether the batch is packed; a padded one needs no check.
         findings: the `PackingFinding`s, errors first.
-        differences: with `run=True`, for each row the largest difference between its logits in the batch and alone.
+        differences: with `run=True`, for each row, padding that is a row included, the largest difference between its
+            logits in the batch and alone.
         tolerance: with `run=True`, the largest difference that rounding explains.
     """
 
@@ -197,6 +201,9 @@ def _of_attention(model: Any, given: dict[str, Any]) -> Iterator[PackingFinding]
             yield error(missing, f"{where} needs the boundaries of rows: {_remedy(*missing)}")
         elif not missing and hasattr(given["max_length_q"], "dtype"):
             yield error(("max_length_q",), f"{where} needs max_length_q and max_length_k as ints, not as tensors")
+        elif not missing and int(given["cu_seq_lens_q"][-1]) < given["input_ids"].shape[1]:
+            said = f"{where} leaves the gradients of padding after the last row unset, which may be NaN"
+            yield error((), f"{said}: use quadrat.batching.FixedShapes, which makes rows of the padding")
     elif mask is not None and mask.ndim > 2:
         return  # the mask says which tokens attend to which
     elif mask is not None:
@@ -237,41 +244,72 @@ def _of_recurrences(model: Any, given: dict[str, Any]) -> Iterator[PackingFindin
 
 
 def _states(layer: Any) -> list[str]:
-    """The states that a layer carries from token to token, by its parameters."""
+    """The states that a layer carries from token to token, by its parameters and by what it keeps in a cache."""
     import torch
 
-    convolutions = (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
-    if any(one.groups > 1 and one.kernel_size[0] > 1 for one in convolutions):
+    kind: Any = type(layer)
+    code, convolutions = _code(kind), (one for one in layer.children() if isinstance(one, torch.nn.Conv1d))
+    if any(one.groups > 1 and one.kernel_size[0] > 1 for one in convolutions) or "update_conv_state" in code:
         own = {path.rpartition(".")[2]: parameter for path, parameter in layer.named_parameters()}
         if "A_log" not in own:
             return ["causal convolution"]
         mamba = "Mamba-1 scan" if own["A_log"].ndim > 1 else "Mamba-2 scan"
         return ["causal convolution", mamba if "D" in own else "gated delta rule"]
-    return ["recurrence"] if _OTHER_RECURRENCES.search(type(layer).__name__) else []
+    if "update_recurrent_state" in code or _OTHER_RECURRENCES.search(kind.__name__):
+        return ["recurrence"]
+    return ["blocks of tokens"] if _BLOCKS.search(code) else []
 
 
 def _arrives(model: Any, path: str, argument: str | None) -> bool:
-    """Whether an argument of the model reaches the layer at this path, which uses it by this name or passes it on."""
+    """Whether an argument of the model reaches the layer at this path, which uses it."""
     if argument is None:
         return False
     names = path.split(".")
     types: list[Any] = [type(model.get_submodule(".".join(names[:count]))) for count in range(len(names) + 1)]
-    named = argument != "seq_idx"  # convolutions and scans take seq_idx by this name, all others need it by theirs
-    return _takes(types[-1], argument, named) and all(_takes(one, argument, False) for one in types[:-1])
+    handed = (_hands_on(*one, argument) for one in zip(types[:-1], names, strict=True))
+    return _uses(types[-1], argument) and all(handed)
 
 
 @functools.cache
-def _takes(layer: type, argument: str, named: bool) -> bool:
-    """Whether `forward` takes an argument and names it, or passes on what it does not name."""
-    if not _code(layer):
+def _hands_on(layer: type, child: str, argument: str) -> bool:
+    """Whether `forward` gives an argument to a child; where no call of the child is to be seen, to anything."""
+    own = [call for call in _calls(layer) if ast.unparse(call.func) == f"self.{child}"]
+    gives = [_spreads(call) or argument in ast.unparse(call) for call in own]
+    found = all(gives) if own else argument in _code(layer) or any(map(_spreads, _calls(layer)))
+    return not _code(layer) or (found and _takes(layer, argument))
+
+
+@functools.cache
+def _uses(layer: type, argument: str) -> bool:
+    """Whether `forward` names an argument, or hands on what it does not name to a function that may take it."""
+    # Convolutions and scans take seq_idx by this name, all others need it by theirs.
+    calls = [call for call in _calls(layer) if argument == "seq_idx" and _spreads(call)]
+    calls += [call for call in _calls(layer) if any(argument in ast.unparse(one.value) for one in call.keywords)]
+    found = any(_reads(layer, call, argument) for call in calls) if calls else argument in _code(layer)
+    return not _code(layer) or (found and _takes(layer, argument))
+
+
+def _reads(layer: Any, call: ast.Call, argument: str) -> bool:
+    """Whether the function that is called names the argument; one that a package of kernels replaces does."""
+    function = getattr(inspect.unwrap(layer.forward), "__globals__", {}).get(ast.unparse(call.func))
+    if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
         return True
-    parameters = inspect.signature(inspect.unwrap(layer.forward)).parameters  # type: ignore[attr-defined]
-    if argument in parameters:
-        return True
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    calls = [node for node in _nodes(layer) if isinstance(node, ast.Call) and "loss" not in ast.unparse(node.func)]
-    passes = any(one.arg is None for call in calls for one in call.keywords)
-    return takes_all and (argument in _code(layer) or (passes and not named))
+    name = next((one.arg for one in call.keywords if one.arg and argument in ast.unparse(one.value)), argument)
+    return name in inspect.getsource(function)
+
+
+def _takes(layer: Any, argument: str) -> bool:
+    """Whether `forward` takes an argument, or all that it does not name."""
+    parameters = inspect.signature(inspect.unwrap(layer.forward)).parameters
+    return argument in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _calls(layer: type) -> list[ast.Call]:
+    return [node for node in _nodes(layer) if isinstance(node, ast.Call) and "loss" not in ast.unparse(node.func)]
+
+
+def _spreads(call: ast.Call) -> bool:
+    return any(one.arg is None for one in call.keywords)
 
 
 def _makes_masks(layer: type) -> bool:
