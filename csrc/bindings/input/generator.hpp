@@ -62,18 +62,12 @@ private:
 
 // Without the GIL, one thread at a time has it. A critical section would not do for a random.Random: its own calls
 // enter one too, and end ours meanwhile.
-class Turn {
+struct Turn {
 #ifdef Py_GIL_DISABLED
-public:
-    Turn() { PyMutex_Lock(&mutex_); }
-    ~Turn() { PyMutex_Unlock(&mutex_); }
+    Turn() { PyMutex_Lock(&mutex); }
+    ~Turn() { PyMutex_Unlock(&mutex); }
 
-private:
-    static inline PyMutex mutex_{};
-#else
-public:
-    Turn() {}
-    ~Turn() {}
+    static inline PyMutex mutex{};
 #endif
 };
 
