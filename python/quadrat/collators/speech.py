@@ -129,7 +129,7 @@ class DataCollatorSpeechSeq2SeqWithPadding:
 
 def _split(features: Any, name: str) -> tuple[Any, list[dict[str, Any]]]:
     """Features in one form, and their labels as a tokenizer pads them."""
-    rows = normalise(features, bare=False, documents=False)
+    rows = normalise(features, bare=False)
     if type(rows) is not Rows:
         [row[name] for row in rows]
     elif not rows.has(name):

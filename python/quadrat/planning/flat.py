@@ -14,6 +14,7 @@ import numpy as np
 from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
+from quadrat.input.items import SEQ_LENGTHS
 from quadrat.input.rows import MAIN
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind
@@ -43,6 +44,8 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     try:
         return flatten_features(features, plan, deferred=collator.deferred)
     except FallBack as reason:
+        if plan.packed:
+            raise
         why = str(reason)
     count_planned(-1)  # the collator counts it
     return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
@@ -50,16 +53,18 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
-    layout = plan.layout
+    layout, deferred = plan.layout, deferred and plan.defers
     if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is not an int64")
     collected = _core.collect(features, plan.names, interop())
     if collected is None:
         raise FallBack("features are not a list of plain mappings with the columns to flatten")
     names, columns = plan.names, collected[1]
+    if plan.packed:
+        layout = layout._replace(seq_lengths=len(names) - 1)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None
+    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed
     key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
@@ -67,9 +72,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
             values["labels"] = plan.labelling.make(names)
-        batch = plan_cache.run_steps(
-            columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers
-        )
+        batch = plan_cache.run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
         if isinstance(batch, tuple):
             step, code, row, position = batch
             if made.steps[step][2] == col.LABELS:
@@ -83,11 +86,11 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
             made,
             values,
             None if own is None else (*own, *collator._facts()),
-            falls_back=collator._falls_back_plainly(),
+            falls_back=collator._falls_back_plainly() and not plan.packed,
             layout=layout,
             names=names,
-            absent=("labels",) if plan.label is None else (),
-            deferred=deferred_batch if collator.deferred and plan.defers else None,
+            absent=(*(("labels",) if plan.label is None else ()), *(() if plan.packed else (SEQ_LENGTHS,))),
+            deferred=deferred_batch if deferred else None,
         )
     if made.refusal is not None:
         raise FallBack(made.refusal)
@@ -98,16 +101,16 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
 def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """The outputs, in order."""
     names = key.names
-    labels, label, position_ids, seq_idx, parts, padded, extra, derives = key.options
+    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed = key.options
     shapes = col.column_shapes(key.signature)
     _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, col.JOIN, INT64)]
     first = 1 if label is None else 2  # of the columns that are neither ids nor labels
     if label is not None:
         _require_ints(label, shapes[1])
-        if not shapes[1].aligned and (padded or labels == "as they are"):
+        if not shapes[1].aligned and (padded or packed or labels == "as they are"):
             raise FallBack(f"column '{label}' differs in length from the tokens")
-    if labels == "shifted" and padded and not shapes[0].full:
+    if labels == "shifted" and (padded or packed) and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
     if labels != "none":
         steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))

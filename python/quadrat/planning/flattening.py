@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from quadrat.input.columns import BatchLayout
+from quadrat.input.items import SEQ_LENGTHS, is_packed
 from quadrat.input.rows import MAIN, first_mapping
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values
+from quadrat.planning.fallback import FallBack
 from quadrat.planning.plan_cache import Labelling
 from quadrat.support.memory import WIDEST, Framework
 from quadrat.varlen.names import check_names, parts_of
@@ -31,6 +33,7 @@ class Flattening(NamedTuple):
     input_pad: Any = 0
     label_pad: Any = -100
     labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
+    packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
 
     @classmethod
     def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
@@ -76,7 +79,8 @@ class Flattening(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The columns that are read, input_ids first."""
         looked_at = () if self.labelling is None else self.labelling.omits
-        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at
+        documents = (SEQ_LENGTHS,) if self.packed else ()
+        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at, *documents
 
 
 def check_pad_to_multiple_of(value: Any, name: str = "pad_to_multiple_of") -> None:
@@ -112,7 +116,7 @@ def padding_free_plan(
     """The flattening of features that the collator's tokenizer would pad, with the collator's options.
 
     Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
-    Raises TypeError or ValueError.
+    Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
     """
     for problem in not_a_tokenizer(collator):
         raise TypeError(problem)
@@ -133,11 +137,13 @@ def padding_free_plan(
     if MAIN not in first:
         raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
     known = (MAIN, label, "attention_mask", *looked_at, *extra)
-    unknown = [name for name in first if name not in known]
-    if unknown:
+    packed, unknown = is_packed(features), [name for name in first if name not in known]
+    if packed and unknown != [SEQ_LENGTHS]:
+        raise FallBack("packed rows have other columns")
+    if unknown and not packed:
         raise ValueError(
             f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
             f"pad_values={{'{unknown[0]}': value}}"
         )
     pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
-    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, **pads)
+    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, packed=packed, **pads)

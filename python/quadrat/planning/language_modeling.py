@@ -8,6 +8,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.items import documents_of, is_packed
 from quadrat.input.rows import SEQUENCES, first_mapping
 from quadrat.installed import imitated
 from quadrat.ops._philox import PhiloxOptions, seed_of
@@ -65,6 +66,8 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
 
 
 def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
+    if collator.mlm and is_packed(features):
+        features = documents_of(features)
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
         features = [{"input_ids": row} for row in features]
     names = tuple(first_mapping(features) or ())
