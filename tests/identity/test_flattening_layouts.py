@@ -234,7 +234,7 @@ def test_masking_does_not_go_with_places():
         ({"align_to": 0}, "align_to must be positive, not 0"),
         ({"align_to": 2, "pad_to_multiple_of": 3}, "pad_to_multiple_of must be a multiple of align_to=2, not 3"),
         ({"total_length": 8, "pad_to_multiple_of": 8}, "give one of them"),
-        ({"total_length": 3}, "total=3 is below the 4 tokens"),
+        ({"total_length": 3}, "total_length=3 is below the 4 tokens"),
     ],
 )
 def test_the_function_refuses(options, words):
