@@ -16,8 +16,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.flat import flatten_features, flatten_plainly
-from quadrat.planning.flattening import Flattening, check_layout
+from quadrat.planning.flat import Flattening, check_layout, flatten_features, flatten_plainly
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
 from quadrat.varlen.names import outputs

@@ -16,8 +16,7 @@ from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox, plan_cache
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import flatten, flatten_features
-from quadrat.planning.flattening import padding_free_plan
+from quadrat.planning.flat import flatten, flatten_features, padding_free_plan
 from quadrat.planning.padded import pad_features, require_tokenizer
 from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ragged import Ragged

@@ -23,7 +23,7 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind, require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, collected, key_of, planned, run_steps
 from quadrat.support.memory import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
@@ -196,13 +196,11 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
-    collected = col.collect(features)
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with the same keys")
-    if not all(isinstance(name, str) for name in collected[0]):
+    names, columns = collected(features)
+    if not all(isinstance(name, str) for name in names):
         raise FallBack("a BatchEncoding gives its values only by keys that are strings")
-    require_extra_columns(pad_values, collected[0], features)
-    return collected
+    require_extra_columns(pad_values, names, features)
+    return names, columns
 
 
 def _width(collator: Any, options: plan_cache.PadOptions, longest: int) -> tuple[bool, int, bool]:

@@ -73,6 +73,15 @@ def key_of(
     return PlanKey(names, signature, framework, memory.default_float_kind(framework), options)
 
 
+def collected(features: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], _core.Columns]:
+    """Columns of a list of features, by default those of the first one, in its order. Raises FallBack."""
+    found = _core.collect(features, names, interop())
+    if found is None:
+        columns = "the same keys" if names is None else f"the columns {list(names)}"
+        raise FallBack(f"features are not a list of plain mappings with {columns}")
+    return found
+
+
 def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
     """Makes `plan`, a pure function of its key, answer once per key. A FallBack becomes the plan's refusal."""
 
