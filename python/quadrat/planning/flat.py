@@ -22,6 +22,7 @@ from quadrat.planning.fallback import FallBack, fall_back
 from quadrat.planning.plan_cache import Labelling, collected
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
+from quadrat.varlen.aligned import Placement
 from quadrat.varlen.names import check_names, parts_of
 
 _INT64 = range(-(2**63), 2**63)
@@ -273,7 +274,7 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
     """As `flatten`, for rows that the kernels do not know as they are: first they become lists of one type of number.
 
-    Raises ValueError, and what reading the rows raises.
+    Raises ValueError, what reading the rows raises, and what `Placement.layout` does.
     """
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
@@ -281,7 +282,8 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
     for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
         rows.append({name: _as_list(feature[name]) for name in plan.names})
         _require_lengths(plan, row, {name: len(values) for name, values in rows[-1].items()})
-    _require_room(plan, [len(row[MAIN]) for row in rows])
+    lengths = np.array([len(row[MAIN]) for row in rows], np.int64)
+    Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of).layout(lengths)
     for name in plan.names:
         kinds = {type(value) for row in rows for value in row[name]}
         if not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
@@ -321,12 +323,3 @@ def _require_lengths(plan: Flattening, row: int, lengths: dict[str, int]) -> Non
             f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
             "and they could not be padded to one length; leave out empty rows"
         )
-
-
-def _require_room(plan: Flattening, lengths: list[int]) -> None:
-    align, total = plan.layout.align_to or 1, plan.layout.total
-    needed = sum(-(-length // align) * align for length in lengths)
-    if 0 < total < needed:
-        raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
-    if total > needed and (not lengths or (plan.layout.align_to == 0 and not needed)):
-        raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")
