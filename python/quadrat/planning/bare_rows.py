@@ -67,8 +67,6 @@ def stack_rows(
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else col.LABELS, INT64))
     layout, deferred = col.BatchLayout(width, 1, left), labelling is not None and collator.deferred
     batch = plan_cache.run_steps(columns, tuple(steps), values, framework, layout, deferred=deferred)
-    if isinstance(batch, tuple):
-        raise FallBack(f"rows: {col.explain((batch[1], -1, -1))}")
     # Of rows in memory, and of batches padded on the left, the key does not tell all.
     if remembers and labelling is not None and not forms & ~col.PYTHON_ROWS and not left:
         plan_cache.remember(

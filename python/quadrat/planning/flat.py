@@ -203,12 +203,11 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
             values["labels"] = plan.labelling.make(names)
-        batch = plan_cache.run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
-        if isinstance(batch, tuple):
-            step, code, row, position = batch
-            if made.steps[step][2] == col.LABELS:
-                plan_cache.refuse_words(names, (code, row, position))
-            raise FallBack(f"'{made.steps[step][0]}': {col.explain((code, -1, -1))}")
+        try:
+            batch = plan_cache.run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
+        except plan_cache.StepFailed as error:
+            error.raise_if_words(names)
+            raise
     if collator is not None:
         own = plan_cache.own_facts(collator)
         plan_cache.remember(

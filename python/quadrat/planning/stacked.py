@@ -34,8 +34,6 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
     plan = stacked_plan(key)
     if plan.refusal is None:
         batch = plan_cache.run_steps(columns, plan.steps, {}, framework, col.BatchLayout())
-        if isinstance(batch, tuple):
-            raise FallBack(f"column '{plan.steps[batch[0]][0]}': {col.explain((batch[1], -1, -1))}")
         for name, column in plan.held.items():
             batch[name] = _reference_column(column, features, framework)
     if names and (plan.refusal is not None or not (plan.held or unlike)):

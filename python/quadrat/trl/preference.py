@@ -93,15 +93,15 @@ class PreferenceCollator(TrlCollator):
             completions=len(sets[0].completions) if sets else 0,
             prompts=bool(sets) and sets[0].prompt is not None,
         )
-        batch: Any = plan_cache.run_steps(columns, plan.steps, values, key.framework, layout)
-        if isinstance(batch, tuple) and layout.total:
+        try:
+            batch = plan_cache.run_steps(columns, plan.steps, values, key.framework, layout)
+        except plan_cache.StepFailed:
+            if not layout.total:
+                raise
             uncut = layout._replace(total=0, multiple_of=1)
             batch = plan_cache.run_steps(columns, plan.steps, values, key.framework, uncut)
-            if isinstance(batch, dict):
-                for rows in sets:
-                    self._cut(batch, [name for name, _ in rows.outputs])
-        if isinstance(batch, tuple):
-            raise FallBack("a column holds numbers the kernels do not know")
+            for rows in sets:
+                self._cut(batch, [name for name, _ in rows.outputs])
         if not (plan.held or self.deferred) and _starts_are_known(key):
             optional = (name for one in self._rows if one.optional for name in one.completions)
             either = (*optional, *(one.name for one in self._numbers if one.optional))
