@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from transformers import BertLMHeadModel
@@ -145,6 +145,8 @@ def test_collators_that_join_rows_keep_documents_apart(name, kind):
 
 
 CONSUMERS = [None, "transformers", "megatron", "mask"]
+MEGATRON = {"kwargs_for": "megatron", "continue_positions": True, "deferred": False}
+DEFERRED = {"kwargs_for": "transformers", "continue_positions": True, "deferred": True}
 
 
 @given(
@@ -158,6 +160,9 @@ CONSUMERS = [None, "transformers", "megatron", "mask"]
     ),
     size=st.sampled_from([{}, {"pad_to_multiple_of": 16}, {"total_length": 1600}]),
 )
+@example(lengths=[[8, 3], [5]], whole=True, labels=True, form="arrays", options=MEGATRON, size={})
+@example(lengths=[[8, 3], [5]], whole=True, labels=True, form="lists", options=MEGATRON | {"align_to": 4}, size={})
+@example(lengths=[[8, 3], [5]], whole=True, labels=False, form="arrays", options=DEFERRED, size={})
 def test_packs_are_as_their_documents(*, lengths, whole, labels, form, options, size):
     """In all layouts, whether or not rows without tokens make it impossible to read packs as they are."""
     lengths = [[max(n, int(whole)) for n in pack] for pack in lengths]
