@@ -150,7 +150,7 @@ def flatten_here(
     """`flatten` on the CPU."""
     source = source_of(rows)
     make: Any = Aligned if how.align_to else Flattened
-    steps, layout = ALIGNED if how.align_to else FLAT, how.layout(source.lengths)
+    steps, layout = ALIGNED if how.align_to else FLAT, how.layout(source.lengths, source.total)
     made = join(source, steps, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
     return make(max_length=source.longest[1], **made)
 

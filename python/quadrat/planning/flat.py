@@ -282,7 +282,8 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
         rows.append({name: _as_list(feature[name]) for name in plan.names})
         _require_lengths(plan, row, {name: len(values) for name, values in rows[-1].items()})
     lengths = np.array([len(row[MAIN]) for row in rows], np.int64)
-    Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of).layout(lengths)
+    place = Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of)
+    place.layout(lengths, int(lengths.sum()))
     for name in plan.names:
         kinds = {type(value) for row in rows for value in row[name]}
         if not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):

@@ -105,7 +105,7 @@ def align(
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
-    layout = how.layout(lengths)
+    layout = how.layout(lengths, int(bounds[-1] - bounds[0]))
     made = run_flat(column_of(lengths), ALIGNED, {}, framework, layout)
     starts = made["cu_seqlens_padded"]
     values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
@@ -139,10 +139,10 @@ class Placement(NamedTuple):
             raise OverflowError(f"position_ids_start={self.start} is beyond int64")
         return total
 
-    def layout(self, lengths: NDArray[np.int64]) -> col.BatchLayout:
-        """The layout of rows of these lengths, on the CPU. Raises ValueError and OverflowError."""
+    def layout(self, lengths: NDArray[np.int64], tokens: int) -> col.BatchLayout:
+        """The layout of rows of these lengths, `tokens` in all, on the CPU. Raises ValueError and OverflowError."""
         align_to = min(self.align_to, _INT32)  # what takes more is refused, and does not overflow meanwhile
-        needed = int((-(-lengths // align_to) * align_to if align_to else lengths).sum())
+        needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
         return col.BatchLayout(
             start=self.start,
             align_to=align_to,
@@ -230,7 +230,7 @@ def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fil
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths))
+    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths, int(lengths.sum())))
     made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
     sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))
