@@ -121,7 +121,7 @@ def test_the_functions_compile_whole():
             lambda: ops.unpad(torch.zeros(3, 4), OFFSETS, 4),
             r"but offsets\[2\] is",
         ),
-        (ValueError, lambda: ops.flatten(torch.arange(5), OFFSETS, 4), "total=4 is below the 5 tokens"),
+        (ValueError, lambda: ops.flatten(torch.arange(5), OFFSETS, 4), "total_length=4 is below the 5 tokens"),
     ],
 )
 def test_bad_arguments_are_named(error, call, message):

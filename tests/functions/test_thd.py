@@ -122,7 +122,7 @@ def test_begins_where_the_first_sequence_does():
         ([0, 3, 2], {"pad_to_multiple_of": 2}, ValueError, r"offsets\[1\] is 3 and offsets\[2\] is 2"),
         ([0, 3], {"pad_to_multiple_of": 2, "total_length": 5}, ValueError, "total_length=5 is not a multiple of 2"),
         ([0, 3], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "total_length=2 is below the 4 tokens"),
-        ([0], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "but there is no sequence"),
+        ([0], {"pad_to_multiple_of": 2, "total_length": 2}, ValueError, "but there is no row"),
         ([0, 3], {"pad_to_multiple_of": 2, "padding_value": (1, 2)}, ValueError, "1 columns and 2 padding values"),
         ([0, 3], {"pad_to_multiple_of": 2, "padding_value": 2**63}, OverflowError, "does not fit the dtype int64"),
         ([0, 3], {"pad_to_multiple_of": 2, "position_ids_start": 2**63 - 2}, OverflowError, "positions beyond int64"),

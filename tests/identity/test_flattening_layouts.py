@@ -200,8 +200,8 @@ ROWS = [{"input_ids": [1, 2, 3]}, {"input_ids": [4]}]
         ({"total_length": 8, "pad_to_multiple_of": 8}, ROWS, "give one of them"),
         ({"total_length": 9, "align_to": 2}, ROWS, "total_length=9 must be a multiple of align_to=2"),
         ({"pad_to_multiple_of": 9, "align_to": 2}, ROWS, "pad_to_multiple_of=9 must be a multiple of align_to=2"),
-        ({"total_length": 3}, ROWS, "total_length=3 is below the 4 tokens of the batch"),
-        ({"total_length": 4, "align_to": 2}, ROWS, "total_length=4 is below the 6 tokens of the batch"),
+        ({"total_length": 3}, ROWS, "total_length=3 is below the 4 tokens that the rows take"),
+        ({"total_length": 4, "align_to": 2}, ROWS, "total_length=4 is below the 6 tokens that the rows take"),
         ({"total_length": 4}, [{"input_ids": []}], "row 0 is empty"),
         ({"align_to": 4}, [{"input_ids": [1]}, {"input_ids": []}], "row 1 is empty"),
     ],
@@ -234,7 +234,7 @@ def test_masking_does_not_go_with_places():
         ({"align_to": 0}, "align_to must be positive, not 0"),
         ({"align_to": 2, "pad_to_multiple_of": 3}, "pad_to_multiple_of must be a multiple of align_to=2, not 3"),
         ({"total_length": 8, "pad_to_multiple_of": 8}, "give one of them"),
-        ({"total_length": 3}, "total=3 is below the 4 tokens"),
+        ({"total_length": 3}, "total_length=3 is below the 4 tokens"),
     ],
 )
 def test_the_function_refuses(options, words):

@@ -12,7 +12,7 @@ from hypothesis import given
 
 import quadrat
 from quadrat.input.columns import BatchLayout
-from quadrat.planning import flat, flattening
+from quadrat.planning import flat
 from support.compare import assert_same_batch, frozen, outcome
 from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
 
@@ -225,7 +225,7 @@ def test_padding_free_refuses(error, options, features, said):
 
 def test_labels_none():
     """For collators that make labels of their own."""
-    plan = flattening.Flattening("np", "none", extra={"special_tokens_mask": 1}, layout=BatchLayout(multiple_of=4))
+    plan = flat.Flattening("np", "none", extra={"special_tokens_mask": 1}, layout=BatchLayout(multiple_of=4))
     collator = types.SimpleNamespace(deferred=False)
     batch = flat.flatten(collator, [{"input_ids": [1, 2, 3], "special_tokens_mask": [1, 0, 1]}], plan)
     assert {name: value.tolist() for name, value in batch.items()} == {

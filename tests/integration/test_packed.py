@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from transformers import BertLMHeadModel
@@ -142,6 +142,46 @@ def test_collators_that_join_rows_keep_documents_apart(name, kind):
         for form, features in packed_forms(packs).items():
             assert_same_batch(collator(features), expected), form
     assert_same_batch(collator([packs[0], packs[2]]), collator([dict(packs[0]), dict(packs[2])]))
+
+
+CONSUMERS = [None, "transformers", "megatron", "mask"]
+MEGATRON = {"kwargs_for": "megatron", "continue_positions": True, "deferred": False}
+DEFERRED = {"kwargs_for": "transformers", "continue_positions": True, "deferred": True}
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(0, 9) | st.just(40), min_size=1, max_size=4), min_size=1, max_size=4),
+    whole=st.booleans(),
+    labels=st.booleans(),
+    form=st.sampled_from(["arrays", "lists", "tensors"]),
+    options=st.fixed_dictionaries(
+        {"kwargs_for": st.sampled_from(CONSUMERS), "continue_positions": st.booleans(), "deferred": st.booleans()},
+        optional={"align_to": st.sampled_from([1, 4, 16]), "position_ids_start": st.just(2)},
+    ),
+    size=st.sampled_from([{}, {"pad_to_multiple_of": 16}, {"total_length": 1600}]),
+)
+@example(lengths=[[8, 3], [5]], whole=True, labels=True, form="arrays", options=MEGATRON, size={})
+@example(lengths=[[8, 3], [5]], whole=True, labels=True, form="lists", options=MEGATRON | {"align_to": 4}, size={})
+@example(lengths=[[8, 3], [5]], whole=True, labels=False, form="arrays", options=DEFERRED, size={})
+def test_packs_are_as_their_documents(*, lengths, whole, labels, form, options, size):
+    """In all layouts, whether or not rows without tokens make it impossible to read packs as they are."""
+    lengths = [[max(n, int(whole)) for n in pack] for pack in lengths]
+    pads, names = {"weights": 0.5}, ["input_ids", *(["labels"] if labels else []), "weights"]
+    collator = quadrat.DataCollatorWithFlattening(return_seq_idx=True, pad_values=pads, **options, **size)
+    rows = [{name: row[name] for name in names} for row in rows_of([n for pack in lengths for n in pack])]
+    made = {"arrays": np.array, "lists": list, "tensors": torch.tensor}[form]
+    packs, left = [], iter(rows)
+    for pack in lengths:
+        documents = [next(left) for _ in pack]
+        columns = {name: made([one for row in documents for one in row[name]]) for name in names}
+        packs.append({**columns, "seq_lengths": made(pack)})
+    documents = [row for row in rows if row["input_ids"]]
+    if not documents:
+        return
+    expected, found = collator(documents), [collator(packs) for _ in range(2)]
+    for batch in found:
+        assert list(batch) == list(expected)
+        assert_same_batch(*(one.to("cpu") if options["deferred"] else one for one in (batch, expected)))
 
 
 def test_rows_without_documents_are_known_apart():

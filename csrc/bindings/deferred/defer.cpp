@@ -36,7 +36,7 @@ struct Place {
 // The buffer: pieces are reserved first, then written. What several outputs need is there once.
 class Buffer {
 public:
-    explicit Buffer(const Columns& columns) : columns_(columns) {}
+    Buffer(const Columns& columns, const Execution& execution) : columns_(columns), execution_(execution) {}
 
     std::int64_t reserve(std::int64_t count, Kind kind) {
         const std::int64_t at = size_;
@@ -44,14 +44,15 @@ public:
         return at;
     }
 
-    // Where rows begin, and where the last one ends. Columns whose rows are equally long share them.
+    // Where sequences begin, and where the last one ends. Columns whose sequences are equally long share them.
     std::int64_t offsets(std::size_t index) {
+        const std::vector<std::int64_t>& lengths = execution_.sequences(columns_.at(index));
         for (const Offsets& known : offsets_) {
-            if (columns_.at(known.index).lengths == columns_.at(index).lengths) {
+            if (*known.lengths == lengths) {
                 return known.at;
             }
         }
-        offsets_.push_back({index, reserve(columns_.count(index) + 1, Kind::int64)});
+        offsets_.push_back({&lengths, reserve(static_cast<std::int64_t>(lengths.size()) + 1, Kind::int64)});
         return offsets_.back().at;
     }
 
@@ -82,7 +83,7 @@ public:
 
     Status write(std::size_t* failed) const {
         for (const Offsets& piece : offsets_) {
-            row_offsets(columns_.at(piece.index).all_lengths(), 0, at<std::int64_t>(piece.at));
+            row_offsets(span_of(*piece.lengths), 0, at<std::int64_t>(piece.at));
         }
         for (const Piece& piece : values_) {
             *failed = piece.step;
@@ -109,7 +110,7 @@ private:
     }
 
     struct Offsets {
-        std::size_t index;
+        const std::vector<std::int64_t>* lengths;
         std::int64_t at;
     };
     struct Piece {
@@ -121,6 +122,7 @@ private:
     };
 
     const Columns& columns_;
+    const Execution& execution_;
     std::vector<Offsets> offsets_;
     std::vector<Piece> values_;
     std::int64_t size_ = 0;
@@ -203,7 +205,7 @@ public:
           labels_(labels_of(plan, execution_.labels())),
           causal_(dynamic_cast<const CausalLabels*>(labels_)),
           masking_(columns, plan.steps, execution_.ids(), labels_),
-          buffer_(columns),
+          buffer_(columns, execution_),
           places_(plan.steps.size()) {}
 
     Status place(std::size_t i) {
@@ -212,11 +214,15 @@ public:
         if (step.action == Action::hold) {
             return {};
         }
-        if (!layout_.plain() || step.action >= Action::token_bounds) {
+        const bool padded = step.action < Action::join;  // in which rows are what is told apart
+        if (!layout_.plain() || step.action >= Action::token_bounds || (padded && layout_.seq_lengths >= 0)) {
             return {Code::bad_argument};  // such batches are made before they are sent
         }
+        if (const Status status = execution_.documents_status(); !status) {
+            return status;
+        }
         if (step.action == Action::longest) {
-            place.total = columns_.at(step.index).max_length;
+            place.total = execution_.longest(columns_.at(step.index));
             return {};
         }
         const Output output = execution_.output(step);
@@ -260,13 +266,15 @@ public:
     }
 
     py::object made(const DeferredFactory& factory) const {
-        const std::int64_t rows = columns_.columns.empty() ? 0 : columns_.count(0);
+        const std::int64_t rows = columns_.columns.empty() ? 0 : span_of(execution_.sequences(columns_.at(0))).size;
         py::tuple places(places_.size());
         for (std::size_t i = 0; i < places_.size(); ++i) {
             places[i] = places_[i].as_tuple();
         }
+        BatchLayout layout = layout_;
+        layout.seq_lengths = -1;  // the rows of a deferred batch are the documents
         columns_.invalidate();
-        return factory.make(buffer_.tensor, plan_.given, places, rows, layout_.as_tuple(), masking_.as_object(),
+        return factory.make(buffer_.tensor, plan_.given, places, rows, layout.as_tuple(), masking_.as_object(),
                             factory.wrapped);
     }
 

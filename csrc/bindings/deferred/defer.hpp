@@ -19,7 +19,7 @@ inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and more 
 //
 // buffer: a tensor of bytes. places: for each step a tuple (offsets, values, total, fill, shape):
 //   offsets, values: where in the buffer the offsets of the rows lie, int64 [rows + 1], and their values; -1 where
-//     there is no such thing. Values without offsets are the output as it is.
+//     there is no such thing. Values without offsets are the output as it is. Of packed rows, documents are meant.
 //   total: of the values, in elements; of `longest` the length, and of labels of causal language modelling the id that
 //     is ignored.
 //   fill: what fills the gaps, or None where there are none.

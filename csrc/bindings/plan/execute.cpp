@@ -44,9 +44,6 @@ BatchLayout layout_of(const py::tuple& fields) {
         layout.completions < 0) {
         throw py::value_error("multiple_of must be positive, and other lengths not negative");
     }
-    if (layout.seq_lengths >= 0 && layout.align_to != 0) {
-        throw py::value_error("documents of packed rows have no places of their own: align_to must be 0");
-    }
     return layout;
 }
 
@@ -173,7 +170,7 @@ Status Execution::write(const Step& step, std::int64_t extent, void* out) {
         case Action::gaps:
             return write_places(step, extent, out);
         case Action::token_bounds:
-            return cu_seqlens(columns_.at(step.index).all_lengths(), Kind::int32, out);
+            return cu_seqlens(span_of(sequences(columns_.at(step.index))), Kind::int32, out);
         case Action::row_positions:
             return write_row_positions(step, extent, static_cast<std::int64_t*>(out));
         case Action::chain:

@@ -12,6 +12,10 @@
 
 namespace quadrat {
 
+inline Span<const std::int64_t> span_of(const std::vector<std::int64_t>& numbers) {
+    return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
+}
+
 // The outputs of one batch. Columns, plan and layout must outlive it.
 class Execution {
 public:
@@ -29,6 +33,13 @@ public:
     const Step* ids() const { return ids_; }
     // How many elements of a flat output are tokens; the rest is padding.
     std::int64_t filled(const Step& step) const;
+    // The lengths of what positions and bounds tell apart: rows, or the documents in them.
+    const std::vector<std::int64_t>& sequences(const Column& column) const {
+        return layout_.seq_lengths < 0 ? column.lengths : documents_;
+    }
+    std::int64_t longest(const Column& column) const;
+    // Not ok where the documents do not sum to the rows: there are none then.
+    Status documents_status() const { return documents_status_; }
 
 private:
     // The output of a step if a token is one element.
@@ -40,10 +51,6 @@ private:
     Status write_labels(const Step& step, std::int64_t extent, void* out) const;
     // Flat outputs: see placed.cpp.
     Status read_documents();
-    // The lengths of what positions and bounds tell apart: rows, or the documents in them.
-    const std::vector<std::int64_t>& sequences(const Column& column) const {
-        return layout_.seq_lengths < 0 ? column.lengths : documents_;
-    }
     Status write_places(const Step& step, std::int64_t extent, void* out) const;
     Status place_rows(const Step& step, std::int64_t extent, void* out) const;
     bool has_room(const Column& column) const;
@@ -52,7 +59,7 @@ private:
     std::int64_t longest_chain(std::size_t index) const;
     const std::vector<std::int64_t>& chains(std::size_t index) const;
     Status write_chains(const Step& step, std::int64_t extent, std::int64_t* out) const;
-    // The length of the place of a row, of all rows, and of the flat output.
+    // The length of the place of a sequence, of all of a column, and of the flat output.
     std::int64_t placed(std::int64_t length) const {
         return layout_.align_to == 0 ? length : round_up(length, layout_.align_to);
     }
@@ -61,8 +68,8 @@ private:
         return layout_.total != 0 ? layout_.total : round_up(placed, layout_.multiple_of);
     }
     Output flat(std::int64_t placed, Kind kind) const;
-    // Where the places of rows or documents of these lengths begin, and where the last one ends: with the output. Until
-    // the next call.
+    // Where the places of sequences of these lengths begin, and where the last one ends: with the output. Until the
+    // next call.
     const std::vector<std::int64_t>& places(const std::vector<std::int64_t>& lengths, std::int64_t extent) const;
 
     const Columns& columns_;
@@ -76,7 +83,7 @@ private:
     mutable std::vector<std::int64_t> places_;  // of the lengths `placed_`
     mutable const std::vector<std::int64_t>* placed_ = nullptr;
     std::vector<std::int64_t> documents_;  // their lengths, row after row
-    Status documents_status_;              // not ok where they do not sum to the rows
+    Status documents_status_;
 };
 
 // The batch, one output per step, in order: a dict. Where the status is not ok, `failed` is the step it speaks of.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "../../kernels/bytes.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/flat_rows.hpp"
 #include "../../kernels/padded_rows.hpp"
@@ -19,8 +20,16 @@ std::vector<std::int64_t> lengths_between(const std::vector<std::int64_t>& place
     return lengths;
 }
 
-Span<const std::int64_t> span_of(const std::vector<std::int64_t>& numbers) {
-    return {numbers.data(), static_cast<std::int64_t>(numbers.size())};
+// Sequences that lie one after the other to their places, the last one first: no place is before its sequence.
+void move_apart(const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& start, std::size_t token,
+                void* out) {
+    auto* const base = static_cast<char*>(out);
+    auto end = static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
+    for (std::size_t i = lengths.size(); i-- > 0;) {
+        const auto length = static_cast<std::size_t>(lengths[i]);
+        end -= length;
+        move_bytes(base + static_cast<std::size_t>(start[i]) * token, base + end * token, length * token);
+    }
 }
 
 }  // namespace
@@ -30,7 +39,7 @@ std::int64_t Execution::placed(const Column& column) const {
         return column.total;
     }
     std::int64_t sum = 0;
-    for (const std::int64_t length : column.lengths) {
+    for (const std::int64_t length : sequences(column)) {
         sum += placed(length);
     }
     return sum;
@@ -40,19 +49,17 @@ Status Execution::read_documents() {
     const auto index = static_cast<std::size_t>(layout_.seq_lengths);
     const Column &column = columns_.at(index), &rows = columns_.at(0);
     documents_.resize(static_cast<std::size_t>(column.total));
-    const Status status = columns_.flatten(index, documents_.data(), Kind::int64, column.total);
+    Status status = columns_.flatten(index, documents_.data(), Kind::int64, column.total);
     const std::int64_t* next = documents_.data();
     for (std::size_t i = 0; i < column.lengths.size() && status; ++i) {
         std::int64_t rest = rows.lengths.at(i);
-        for (std::int64_t left = column.lengths[i]; left > 0; --left, ++next) {
-            if (*next < 1 || *next > rest) {
-                return {Code::wrong_length};
-            }
-            rest -= *next;
+        for (std::int64_t left = column.lengths[i]; left > 0 && rest >= 0; --left, ++next) {
+            rest = *next < 1 || *next > rest ? -1 : rest - *next;
         }
-        if (rest != 0) {
-            return {Code::wrong_length};
-        }
+        status = rest == 0 ? Status() : Status{Code::wrong_length};
+    }
+    if (!status) {
+        documents_.clear();  // numbers that were not checked
     }
     return status;
 }
@@ -73,20 +80,21 @@ const std::vector<std::int64_t>& Execution::places(const std::vector<std::int64_
     return places_;
 }
 
+std::int64_t Execution::longest(const Column& column) const {
+    const std::vector<std::int64_t>& apart = sequences(column);
+    const std::int64_t longest = apart.empty() ? 0 : placed(*std::max_element(apart.begin(), apart.end()));
+    if (layout_.align_to == 0 || apart.empty()) {
+        return longest;
+    }
+    const std::int64_t before = placed(column) - placed(apart.back());
+    return std::max(longest, flat_extent(placed(column)) - before);
+}
+
 py::object Execution::object(const Step& step) const {
     const Column& column = columns_.at(step.index);
     switch (step.action) {
-        case Action::longest: {
-            std::int64_t longest = placed(column.max_length);
-            if (layout_.seq_lengths >= 0) {
-                longest = documents_.empty() ? 0 : *std::max_element(documents_.begin(), documents_.end());
-            }
-            if (layout_.align_to != 0 && !column.lengths.empty()) {
-                const std::int64_t before = placed(column) - placed(column.lengths.back());
-                longest = std::max(longest, flat_extent(placed(column)) - before);
-            }
-            return py::int_(longest);
-        }
+        case Action::longest:
+            return py::int_(longest(column));
         case Action::total:
             return py::int_(flat_extent(placed(column)));
         case Action::constant:
@@ -98,7 +106,7 @@ py::object Execution::object(const Step& step) const {
 
 bool Execution::has_room(const Column& column) const {
     const std::int64_t flat = flat_extent(placed(column));
-    return placed(column) <= flat && (flat == 0 || !column.lengths.empty());
+    return placed(column) <= flat && (flat == 0 || !sequences(column).empty());
 }
 
 Status Execution::write_places(const Step& step, std::int64_t extent, void* out) const {
@@ -158,7 +166,9 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
     if (!has_room(column)) {
         return {Code::row_too_long};
     }
-    if (shifts && !layout_.plain() && column.min_length == 0) {
+    const bool whole = layout_.seq_lengths < 0;  // each row is a sequence
+    if ((shifts && column.min_length == 0 && !(whole && layout_.plain())) ||
+        (!whole && column.total != columns_.at(0).total)) {
         return {Code::wrong_length};
     }
     std::uint64_t fill = 0, separator = 0;
@@ -166,31 +176,32 @@ Status Execution::place_rows(const Step& step, std::int64_t extent, void* out) c
         (shifts && !decode_number(layout_.separator.ptr(), step.kind, &separator))) {
         return {Code::out_of_range};
     }
-    const std::vector<std::int64_t>& own = places(column.lengths, extent);
-    std::vector<std::int64_t> apart;
+    const std::vector<std::int64_t>& lengths = sequences(column);
+    const std::vector<std::int64_t>& own = places(lengths, extent);
+    std::vector<std::int64_t> longer;  // with a separator for each empty row
     if (shifts && column.min_length == 0) {
-        apart = column.offsets(1);
-        apart.back() = extent;
+        longer = column.offsets(1);
+        longer.back() = extent;
     }
-    const std::vector<std::int64_t>& start = apart.empty() ? own : apart;
-    const Span<const std::int64_t> first{start.data(), columns_.count(step.index)};
+    const std::vector<std::int64_t>& start = longer.empty() ? own : longer;
+    const Span<const std::int64_t> first{start.data(), span_of(lengths).size};
     Status status;
     if (shifts && has_ids_for(step)) {  // they are numbers already: no Python object is looked at again
         std::vector<Row> rows;
-        rows.reserve(column.lengths.size());
-        for (std::size_t i = 0; i < column.lengths.size(); ++i) {
-            rows.push_back({ids_data_ + own[i], column.lengths[i], sizeof(std::int64_t), Kind::int64});
+        rows.reserve(lengths.size());
+        for (std::size_t i = 0; i < lengths.size(); ++i) {
+            rows.push_back({ids_data_ + own[i], lengths[i], sizeof(std::int64_t), Kind::int64});
         }
         status = copy_rows({rows.data(), first.size}, first, step.kind, out, extent);
-    } else {
+    } else if (whole) {
         status = columns_.place(step.index, first, out, step.kind, extent);
+    } else {
+        status = columns_.flatten(step.index, out, step.kind, extent);
+        if (status && layout_.align_to != 0) {
+            move_apart(lengths, start, item_size(step.kind) * static_cast<std::size_t>(column.inner), out);
+        }
     }
-    status =
-        status ? fill_ends(span_of(start), column.lengths.data(), column.inner, step.kind, &fill, out, extent) : status;
-    if (status && shifts && layout_.seq_lengths >= 0) {
-        const auto count = static_cast<std::int64_t>(documents_.size());
-        return separate_rows({places(documents_, extent).data(), count}, step.kind, &separator, out, extent);
-    }
+    status = status ? fill_ends(span_of(start), lengths.data(), column.inner, step.kind, &fill, out, extent) : status;
     return status && shifts ? separate_rows(first, step.kind, &separator, out, extent) : status;
 }
 

@@ -80,7 +80,7 @@ struct BatchLayout {
     // longest and separators are then those of documents.
     std::int64_t seq_lengths = -1;
 
-    bool plain() const { return align_to == 0 && total == 0 && continue_positions && seq_lengths < 0; }
+    bool plain() const { return align_to == 0 && total == 0 && continue_positions; }
     // What `layout_of` makes this layout of.
     py::tuple as_tuple() const {
         return py::make_tuple(width, multiple_of, side, separator, start, align_to, total, continue_positions, choices,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from transformers.data.data_collator import DataCollatorMixin
 
 from quadrat.deferred.batch import DeferredBatch
-from quadrat.input.items import has_documents, normalise, unwrapped
+from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
@@ -28,7 +28,8 @@ class Collator(Remembering):
     """
 
     return_tensors: Any
-    _joins_rows: ClassVar[bool] = False  # whether a batch is one long row; packed rows are then taken apart
+    # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
+    _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
@@ -70,7 +71,7 @@ class Collator(Remembering):
 
     def _normalise(self, features: Any) -> Any:
         try:
-            return normalise(features, bare=self._takes_bare_rows and not self._joins_rows, documents=self._joins_rows)
+            return normalise(features, bare=self._takes_bare_rows and not self._joins_rows)
         except UnevenColumns as error:
             if self._explains_columns:
                 raise
@@ -93,9 +94,7 @@ class Collator(Remembering):
         if type(features) is list and len(features) == 1:
             features = unwrapped(features)
         run = self.__dict__.get("_quadrat_pt" if framework == "pt" else self._memory_of(framework))
-        if run is None or (self._joins_rows and has_documents(features)):
-            return self._collate_anew(features, framework)
-        batch = run(self, features)
+        batch = None if run is None else run(self, features)
         if batch is None:
             return self._collate_anew(features, framework)
         if batch is NotImplemented:
@@ -139,6 +138,8 @@ class Collator(Remembering):
             if isinstance(reason, AlwaysFallBack):
                 remember_fallback(self, framework)
             why = str(reason)
+        if self._joins_rows and is_packed(rows):
+            return self._collate(documents_of(rows), framework)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)
         return self._emit(batch)
 

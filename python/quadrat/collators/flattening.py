@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from quadrat.collators._base import Collator, with_used_options
 from quadrat.collators.default import default_data_collator
+from quadrat.input.items import is_packed
 from quadrat.input.rows import MAIN, each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
-from quadrat.planning.flat import flatten_features, flatten_plainly
-from quadrat.planning.flattening import Flattening, check_layout
+from quadrat.planning.flat import Flattening, check_layout, flatten_features, flatten_plainly
 from quadrat.planning.plan_cache import CALL, Fact
 from quadrat.support.mappings import is_plain
 from quadrat.varlen.names import outputs
@@ -171,8 +171,11 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         first = first_feature(features)
         if self._has_other_keys():
             raise FallBack("the reference's sets of keys were changed")
+        packed = is_packed(features)
+        if packed and self.scalar_labels:
+            raise FallBack("packed rows have no number each")
         with or_fall_back("an option is neither true nor false"):
-            plan = self._flattening(first, framework)
+            plan = self._flattening(first, framework)._replace(packed=packed)
         defers = self.deferred and not self.scalar_labels
         batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch

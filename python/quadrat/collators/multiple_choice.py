@@ -8,13 +8,15 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from quadrat import _core
 from quadrat.collators._base import MixinCollator
-from quadrat.input.columns import NUMBERS, collect_nested
+from quadrat.input.columns import NUMBERS
 from quadrat.installed import originals
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning.fallback import FallBack, first_feature
 from quadrat.planning.padded import FAST_WARNING, Choices, LabelColumn, check_tokenizer, pad_features, warns_of_fast
 from quadrat.planning.plan_cache import ENTRY, PADDING_FIELDS, Fact, PadOptions
+from quadrat.support.memory import interop
 
 
 @dataclass
@@ -68,7 +70,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
             raise FallBack("the features must have exactly one of 'label' and 'labels'")
-        collected = collect_nested(examples, label, "input_ids")
+        collected = _core.collect_nested(examples, label, "input_ids", interop())
         if collected is None:
             raise FallBack("'input_ids' is not made of lists of choices, or examples differ in keys or in their number")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)

@@ -129,7 +129,7 @@ class DataCollatorSpeechSeq2SeqWithPadding:
 
 def _split(features: Any, name: str) -> tuple[Any, list[dict[str, Any]]]:
     """Features in one form, and their labels as a tokenizer pads them."""
-    rows = normalise(features, bare=False, documents=False)
+    rows = normalise(features, bare=False)
     if type(rows) is not Rows:
         [row[name] for row in rows]
     elif not rows.has(name):
@@ -161,7 +161,5 @@ def _stacked_masks(rows: Any) -> Any:
     if found is not None and equal and forms == col.LIST and kinds == col.PYTHON_INTS:
         with contextlib.suppress(FallBack):
             check_device("pt")
-            made = run_steps(found[1], ((MASK, 0, col.STACK, INT64),), {}, "pt", col.BatchLayout())
-            if type(made) is dict:
-                return made[MASK]
+            return run_steps(found[1], ((MASK, 0, col.STACK, INT64),), {}, "pt", col.BatchLayout())[MASK]
     return torch.LongTensor([row[MASK] for row in each_of(rows)])

@@ -14,8 +14,7 @@ from quadrat.installed.behaviour import numpy_token_labels_are_like_torch
 from quadrat.ops.flatten import Names
 from quadrat.planning.conversion import faster_reference
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import flatten
-from quadrat.planning.flattening import padding_free_plan
+from quadrat.planning.flat import flatten, padding_free_plan
 from quadrat.planning.padded import LabelColumn, pad_features, require_tokenizer
 from quadrat.planning.plan_cache import PADDING_FIELDS, PadOptions, as_encoding
 from quadrat.support.memory import Framework

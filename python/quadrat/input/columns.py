@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from quadrat import _core
-from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS, interop
+from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
 
 # The forms a row can have, as bits. DEEP goes with ARRAY or TENSOR: rows of more than one dimension.
 LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER, DEEP = _core.FORMS
@@ -78,23 +78,6 @@ class BatchLayout(NamedTuple):
     prompts: bool = False  # whether a column of prompts is before them
     batched: bool = True  # whether outputs of joined rows are `[1, total]`, or else `[total]`
     seq_lengths: int = -1  # of packed rows: the column that has the lengths of their documents
-
-
-def collect(features: Any) -> tuple[tuple[str, ...], _core.Columns] | None:
-    """The columns of a list of features, named by the first feature's keys in their order.
-
-    None unless the features are a list or tuple of mappings with all these keys, which `way_to_read` lets be read.
-    """
-    return _core.collect(features, None, interop())
-
-
-def collect_nested(features: Any, plain: str, main: str) -> tuple[tuple[str, ...], _core.Columns, int] | None:
-    """The columns of features that hold one row per choice, feature by feature, and how many choices each has.
-
-    The first feature's column `main` says how many; the column `plain` has one value per feature. None where `collect`
-    returns None, and where a value is not a list or tuple of that many rows.
-    """
-    return _core.collect_nested(features, plain, main, interop())
 
 
 def inferred_kind(kinds: int, float_kind: int | None) -> int | None:

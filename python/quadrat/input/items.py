@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from quadrat import _core
 from quadrat.input.columns import INTS, ROWS, explain, inferred_kind
 from quadrat.input.lazy_row import as_columns
-from quadrat.input.rows import MAIN, SEQUENCES, Rows, first_mapping, rows_of, rows_of_columns
+from quadrat.input.rows import MAIN, Rows, first_of, rows_of, rows_of_columns
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import IntArray
-from quadrat.support.mappings import is_plain
 from quadrat.support.memory import FLOAT64, INT64, KINDS, address_of, interop
 
 # The column that says which documents a row was packed from, as TRL names it.
@@ -70,15 +69,12 @@ def packs_of(rows: Any, column: str, pieces: Pieces, offsets: IntArray) -> list[
     return packs
 
 
-def normalise(features: Any, *, bare: bool, documents: bool) -> Any:
+def normalise(features: Any, *, bare: bool) -> Any:
     """Features in one form: what `rows_of` says, with a batch or a list of one taken apart.
 
-    With `documents`, packed rows become their documents, of which only columns with one number per token are left.
-    Raises ValueError for several batches, where `rows_of` does, and when `seq_lengths` do not sum to a row's tokens.
+    Raises ValueError for several batches, and where `rows_of` does.
     """
-    features = unwrapped(features)
-    rows = rows_of(as_columns(features), bare=bare)
-    return documents_of(rows) if documents and has_documents(rows) else rows
+    return rows_of(as_columns(unwrapped(features)), bare=bare)
 
 
 def unwrapped(features: Any) -> Any:
@@ -93,16 +89,13 @@ def unwrapped(features: Any) -> Any:
     return list(features) if type(features) is Batch else features
 
 
-def has_documents(features: Any) -> bool:
-    """Whether features, in one form, are rows that were packed."""
-    if type(features) is list and features and type(features[0]) is dict:  # the usual form, at once
-        return SEQ_LENGTHS in features[0]
-    if type(features) is Rows and not features.handed_out:
-        return features.has(SEQ_LENGTHS)
-    if type(features) not in SEQUENCES or not features:
+def is_packed(features: Any) -> bool:
+    """Whether features, in one form, are rows that were packed: each has ints that say how long its documents are."""
+    collected = _core.collect(features, (SEQ_LENGTHS, MAIN), interop())
+    if collected is None or not len(features):
         return False
-    first = features[0]  # only plain mappings are asked: others may insert what they are asked for
-    return is_plain(first) and SEQ_LENGTHS in first
+    forms, _, kinds, *_ = collected[1].describe(0)
+    return not (forms & ~ROWS or kinds & ~INTS)
 
 
 def join(features: Any, names: Sequence[str], pieces: Pieces | None = None) -> tuple[dict[str, NDArray[Any]], IntArray]:
@@ -176,24 +169,15 @@ def _value(features: Any, row: int, name: str) -> Any:
 
 
 def documents_of(features: Any) -> Any:
-    """The documents of packed rows; the rows themselves where `seq_lengths` are something else."""
-    first = first_mapping(features)
-    if type(first) is Pack and all(_is_as_made(pack, first) for pack in features):
-        values = {name: np.concatenate([pack.data[name] for pack in features]) for name in first}
-        lengths = values.pop(SEQ_LENGTHS)
-        packed, sizes = (np.array([len(pack.data[name]) for pack in features]) for name in (SEQ_LENGTHS, MAIN))
-    else:
-        collected = _core.collect(features, (SEQ_LENGTHS, MAIN), interop())
-        if first is None or collected is None:
-            return features
-        forms, _, kinds, *_ = collected[1].describe(0)
-        if forms & ~ROWS or kinds & ~INTS:
-            return features
-        documents, packed = join(features, [SEQ_LENGTHS])
-        lengths = documents[SEQ_LENGTHS].astype(np.int64)
-        values, sizes = join(
-            features, [name for name in first if name != SEQ_LENGTHS and (name == MAIN or _joins(features, name))]
-        )
+    """The documents of packed rows, of which only columns with one number per token are left.
+
+    Raises ValueError when a row's columns differ in length, or its `seq_lengths` do not sum to its tokens; KeyError
+    when some rows lack the labels that the first one has.
+    """
+    documents, packed = join(features, [SEQ_LENGTHS])
+    lengths = documents[SEQ_LENGTHS].astype(np.int64)
+    others = [name for name in first_of(features) if name != SEQ_LENGTHS]
+    values, sizes = join(features, [name for name in others if name == MAIN or _joins(features, name)])
     ends, bounds = packed.cumsum(), np.concatenate(([0], lengths.cumsum()))
     wrong = np.flatnonzero(bounds[ends] != sizes.cumsum())
     if len(wrong) or (lengths < 0).any():
@@ -202,15 +186,6 @@ def documents_of(features: Any) -> Any:
         raise ValueError(f"row {row}: seq_lengths {said} do not sum to its {sizes[row]} tokens")
     bounds = np.append(bounds[:-1][lengths > 0], bounds[-1])
     return rows_of_columns({name: Ragged(column, bounds) for name, column in values.items()})
-
-
-def _is_as_made(pack: Any, names: Pack) -> bool:
-    """Whether a pack has these columns, each an array that is as long as its tokens."""
-    if type(pack) is not Pack or MAIN not in names:
-        return False
-    columns = {name: pack.data.get(name) for name in names}
-    lengths = {len(one) if type(one) is np.ndarray else -1 for name, one in columns.items() if name != SEQ_LENGTHS}
-    return len(lengths) == 1 and -1 not in lengths and type(columns.get(SEQ_LENGTHS)) is np.ndarray
 
 
 def _joins(features: Any, name: str) -> bool:

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
-from quadrat.input.columns import POSITIONS, SEQUENCES, TOKEN_BOUNDS
 from quadrat.ops._device import flatten as device_flatten
 from quadrat.ops._device import rows_on_gpu
-from quadrat.ops._padding import padded_length, require_own_dtype, whole
+from quadrat.ops._padding import require_own_dtype, whole
 from quadrat.ragged import Ragged, source_of
-from quadrat.support.memory import INT32, INT64, Framework
-from quadrat.varlen.aligned import ALIGNED, Aligned, Placement, align_on_device, flat_layout, join
+from quadrat.support.memory import Framework
+from quadrat.varlen.aligned import ALIGNED, FLAT, Aligned, Placement, align_on_device, join
 from quadrat.varlen.names import check_names, renamed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_STEPS = (
-    ("position_ids", 0, POSITIONS, INT64),
-    ("seq_idx", 0, SEQUENCES, INT32),
-    ("cu_seqlens", 0, TOKEN_BOUNDS, INT32),
-)
 
 Names = Literal["transformers", "varlen_attn", "flash_attn", "megatron", "mask"]
 
@@ -55,7 +48,6 @@ class _Options(TypedDict, total=False):
 
 
 _Rows = Ragged | Sequence[Any]
-_Size = tuple[int | None, int | None]  # `total_length` and `pad_to_multiple_of`, not both
 
 
 @overload
@@ -131,82 +123,49 @@ def flatten(
     if total_length is not None and pad_to_multiple_of is not None:
         raise ValueError("pad_to_multiple_of and total_length both set the length of the result: give one of them")
     check_names(kwargs_for)
-    made: Any
-    aligned, ragged = align_to is not None, rows_on_gpu(rows)
-    if ragged is not None:
-        require_own_dtype(ragged.values, dtype, return_tensors)
-    if aligned:
-        how = _placement(align_to, pad_to_multiple_of, total_length, position_ids_start, continue_positions)
-        if ragged is not None:
-            made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
-            made = made._replace(values=made.values[0])
-        else:
-            source = source_of(rows)
-            layout = how.layout(source.lengths)
-            made = join(source, ALIGNED, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
-            made = Aligned(max_length=source.longest[1], **made)
-    else:
-        size = total_length if total_length is None else whole(total_length, "total_length"), pad_to_multiple_of
-        positions = position_ids_start, bool(continue_positions)
-        if ragged is not None:
-            made = _flatten_on_gpu(ragged, size, positions, padding_value)
-        else:
-            made = flatten_here(rows, size, positions, padding_value, dtype=dtype, return_tensors=return_tensors)
-    return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
-
-
-def _placement(align_to: Any, multiple: Any, total_length: Any, start: Any, continues: bool) -> Placement:
-    if whole(align_to, "align_to") <= 0:
+    aligned, multiple = align_to is not None, pad_to_multiple_of
+    if align_to is not None and whole(align_to, "align_to") <= 0:
         raise ValueError(f"align_to must be positive, not {align_to}")
-    if multiple is not None and (whole(multiple, "pad_to_multiple_of") <= 0 or multiple % align_to):
+    if multiple is not None and whole(multiple, "pad_to_multiple_of") <= 0:
+        raise ValueError(f"pad_to_multiple_of must be positive, not {multiple}")
+    if multiple is not None and multiple % (align_to or 1):
         raise ValueError(f"pad_to_multiple_of must be a multiple of align_to={align_to}, not {multiple}")
-    _require_int64(start)
-    return Placement(align_to, total_length, int(start), continues, multiple or align_to)
+    start, rounding = whole(position_ids_start, "position_ids_start"), multiple or align_to or 1
+    how = Placement(align_to or 0, total_length, start, bool(continue_positions), rounding)
+    made: Any
+    if (ragged := rows_on_gpu(rows)) is None:
+        made = flatten_here(rows, how, padding_value, dtype=dtype, return_tensors=return_tensors)
+    else:
+        require_own_dtype(ragged.values, dtype, return_tensors)
+        made = _flatten_on_gpu(ragged, how, padding_value)
+    return made if kwargs_for is None else renamed(made, kwargs_for, aligned=aligned)
 
 
 def flatten_here(
     rows: Ragged | Sequence[Any],
-    size: _Size,
-    positions: tuple[int, bool],
+    how: Placement,
     padding_value: Any,
     *,
     dtype: Any = None,
     return_tensors: Framework | None = None,
-) -> Flattened:
-    """`flatten` on the CPU. positions: where they start, and whether they continue through the padding."""
+) -> Any:
+    """`flatten` on the CPU."""
     source = source_of(rows)
-    total = _total(size, int(source.lengths.sum()), positions[0])
-    layout = flat_layout(total, int(positions[0]), continues=positions[1])
-    made = join(source, _STEPS, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
-    return Flattened(max_length=source.longest[1], **made)
+    make: Any = Aligned if how.align_to else Flattened
+    steps, layout = ALIGNED if how.align_to else FLAT, how.layout(source.lengths, source.total)
+    made = join(source, steps, layout, padding_value, dtype=dtype, return_tensors=return_tensors)
+    return make(max_length=source.longest[1], **made)
 
 
-def _total(size: _Size, tokens: int, start: int) -> int:
-    total, multiple = size
-    if total is None:
-        total = padded_length((0, tokens), None, multiple)
-    elif total < tokens:
-        raise ValueError(f"total={total} is below the {tokens} tokens of the rows")
-    elif total > tokens == 0:
-        raise ValueError(f"total={total}, but there is no token: position_ids have nothing to continue from")
-    _require_int64(start)
-    return total
-
-
-def _require_int64(start: int) -> None:
-    if not -(2**63) <= whole(start, "position_ids_start") < 2**63:
-        raise OverflowError(f"position_ids_start={start} is beyond int64")
-
-
-def _flatten_on_gpu(ragged: Ragged, size: _Size, positions: tuple[int, bool], padding_value: Any) -> Flattened:
+def _flatten_on_gpu(ragged: Ragged, how: Placement, padding_value: Any) -> Any:
+    if how.align_to:
+        made = align_on_device(ragged.offsets, [ragged.values], how, [padding_value])
+        return made._replace(values=made.values[0])
     first, last, (_, longest) = ragged.facts
-    start, tokens = positions[0], last - first
-    total = _total(size, tokens, start)
-    if start + total - 1 >= 2**63:
-        raise OverflowError(f"position_ids_start={start} leads to positions beyond int64")
-    if tokens >= 2**31:
-        raise OverflowError(f"{tokens} tokens are more than int32 cu_seqlens can hold")
-    made = device_flatten(ragged.values, ragged.offsets, total, start=start, padding_value=padding_value)
-    if not positions[1]:
-        made[1][made[2] < 0] = 0
-    return Flattened(*made, longest)
+    total = how.total(last - first, len(ragged))
+    if how.start + total - 1 >= 2**63:
+        raise OverflowError(f"position_ids_start={how.start} leads to positions beyond int64")
+    flat = device_flatten(ragged.values, ragged.offsets, total, start=how.start, padding_value=padding_value)
+    if not how.continues:
+        flat[1][flat[2] < 0] = 0
+    return Flattened(*flat, longest)

@@ -29,6 +29,7 @@ from quadrat.ops.mask_tokens import mask_tokens
 from quadrat.ragged import Ragged
 from quadrat.support.arrays import dense
 from quadrat.support.memory import KINDS
+from quadrat.varlen.aligned import Placement
 
 if not hasattr(torch.library, "register_autograd"):
     raise ImportError(f"the operators of quadrat need torch 2.4 or later, not {torch.__version__}")
@@ -128,7 +129,7 @@ def _flatten(values: Any, offsets: Any, total: int, start: int = 0, padding_valu
     if values.is_cuda:
         return _device.flatten(values, offsets, total, start=start, padding_value=padding_value)
     rows = Ragged(dense(values, "values"), offsets)
-    return tuple(flatten_here(rows, (total, None), (start, True), padding_value)[:4])
+    return tuple(flatten_here(rows, Placement(total_length=total, start=start), padding_value)[:4])
 
 
 def _fake_flatten(values: Any, offsets: Any, total: int, *_: Any, **__: Any) -> Any:

@@ -12,7 +12,7 @@ from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.padded import require_tokenizer
 from quadrat.ragged import Ragged
-from quadrat.support.memory import INT64, Framework, interop
+from quadrat.support.memory import INT64, Framework
 
 _NAMES = ("input_ids",)
 
@@ -25,10 +25,7 @@ def columns_of_ids(features: Any) -> _core.Columns:
         if type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
             raise FallBack("rows are not in a plain list or tuple")
         return bare_column(features)
-    collected = _core.collect(features, ("input_ids",), interop())
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with 'input_ids'")
-    return collected[1]
+    return plan_cache.collected(features, _NAMES)[1]
 
 
 def stack_rows(
@@ -70,8 +67,6 @@ def stack_rows(
         steps.append(("labels", 0, steps[0][2] if type(values["labels"]) is int else col.LABELS, INT64))
     layout, deferred = col.BatchLayout(width, 1, left), labelling is not None and collator.deferred
     batch = plan_cache.run_steps(columns, tuple(steps), values, framework, layout, deferred=deferred)
-    if isinstance(batch, tuple):
-        raise FallBack(f"rows: {col.explain((batch[1], -1, -1))}")
     # Of rows in memory, and of batches padded on the left, the key does not tell all.
     if remembers and labelling is not None and not forms & ~col.PYTHON_ROWS and not left:
         plan_cache.remember(

@@ -103,8 +103,6 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     values = {main: _fill(extractor.padding_value, plan.steps[index][3]) if pads else 0, MASK: 0}
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
     made = run_steps(batch.columns, plan.steps, values, framework, layout)
-    if type(made) is tuple:
-        raise FallBack(f"column '{plan.steps[made[0]][0]}': {col.explain((made[1], -1, -1))}")
     for at, column in enumerate(batch.names):
         if batch.columns.stored_kinds(at) & col.PYTHON_FLOATS:
             _require_rounded(made[column])

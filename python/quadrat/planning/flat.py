@@ -7,20 +7,23 @@ Rows that the kernels do not know become lists first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from quadrat import _core
 from quadrat.deferred.batch import deferred_batch
 from quadrat.input import columns as col
-from quadrat.input.rows import MAIN
+from quadrat.input.items import SEQ_LENGTHS, is_packed
+from quadrat.input.rows import MAIN, first_mapping
 from quadrat.planning import plan_cache
-from quadrat.planning.extra_columns import extra_kind
+from quadrat.planning.diagnosis.options import not_a_tokenizer
+from quadrat.planning.extra_columns import check_pad_values, extra_kind
 from quadrat.planning.fallback import FallBack, fall_back
-from quadrat.planning.flattening import Flattening
+from quadrat.planning.plan_cache import Labelling, collected
 from quadrat.support.counts import count_planned
-from quadrat.support.memory import BOOL, INT32, INT64, interop
+from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
+from quadrat.varlen.aligned import Placement
+from quadrat.varlen.names import check_names, parts_of
 
 _INT64 = range(-(2**63), 2**63)
 # How the parts of `quadrat.varlen.names` are made.
@@ -33,6 +36,138 @@ _PARTS = {
     "gaps": (col.GAPS, BOOL),
     "thd": (col.CONSTANT, INT64),
 }
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Flattening(NamedTuple):
+    """What a flattened batch holds; the outputs come in this order. seq_idx are padded with -1."""
+
+    framework: Framework
+    # "shifted": a row's first label is `separator_id`, so that no row's last token predicts the next row's first.
+    labels: Literal["shifted", "as they are", "none"]
+    label: str | None = None  # the column that labels are made of, and their name; None: of input_ids, as `labels`
+    position_ids: bool = True
+    seq_idx: bool = False
+    consumer: str | None = None  # whose names say where the rows begin, see `quadrat.varlen.names`; None: nothing does
+    extra: Mapping[str, Any] = _NOTHING  # more columns with one number per token, and what pads each
+    layout: col.BatchLayout = col.BatchLayout(separator=-100)
+    input_pad: Any = 0
+    label_pad: Any = -100
+    labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
+    packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
+
+    @classmethod
+    def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
+        """With the options of a collator."""
+        layout = col.BatchLayout(
+            multiple_of=collator.pad_to_multiple_of or 1,
+            separator=more.pop("separator", -100),
+            start=collator.position_ids_start if collator.return_position_ids else 0,
+            align_to=collator.align_to or 0,
+            total=collator.total_length or 0,
+            continue_positions=bool(collator.continue_positions),
+        )
+        return cls(
+            framework,
+            labels,
+            label,
+            bool(collator.return_position_ids),
+            bool(collator.return_seq_idx),
+            collator.kwargs_for or ("transformers" if collator.return_flash_attn_kwargs else None),
+            extra,
+            layout,
+            **more,
+        )
+
+    @property
+    def padded(self) -> bool:
+        """Whether there may be padding."""
+        return self.layout.multiple_of > 1 or self.layout.align_to > 0 or self.layout.total > 0
+
+    @property
+    def defers(self) -> bool:
+        """Whether a device can make the batch; others are made before they are sent."""
+        layout = self.layout
+        plain = layout.align_to == layout.total == 0 and layout.continue_positions
+        return plain and self.consumer not in ("megatron", "mask")
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """The outputs that the consumer gets, and what each is."""
+        return parts_of(self.consumer, aligned=self.layout.align_to > 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read, input_ids first."""
+        looked_at = () if self.labelling is None else self.labelling.omits
+        documents = (SEQ_LENGTHS,) if self.packed else ()
+        return MAIN, *(() if self.label is None else (self.label,)), *self.extra, *looked_at, *documents
+
+
+def check_pad_to_multiple_of(value: Any, name: str = "pad_to_multiple_of") -> None:
+    """Raises ValueError unless the value is None or a positive int, of tokens that memory may hold."""
+    if value is not None and (type(value) is not int or not 0 < value <= WIDEST):
+        raise ValueError(f"{name} must be a positive int up to 2**48, or None, not {value!r}")
+
+
+def check_layout(collator: Any) -> None:
+    """Raises ValueError for layout options of a flat batch that are invalid, or conflict."""
+    check_pad_to_multiple_of(collator.pad_to_multiple_of)
+    check_names(collator.kwargs_for)
+    multiple, total = collator.pad_to_multiple_of, collator.total_length
+    for name in ("align_to", "total_length"):
+        check_pad_to_multiple_of(getattr(collator, name), name)
+    if total is not None and multiple is not None:
+        raise ValueError("pad_to_multiple_of and total_length both set the length of a batch: give one of them")
+    for name, value in (("pad_to_multiple_of", multiple), ("total_length", total)):
+        if collator.align_to is not None and value is not None and value % collator.align_to:
+            raise ValueError(f"{name}={value} must be a multiple of align_to={collator.align_to}")
+
+
+def padding_free_plan(
+    collator: Any,
+    features: Any,
+    framework: Framework,
+    *,
+    labels: Literal["shifted", "as they are", "none"],
+    label: str | None = None,
+    label_pad: Any = -100,
+    labelling: Labelling | None = None,
+) -> Flattening:
+    """The flattening of features that the collator's tokenizer would pad, with the collator's options.
+
+    Its columns are input_ids, `label`, those the tokenizer pads besides the attention mask, and those of `pad_values`.
+    Raises TypeError or ValueError, and FallBack for packed rows that must be taken apart.
+    """
+    for problem in not_a_tokenizer(collator):
+        raise TypeError(problem)
+    check_pad_values(collator)
+    check_layout(collator)
+    first = first_mapping(features)
+    if first is None:
+        raise ValueError("padding_free needs a list of features, one mapping per row, and at least one row")
+    tokenizer = collator.tokenizer
+    for option in ("pad_to_multiple_of", "align_to", "total_length"):
+        if getattr(collator, option) is not None and tokenizer.pad_token_id is None:
+            raise ValueError(f"{option} needs a pad token: set tokenizer.pad_token")
+    if collator.align_to is not None and labels == "none" and labelling is not None:
+        raise ValueError("align_to cannot be used with mlm: mask first, then give the batch to quadrat.varlen.align")
+    pads = {"token_type_ids": tokenizer.pad_token_type_id, "special_tokens_mask": 1, **(collator.pad_values or {})}
+    looked_at = () if labelling is None else labelling.omits
+    extra = {name: pads[name] for name in first if name in pads and name not in (label, *looked_at)}
+    if MAIN not in first:
+        raise ValueError(f"padding_free joins '{MAIN}', which is missing; the features have {list(first)}")
+    known = (MAIN, label, "attention_mask", *looked_at, *extra)
+    packed, unknown = is_packed(features), [name for name in first if name not in known]
+    if packed and unknown != [SEQ_LENGTHS]:
+        raise FallBack("packed rows have other columns")
+    if unknown and not packed:
+        raise ValueError(
+            f"padding_free cannot join column '{unknown[0]}': remove it, or, if it has one number per token, give "
+            f"pad_values={{'{unknown[0]}': value}}"
+        )
+    pads = {"input_pad": tokenizer.pad_token_id or 0, "label_pad": label_pad}
+    return Flattening.of(collator, framework, labels, label, extra, labelling=labelling, packed=packed, **pads)
 
 
 def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
@@ -43,6 +178,8 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     try:
         return flatten_features(features, plan, deferred=collator.deferred)
     except FallBack as reason:
+        if plan.packed:
+            raise
         why = str(reason)
     count_planned(-1)  # the collator counts it
     return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
@@ -50,16 +187,15 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
 
 def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, deferred: bool = False) -> Any:
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
-    layout = plan.layout
+    layout, deferred = plan.layout, deferred and plan.defers
     if type(layout.start) is not int or layout.start not in _INT64:
         raise FallBack("position_ids_start is not an int64")
-    collected = _core.collect(features, plan.names, interop())
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with the columns to flatten")
-    names, columns = plan.names, collected[1]
+    names, columns = collected(features, plan.names)
+    if plan.packed:
+        layout = layout._replace(seq_lengths=len(names) - 1)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None
+    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed
     key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
@@ -67,14 +203,11 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         plan_cache.check_device(plan.framework)
         if plan.labelling is not None:
             values["labels"] = plan.labelling.make(names)
-        batch = plan_cache.run_steps(
-            columns, made.steps, values, plan.framework, layout, deferred=deferred and plan.defers
-        )
-        if isinstance(batch, tuple):
-            step, code, row, position = batch
-            if made.steps[step][2] == col.LABELS:
-                plan_cache.refuse_words(names, (code, row, position))
-            raise FallBack(f"'{made.steps[step][0]}': {col.explain((code, -1, -1))}")
+        try:
+            batch = plan_cache.run_steps(columns, made.steps, values, plan.framework, layout, deferred=deferred)
+        except plan_cache.StepFailed as error:
+            error.raise_if_words(names)
+            raise
     if collator is not None:
         own = plan_cache.own_facts(collator)
         plan_cache.remember(
@@ -83,11 +216,11 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
             made,
             values,
             None if own is None else (*own, *collator._facts()),
-            falls_back=collator._falls_back_plainly(),
+            falls_back=collator._falls_back_plainly() and not plan.packed,
             layout=layout,
             names=names,
-            absent=("labels",) if plan.label is None else (),
-            deferred=deferred_batch if collator.deferred and plan.defers else None,
+            absent=(*(("labels",) if plan.label is None else ()), *(() if plan.packed else (SEQ_LENGTHS,))),
+            deferred=deferred_batch if deferred else None,
         )
     if made.refusal is not None:
         raise FallBack(made.refusal)
@@ -98,16 +231,16 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
 def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """The outputs, in order."""
     names = key.names
-    labels, label, position_ids, seq_idx, parts, padded, extra, derives = key.options
+    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed = key.options
     shapes = col.column_shapes(key.signature)
     _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, col.JOIN, INT64)]
     first = 1 if label is None else 2  # of the columns that are neither ids nor labels
     if label is not None:
         _require_ints(label, shapes[1])
-        if not shapes[1].aligned and (padded or labels == "as they are"):
+        if not shapes[1].aligned and (padded or packed or labels == "as they are"):
             raise FallBack(f"column '{label}' differs in length from the tokens")
-    if labels == "shifted" and padded and not shapes[0].full:
+    if labels == "shifted" and (padded or packed) and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
     if labels != "none":
         steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))
@@ -140,7 +273,7 @@ def _require_ints(name: str, shape: col.ColumnShape) -> None:
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
     """As `flatten`, for rows that the kernels do not know as they are: first they become lists of one type of number.
 
-    Raises ValueError, and what reading the rows raises.
+    Raises ValueError, what reading the rows raises, and what `Placement.layout` does.
     """
     if plan.framework not in ("pt", "np"):
         raise ValueError(f"return_tensors must be 'pt' or 'np', not {plan.framework!r}")
@@ -148,7 +281,9 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
     for row, feature in enumerate(features):  # row by row, so that of two errors the first row's is raised
         rows.append({name: _as_list(feature[name]) for name in plan.names})
         _require_lengths(plan, row, {name: len(values) for name, values in rows[-1].items()})
-    _require_room(plan, [len(row[MAIN]) for row in rows])
+    lengths = np.array([len(row[MAIN]) for row in rows], np.int64)
+    place = Placement(plan.layout.align_to, plan.layout.total or None, rounding=plan.layout.multiple_of)
+    place.layout(lengths, int(lengths.sum()))
     for name in plan.names:
         kinds = {type(value) for row in rows for value in row[name]}
         if not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
@@ -188,12 +323,3 @@ def _require_lengths(plan: Flattening, row: int, lengths: dict[str, int]) -> Non
             f"column '{MAIN}', row {row} is empty: its separator would make labels longer than {MAIN}, "
             "and they could not be padded to one length; leave out empty rows"
         )
-
-
-def _require_room(plan: Flattening, lengths: list[int]) -> None:
-    align, total = plan.layout.align_to or 1, plan.layout.total
-    needed = sum(-(-length // align) * align for length in lengths)
-    if 0 < total < needed:
-        raise ValueError(f"total_length={total} is below the {needed} tokens of the batch")
-    if total > needed and (not lengths or (plan.layout.align_to == 0 and not needed)):
-        raise ValueError(f"total_length={total}, but there is no token: position_ids have nothing to continue from")

@@ -8,6 +8,7 @@ import numpy as np
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch
+from quadrat.input.items import documents_of, is_packed
 from quadrat.input.rows import SEQUENCES, first_mapping
 from quadrat.installed import imitated
 from quadrat.ops._philox import PhiloxOptions, seed_of
@@ -15,8 +16,7 @@ from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox, plan_cache
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
 from quadrat.planning.fallback import FallBack, first_feature
-from quadrat.planning.flat import flatten, flatten_features
-from quadrat.planning.flattening import padding_free_plan
+from quadrat.planning.flat import flatten, flatten_features, padding_free_plan
 from quadrat.planning.padded import pad_features, require_tokenizer
 from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
 from quadrat.ragged import Ragged
@@ -65,6 +65,8 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
 
 
 def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
+    if collator.mlm and is_packed(features):
+        features = documents_of(features)
     if isinstance(features, SEQUENCES) and features and first_mapping(features) is None:
         features = [{"input_ids": row} for row in features]
     names = tuple(first_mapping(features) or ())

@@ -23,7 +23,7 @@ from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind, require_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
+from quadrat.planning.plan_cache import Plan, PlanKey, check_device, collected, key_of, planned, run_steps
 from quadrat.support.memory import BOOL, INT64, Framework
 
 FAST_WARNING = "Asking-to-pad-a-fast-tokenizer"
@@ -98,7 +98,7 @@ def pad_features(
     if main not in names:
         raise FallBack(f"no column '{main}' to pad by")
     index = names.index(main)
-    pads, width, fixed = _width(collator, options, columns.longest(index))
+    pads, width, fixed = _width(collator, options, columns.longest(index), column)
     notice = functools.partial(_strategies, options) if options.verbose and plan_cache.asks_tokenizer(options) else None
     multiple = options.pad_to_multiple_of or 1 if pads else 1
     made, labelling_facts = (None, ()) if labelling is None else (labelling.make(names), labelling.facts())
@@ -118,13 +118,12 @@ def pad_features(
     values: dict[str, Any] = {}
     held: dict[str, Any] = {}
     batch: Any = None
-    if plan.refusal is None:
+    refused = None if plan.refusal is None else FallBack(plan.refusal)
+    if refused is None:
         check_device(framework)
         values = _values(tokenizer, names, asked, pad_values)
         if column is not None:
             values[column.output] = label_value if type(label_value) is int else None
-            if column.action == col.PAD_OWN and not pads and options.pad_to_multiple_of is not None:
-                raise FallBack("the labels are padded where the tokens are not")
         if made is not None:
             values["labels"] = made
         if plan.held and choices is not None:
@@ -134,7 +133,10 @@ def pad_features(
             for name, source in plan.held.items()
         }
         deferred = remembers and collator.deferred and not held and choices is None
-        batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
+        try:
+            batch = run_steps(columns, plan.steps, values, framework, layout, deferred=deferred)
+        except plan_cache.StepFailed as reason:
+            refused = reason
     if remembers and not held:
         recipe: dict[str, Any] = {
             "wrapper": BatchEncoding,
@@ -151,16 +153,14 @@ def pad_features(
             values,
             plan_cache.joined_facts(*facts),
             falls_back=plan_cache.falls_back_plainly(collator),
-            failed=isinstance(batch, tuple),
+            failed=plan.refusal is None and refused is not None,
             main=main,
             layout=layout if fixed else layout._replace(width=-1),
             **recipe,
             notice=notice,
         )
-    if plan.refusal is not None:
-        raise FallBack(plan.refusal)
-    if isinstance(batch, tuple):
-        _raise_for(plan.steps, batch, pad_values, asked.omits)
+    if refused is not None:
+        _raise_for(refused, pad_values, asked.omits)
     if notice is not None:
         notice(collator)  # the reference, where it makes the batch, warns by itself
     return {**batch, **held} if held else batch
@@ -196,16 +196,16 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
-    collected = col.collect(features)
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with the same keys")
-    if not all(isinstance(name, str) for name in collected[0]):
+    names, columns = collected(features)
+    if not all(isinstance(name, str) for name in names):
         raise FallBack("a BatchEncoding gives its values only by keys that are strings")
-    require_extra_columns(pad_values, collected[0], features)
-    return collected
+    require_extra_columns(pad_values, names, features)
+    return names, columns
 
 
-def _width(collator: Any, options: plan_cache.PadOptions, longest: int) -> tuple[bool, int, bool]:
+def _width(
+    collator: Any, options: plan_cache.PadOptions, longest: int, label: LabelColumn | None
+) -> tuple[bool, int, bool]:
     """Whether the reference pads, to how many tokens, and whether these are the same for all batches."""
     rounded_up(0, options.pad_to_multiple_of)  # raises where the reference may fail even without padding
     strategy: Any = "longest"
@@ -216,6 +216,8 @@ def _width(collator: Any, options: plan_cache.PadOptions, longest: int) -> tuple
         if type(limit) is not int and limit is not None:
             raise FallBack("max_length is not an int")
     pads, fixed = strategy != "do_not_pad", limit is not None and strategy == "max_length"
+    if not pads and options.pad_to_multiple_of is not None and label is not None and label.action == col.PAD_OWN:
+        raise FallBack("the labels are padded where the tokens are not")
     width: int = limit if fixed else longest
     if pads:
         width = rounded_up(width, options.pad_to_multiple_of)
@@ -244,21 +246,13 @@ def _values(
     return {**values, **(pad_values or {})}
 
 
-def _raise_for(
-    steps: tuple[col.Step, ...],
-    failure: tuple[int, int, int, int],
-    pad_values: Mapping[str, Any] | None,
-    omits: tuple[str, ...],
-) -> NoReturn:
-    step, code, row, position = failure
-    name = steps[step][0]
-    if pad_values is not None and name in pad_values:
-        raise ValueError(
-            f"pad_values: column '{name}' padded with {pad_values[name]!r}: {col.explain((code, row, position))}"
-        )
-    if steps[step][2] == col.LABELS:
-        plan_cache.refuse_words(omits, (code, row, position))
-    raise FallBack(f"column '{name}': {col.explain((code, -1, -1))}")
+def _raise_for(reason: FallBack, pad_values: Mapping[str, Any] | None, omits: tuple[str, ...]) -> NoReturn:
+    if isinstance(reason, plan_cache.StepFailed):
+        reason.raise_if_words(omits)
+        if pad_values is not None and (name := reason.step[0]) in pad_values:
+            said = f"padded with {pad_values[name]!r}: {col.explain(reason.failure)}"
+            raise ValueError(f"pad_values: column '{name}' {said}")
+    raise reason
 
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:

@@ -18,7 +18,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch, deferred_batch
-from quadrat.input.columns import BatchLayout, Failure, Step, explain
+from quadrat.input.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
 from quadrat.planning.fallback import FallBack
 from quadrat.support import memory
@@ -73,6 +73,15 @@ def key_of(
     return PlanKey(names, signature, framework, memory.default_float_kind(framework), options)
 
 
+def collected(features: Any, names: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], _core.Columns]:
+    """Columns of a list of features, by default those of the first one, in its order. Raises FallBack."""
+    found = _core.collect(features, names, interop())
+    if found is None:
+        columns = "the same keys" if names is None else f"the columns {list(names)}"
+        raise FallBack(f"features are not a list of plain mappings with {columns}")
+    return found
+
+
 def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
     """Makes `plan`, a pure function of its key, answer once per key. A FallBack becomes the plan's refusal."""
 
@@ -84,6 +93,22 @@ def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
             return Plan(refusal=str(reason))
 
     return answer
+
+
+class StepFailed(FallBack):
+    """Rows hold what their signature does not tell, and a step of the plan cannot take."""
+
+    def __init__(self, step: Step, failure: Failure) -> None:
+        super().__init__(f"column '{step[0]}': {explain((failure[0], -1, -1))}")
+        self.step, self.failure = step, failure
+
+    def raise_if_words(self, names: tuple[str, ...]) -> None:
+        """Raises ValueError if labels failed because of a column, among these, that the reference does not read."""
+        if self.step[2] == LABELS and "word_ids" in names:
+            raise ValueError(
+                f"column 'word_ids': {explain(self.failure)}; each row needs one int, or None, for each of its tokens, "
+                "as BatchEncoding.word_ids() gives them"
+            )
 
 
 def check_device(framework: Framework) -> None:
@@ -104,9 +129,13 @@ def run_steps(
     *,
     deferred: bool = False,
 ) -> Any:
-    """The outputs of a plan, as a dict or `DeferredBatch`; (step, code, row, position) where a step failed."""
+    """The outputs of a plan, as a dict or `DeferredBatch`. Raises StepFailed."""
     factory = deferred_batch if deferred else None
-    return columns.run(steps, values, interop(), framework == "pt", layout, factory)
+    batch = columns.run(steps, values, interop(), framework == "pt", layout, factory)
+    if isinstance(batch, tuple):
+        step, *failure = batch
+        raise StepFailed(steps[step], tuple(failure))
+    return batch
 
 
 class Labelling(NamedTuple):
@@ -176,15 +205,6 @@ class PadOptions(NamedTuple):
     padding_side: Any = None  # None: the tokenizer's own
     return_attention_mask: Any = None  # None: whether the tokenizer's model_input_names list it
     verbose: Any = True
-
-
-def refuse_words(names: tuple[str, ...], failure: Failure) -> None:
-    """Raises ValueError if labels failed because of a column that the reference does not read."""
-    if "word_ids" in names:
-        raise ValueError(
-            f"column 'word_ids': {explain(failure)}; each row needs one int, or None, for each of its tokens, as "
-            "BatchEncoding.word_ids() gives them"
-        )
 
 
 def is_pad(method: Any) -> bool:

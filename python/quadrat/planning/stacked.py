@@ -12,9 +12,9 @@ from quadrat.input import columns as col
 from quadrat.input.rows import each_of, first_of
 from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
+from quadrat.planning import plan_cache
 from quadrat.planning.conversion import is_nested_list, stack_nested_lists
 from quadrat.planning.fallback import FallBack, or_fall_back
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
@@ -22,12 +22,9 @@ _LABELS = ("label", "label_ids")
 
 def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """The columns of a batch, stacked, keys in the reference's order. Raises FallBack."""
-    collected = col.collect(features)
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with the same keys")
-    check_device(framework)
-    names, columns = collected
-    key = key_of(names, columns, framework, ((), (), ()))
+    names, columns = plan_cache.collected(features)
+    plan_cache.check_device(framework)
+    key = plan_cache.key_of(names, columns, framework, ((), (), ()))
     unlike = col.OTHER in key.signature[1::5]  # None, str and nested lists look alike in a signature
     if unlike:
         first = first_of(features)
@@ -36,20 +33,18 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
         key = key._replace(options=(missing, strings, tuple(name for name in names if is_nested_list(first[name]))))
     plan = stacked_plan(key)
     if plan.refusal is None:
-        batch = run_steps(columns, plan.steps, {}, framework, col.BatchLayout())
-        if isinstance(batch, tuple):
-            raise FallBack(f"column '{plan.steps[batch[0]][0]}': {col.explain((batch[1], -1, -1))}")
+        batch = plan_cache.run_steps(columns, plan.steps, {}, framework, col.BatchLayout())
         for name, column in plan.held.items():
             batch[name] = _reference_column(column, features, framework)
     if names and (plan.refusal is not None or not (plan.held or unlike)):
-        remember(collator, key, plan, {}, own_facts(collator), falls_back=True)
+        plan_cache.remember(collator, key, plan, {}, plan_cache.own_facts(collator), falls_back=True)
     if plan.refusal is not None:
         raise FallBack(plan.refusal)
     return batch
 
 
-@planned
-def stacked_plan(key: PlanKey) -> Plan:
+@plan_cache.planned
+def stacked_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """What becomes of the columns: labels first."""
     names, shapes = key.names, col.column_shapes(key.signature)
     missing, strings, nested = key.options  # columns whose first value is None, a str, a list of lists
@@ -68,7 +63,7 @@ def stacked_plan(key: PlanKey) -> Plan:
     lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
     if held and not nested and not lists:
         raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
-    return Plan(tuple(steps), held)
+    return plan_cache.Plan(tuple(steps), held)
 
 
 def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
@@ -77,7 +72,7 @@ def _action(shape: col.ColumnShape, kind: int | None) -> tuple[int, int]:
     return col.STACK if shape.forms & ~col.SINGLE_NUMBERS else col.NUMBERS, kind
 
 
-def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
+def _kind(shape: col.ColumnShape, key: plan_cache.PlanKey) -> int | None:
     if shape.forms == col.NUMBER or not shape.forms & ~(col.PYTHON_ROWS | col.DEEP):
         return col.inferred_kind(shape.kinds, key.float_kind)
     stacked = (col.ARRAY, col.SCALAR, *((col.TENSOR, col.TENSOR_NUMBER) if key.framework == "pt" else ()))
@@ -86,7 +81,7 @@ def _kind(shape: col.ColumnShape, key: PlanKey) -> int | None:
     return None if kind is not None and of_numbers and not torch_has(kind, of_numbers=True) else kind
 
 
-def _label_kind(shape: col.ColumnShape, name: str, key: PlanKey) -> int | None:
+def _label_kind(shape: col.ColumnShape, name: str, key: plan_cache.PlanKey) -> int | None:
     """As `_kind`, for the column that becomes `labels`: whole numbers int64, anything else float32."""
     if name == "label_ids" and shape.forms & ~col.DEEP == (col.TENSOR if key.framework == "pt" else col.ARRAY):
         return _only_kind(shape.kinds, key.framework)

@@ -200,10 +200,10 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
-    batch = plan_cache.run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
-    if isinstance(batch, tuple):
-        raise FallBack(f"{col.explain((batch[1], batch[2], batch[3]))}, or has no token")
-    return batch
+    try:
+        return plan_cache.run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
+    except plan_cache.StepFailed as error:
+        raise FallBack(f"{col.explain(error.failure)}, or has no token") from error
 
 
 def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from quadrat import _core
 from quadrat.collators._base import MixinCollator
 from quadrat.input.columns import ARRAY, PYTHON_INTS, PYTHON_ROWS
 from quadrat.planning.fallback import FallBack
-from quadrat.support.memory import interop
+from quadrat.planning.plan_cache import collected
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -22,15 +22,13 @@ class TrlCollator(MixinCollator):
 
 def read(features: Any, names: Sequence[str]) -> _core.Columns:
     """Columns of lists, tuples or arrays of ints. Raises FallBack where one holds something else."""
-    collected = _core.collect(features, tuple(names), interop())
-    if collected is None:
-        raise FallBack("features are not a list of plain mappings with the columns to collate")
+    _, columns = collected(features, tuple(names))
     for index, name in enumerate(names):
-        found, _, kinds, *_ = collected[1].describe(index)
-        forward = not found & ARRAY or collected[1].steps_forward(index)
+        found, _, kinds, *_ = columns.describe(index)
+        forward = not found & ARRAY or columns.steps_forward(index)
         if found & ~(PYTHON_ROWS | ARRAY) or kinds & ~PYTHON_INTS or not forward:
             raise FallBack(f"column '{name}' is not made of lists of ints")
-    return collected[1]
+    return columns
 
 
 def require_token(pad_token_id: Any) -> None:

@@ -14,9 +14,9 @@ import torch
 from quadrat import _core
 from quadrat.input import columns as col
 from quadrat.input.rows import each_of
+from quadrat.planning import plan_cache
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back, rounded_up
-from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, own_facts, planned, remember, run_steps
-from quadrat.support.memory import FLOAT32, INT64, address_of, interop
+from quadrat.support.memory import FLOAT32, INT64, address_of
 from quadrat.trl._base import TrlCollator, require_token
 
 _OUTPUTS = (("input_ids", col.CHAIN), ("attention_mask", col.CHAIN_MASK), ("completion_mask", col.CHAIN_MARKS))
@@ -63,29 +63,27 @@ class PreferenceCollator(TrlCollator):
     def _plan(self, features: Any, framework: Any) -> dict[str, Any]:
         first = first_feature(features)
         require_token(self.pad_token_id)
-        check_device(framework)
+        plan_cache.check_device(framework)
         sets = tuple(rows for rows in self._rows if not rows.optional or rows.completions[0] in first)
         numbers = tuple(one for one in self._numbers if not one.optional or one.name in first)
         names = (*(name for rows in sets for name in rows.columns), *(one.name for one in numbers))
-        collected = _core.collect(features, names, interop())
-        if collected is None:
-            raise FallBack("features are not a list of plain mappings with the columns to collate")
+        _, columns = plan_cache.collected(features, names)
         for rows in sets:
             if not rows.int64 and not any(len(first[name]) for name in rows.columns[:2][: len(rows.outputs) - 1]):
                 raise FallBack("the first row is empty")  # torch takes it for floats, and all others too
         rounded_up(0, self.pad_to_multiple_of)
-        key = key_of(names, collected[1], framework, (sets, numbers))
+        key = plan_cache.key_of(names, columns, framework, (sets, numbers))
         plan = preference_plan(key)
         if plan.refusal is not None:
             raise FallBack(plan.refusal)
-        batch: dict[str, Any] = self._run(collected[1], key, plan)
+        batch: dict[str, Any] = self._run(columns, key, plan)
         for name in plan.held:
             with or_fall_back(f"column '{name}' is not made of numbers"):
                 dtype = next(one.dtype for one in numbers if one.name == name)
                 batch[name] = torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
         return batch
 
-    def _run(self, columns: _core.Columns, key: PlanKey, plan: Plan) -> Any:
+    def _run(self, columns: _core.Columns, key: plan_cache.PlanKey, plan: plan_cache.Plan) -> Any:
         """The batch of a plan; plans whose batches are known by their signature are remembered. Raises FallBack."""
         sets, _ = key.options
         values = {name: self.pad_token_id for rows in sets for name, _ in rows.outputs}
@@ -95,20 +93,21 @@ class PreferenceCollator(TrlCollator):
             completions=len(sets[0].completions) if sets else 0,
             prompts=bool(sets) and sets[0].prompt is not None,
         )
-        batch: Any = run_steps(columns, plan.steps, values, key.framework, layout)
-        if isinstance(batch, tuple) and layout.total:
-            batch = run_steps(columns, plan.steps, values, key.framework, layout._replace(total=0, multiple_of=1))
-            if isinstance(batch, dict):
-                for rows in sets:
-                    self._cut(batch, [name for name, _ in rows.outputs])
-        if isinstance(batch, tuple):
-            raise FallBack("a column holds numbers the kernels do not know")
+        try:
+            batch = plan_cache.run_steps(columns, plan.steps, values, key.framework, layout)
+        except plan_cache.StepFailed:
+            if not layout.total:
+                raise
+            uncut = layout._replace(total=0, multiple_of=1)
+            batch = plan_cache.run_steps(columns, plan.steps, values, key.framework, uncut)
+            for rows in sets:
+                self._cut(batch, [name for name, _ in rows.outputs])
         if not (plan.held or self.deferred) and _starts_are_known(key):
             optional = (name for one in self._rows if one.optional for name in one.completions)
             either = (*optional, *(one.name for one in self._numbers if one.optional))
             absent = tuple(name for name in either if name not in key.names)
             known: dict[str, Any] = {"layout": layout._replace(width=-1), "names": key.names, "absent": absent}
-            remember(self, key, plan, values, own_facts(self), falls_back=False, **known)
+            plan_cache.remember(self, key, plan, values, plan_cache.own_facts(self), falls_back=False, **known)
         return batch
 
     def _limit(self) -> int:
@@ -132,11 +131,12 @@ class PreferenceCollator(TrlCollator):
             columns.cut(index, address_of(starts), address_of(kept))
         steps = tuple((name, index, col.PAD, INT64) for index, name in enumerate(names))
         layout = col.BatchLayout(rounded_up(int(kept.max()), self.pad_to_multiple_of))
-        batch.update(run_steps(columns, steps, {**dict.fromkeys(names, 0), names[0]: self.pad_token_id}, "pt", layout))
+        values = {**dict.fromkeys(names, 0), names[0]: self.pad_token_id}
+        batch.update(plan_cache.run_steps(columns, steps, values, "pt", layout))
 
 
-@planned
-def preference_plan(key: PlanKey) -> Plan:
+@plan_cache.planned
+def preference_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """The outputs, in order. The options in the key are the sets of rows, and the numbers."""
     sets, numbers = key.options
     shapes = col.column_shapes(key.signature)
@@ -155,7 +155,7 @@ def preference_plan(key: PlanKey) -> Plan:
         if kind is None:
             held[one.name] = one.name
         steps.append((one.name, place, col.HOLD, 0) if kind is None else (one.name, place, col.NUMBERS, kind))
-    return Plan(tuple(steps), held)
+    return plan_cache.Plan(tuple(steps), held)
 
 
 def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: int | None) -> int | None:
@@ -166,7 +166,7 @@ def _number_kind(shape: col.ColumnShape, dtype: torch.dtype | None, float_kind: 
     return FLOAT32 if dtype is torch.float32 and shape.kinds == col.PYTHON_FLOATS else None
 
 
-def _starts_are_known(key: PlanKey) -> bool:
+def _starts_are_known(key: plan_cache.PlanKey) -> bool:
     """Whether the first rows of all batches with this key have tokens."""
     shapes, index = col.column_shapes(key.signature), 0
     for rows in key.options[0]:

@@ -91,8 +91,6 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         documents = names.index(SEQ_LENGTHS) if SEQ_LENGTHS in names else -1
         layout = col.BatchLayout(width, self.pad_to_multiple_of or 1, False, _IGNORED, seq_lengths=documents)
         batch = run_steps(columns, plan.steps, values, framework, layout, deferred=defers)
-        if isinstance(batch, tuple):
-            raise FallBack("numbers are none the kernels know, or seq_lengths do not sum to the tokens of the rows")
         if _REMEMBERS and not any(shape.forms & col.ARRAY for shape in col.column_shapes(key.signature)):
             told_apart = ("labels", SEQ_LENGTHS) if flattens or positions else ("labels",)
             remember(

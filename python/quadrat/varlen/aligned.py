@@ -105,62 +105,65 @@ def align(
     least = min((len(column) for column in columns), default=2**62)
     bounds, _ = checked_offsets(np.asarray(cu_seqlens) if isinstance(cu_seqlens, list) else cu_seqlens, least)
     lengths = np.diff(bounds)
-    made = run_flat(column_of(lengths), ALIGNED, {}, framework, how.layout(lengths))
+    layout = how.layout(lengths, int(bounds[-1] - bounds[0]))
+    made = run_flat(column_of(lengths), ALIGNED, {}, framework, layout)
     starts = made["cu_seqlens_padded"]
-    values = tuple(_align(one, bounds, starts, how, fill) for one, fill in zip(columns, fills, strict=True))
+    values = tuple(_align(one, bounds, starts, layout, fill) for one, fill in zip(columns, fills, strict=True))
     return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
 
 
 class Placement(NamedTuple):
-    """How sequences are padded."""
+    """How rows are placed one after the other."""
 
-    multiple_of: int  # the place of each sequence
-    total_length: int | None  # None: what they take,
-    start: int  # of the positions
-    continues: bool  # whether they go on through the padding
+    align_to: int = 0  # the place of each row is a multiple of this; 0: only the end is padded
+    total_length: int | None = None  # None: what they take,
+    start: int = 0  # of the positions
+    continues: bool = True  # whether they go on through the padding
     rounding: int = 1  # to a multiple of this
 
-    def total(self, needed: int, sequences: int) -> int:
+    def total(self, needed: int, rows: int) -> int:
         """The length of the result, where the places take `needed`. Raises ValueError and OverflowError."""
         total = -(-needed // self.rounding) * self.rounding
         if self.total_length is not None:
             total = whole(self.total_length, "total_length")
-        if needed >= _INT32:
-            raise OverflowError("the padded sequences are more than int32 cu_seqlens can hold")
-        if total % self.multiple_of:
-            raise ValueError(f"total_length={total} is not a multiple of {self.multiple_of}, but each sequence is")
+        if max(needed, total) >= _INT32:
+            raise OverflowError(f"{max(needed, total)} tokens are more than int32 cu_seqlens can hold")
+        if self.align_to and total % self.align_to:
+            raise ValueError(f"total_length={total} is not a multiple of {self.align_to}, but the place of each row is")
         if total < needed:
-            raise ValueError(f"total_length={total} is below the {needed} tokens that the sequences take when padded")
-        if total > needed and not sequences:
-            raise ValueError(f"total_length={total}, but there is no sequence to pad")
-        if total >= _INT32:
-            raise OverflowError(f"{total} tokens are more than int32 cu_seqlens can hold")
-        if not -(2**63) <= self.start <= 2**63 - max(1, total):
-            raise OverflowError(f"position_ids_start={self.start} leads to positions beyond int64")
+            raise ValueError(f"total_length={total} is below the {needed} tokens that the rows take")
+        if total > needed and not (rows if self.align_to else needed):
+            lacks = "row to pad" if self.align_to else "token: position_ids have nothing to continue from"
+            raise ValueError(f"total_length={total}, but there is no {lacks}")
+        if not -(2**63) <= self.start < 2**63:
+            raise OverflowError(f"position_ids_start={self.start} is beyond int64")
         return total
 
-    def layout(self, lengths: NDArray[np.int64]) -> col.BatchLayout:
-        """The layout of sequences of these lengths, on the CPU. Raises ValueError and OverflowError."""
-        multiple = min(self.multiple_of, _INT32)  # what takes more is refused, and does not overflow meanwhile
-        needed = int((-(-lengths // multiple) * multiple).sum())
-        total = self.total(needed, len(lengths))
-        return flat_layout(total, self.start, multiple, continues=self.continues)
+    def layout(self, lengths: NDArray[np.int64], tokens: int) -> col.BatchLayout:
+        """The layout of rows of these lengths, `tokens` in all, on the CPU. Raises ValueError and OverflowError."""
+        align_to = min(self.align_to, _INT32)  # what takes more is refused, and does not overflow meanwhile
+        needed = int((-(-lengths // align_to) * align_to).sum()) if align_to else tokens
+        return col.BatchLayout(
+            start=self.start,
+            align_to=align_to,
+            total=self.total(needed, len(lengths)),
+            continue_positions=self.continues,
+            batched=False,
+        )
 
 
-# The outputs that tell rows apart, of rows that are padded one by one.
-ALIGNED = (
+# The outputs that tell rows apart, and the further ones of rows that are padded one by one.
+FLAT = (
     ("position_ids", 0, col.POSITIONS, INT64),
     ("seq_idx", 0, col.SEQUENCES, INT32),
     ("cu_seqlens", 0, col.TOKEN_BOUNDS, INT32),
+)
+ALIGNED = (
+    *FLAT,
     ("cu_seqlens_padded", 0, col.BOUNDS, INT32),
     ("max_length_padded", 0, col.LONGEST, INT64),
     ("padding_mask", 0, col.GAPS, BOOL),
 )
-
-
-def flat_layout(total: int, start: int = 0, align_to: int = 0, *, continues: bool = True) -> col.BatchLayout:
-    """The layout of `total` tokens, `[total]`."""
-    return col.BatchLayout(start=start, align_to=align_to, total=total, continue_positions=continues, batched=False)
 
 
 def column_of(lengths: NDArray[np.int64]) -> _core.Columns:
@@ -190,8 +193,6 @@ def run_flat(
     name, _, _, kind = steps[step]
     if code == col.OUT_OF_RANGE and name == "position_ids":
         raise OverflowError(f"position_ids_start={layout.start} leads to positions beyond int64")
-    if code == col.OUT_OF_RANGE and name == "cu_seqlens":
-        raise OverflowError("the tokens are more than int32 cu_seqlens can hold")
     if code == col.OUT_OF_RANGE and row < 0:
         raise OverflowError(f"padding_value={fills[name]!r} does not fit the dtype {memory.KINDS[kind]}")
     raise_failure((code, row, position))
@@ -214,14 +215,12 @@ def join(
     return made
 
 
-def _align(column: Any, bounds: NDArray[np.int64], starts: Any, how: Placement, fill: Any) -> Any:
-    lengths = np.diff(bounds)
+def _align(column: Any, bounds: NDArray[np.int64], starts: Any, layout: col.BatchLayout, fill: Any) -> Any:
     if is_tensor(column) and column.requires_grad:  # torch's own operations, which gradients go through
-        starts = np.asarray(starts, np.int64)
-        bounds, starts, lengths = (tensor_or_array(one, column) for one in (bounds, starts, lengths))
-        return _gathered(column, *_sources(bounds, starts, lengths, int(starts[-1])), fill)
+        bounds, starts = (tensor_or_array(np.asarray(one, np.int64), column) for one in (bounds, starts))
+        return _gathered(column, *_sources(bounds, starts, layout.total), fill)
     source = source_of(Ragged.known(column, tensor_or_array(bounds, column), None))
-    return join(source, (), how.layout(lengths), fill)["values"]
+    return join(source, (), layout, fill)["values"]
 
 
 def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fills: Sequence[Any]) -> Aligned:
@@ -231,21 +230,21 @@ def align_on_device(cu_seqlens: Any, columns: Sequence[Any], how: Placement, fil
         if not is_tensor(column) or column.device != bounds.device:
             raise ValueError(f"column {number} must be a tensor on {bounds.device}, where cu_seqlens is")
     lengths = np.diff(bounds.cpu().numpy())
-    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths))
+    made = run_flat(column_of(lengths), ALIGNED, {}, "pt", how.layout(lengths, int(lengths.sum())))
     made = {name: one.to(bounds.device, non_blocking=True) if is_tensor(one) else one for name, one in made.items()}
-    sources = _sources(bounds, made["cu_seqlens_padded"].long(), bounds.diff(), len(made["position_ids"]))
+    sources = _sources(bounds, made["cu_seqlens_padded"].long(), len(made["position_ids"]))
     values = tuple(_gathered(column, *sources, fill) for column, fill in zip(columns, fills, strict=True))
     return Aligned(values=values, max_length=int(lengths.max(initial=0)), **made)
 
 
-def _sources(bounds: Any, starts: Any, lengths: Any, total: int) -> tuple[Any, Any]:
+def _sources(bounds: Any, starts: Any, total: int) -> tuple[Any, Any]:
     """For each place of the result, where its token is, and whether it has none."""
     import torch
 
     places = torch.arange(total, device=bounds.device)
     sequence = torch.searchsorted(starts[1:], places, right=True)
     within = places - starts[sequence]
-    gaps = within >= lengths[sequence]
+    gaps = within >= bounds.diff()[sequence]
     return (bounds[sequence] + within).masked_fill(gaps, 0), gaps
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from quadrat import _core
-from quadrat.input.columns import SEQUENCES
+from quadrat.input.columns import SEQUENCES, BatchLayout
 from quadrat.ops._padding import whole
 from quadrat.ragged.offsets import checked_offsets, require_offsets
 from quadrat.support.extras import needs
 from quadrat.support.memory import INT32, empty, on_gpu
-from quadrat.varlen.aligned import column_of, flat_layout, run_flat
+from quadrat.varlen.aligned import column_of, run_flat
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +128,8 @@ def _on_cpu(
         bounds = bounds.cpu().numpy()
     lengths = np.diff(bounds, append=total)
     numbers = (("seq_idx", 0, SEQUENCES, INT32),)
-    documents = run_flat(column_of(lengths), numbers, {}, "pt", flat_layout(total))["seq_idx"]
+    layout = BatchLayout(total=total, batched=False)
+    documents = run_flat(column_of(lengths), numbers, {}, "pt", layout)["seq_idx"]
     blocks = _blocks(bounds, total, reach, size), _blocks(bounds, total, reach[::-1], size[::-1])
     if target.type == "cpu":
         return documents, *blocks
