@@ -81,14 +81,14 @@ def test_collects_plain_mappings(guarded, batch, container, data):
     order = data.draw(st.permutations(["ids", "mask", "\N{LATIN SMALL LETTER E WITH ACUTE}"]))
     rows = [dict(zip(order, (a, b, [7]), strict=True)) for a, b, _ in batch]
     features = container(carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True))
-    names, columns = ingest.collect(features)
+    names, columns = _core.collect(features, None, memory.interop())
     assert names == tuple(features[0])
     for index, name in enumerate(names):
         assert flat(columns, index, guarded) == [number for feature in features for number in feature[name]]
     later = data.draw(st.integers(0, len(rows) - 1))
     del rows[later][order[1]]
     features = [carrier(row) for row, (_, _, carrier) in zip(rows, batch, strict=True)]
-    collected = ingest.collect(features)
+    collected = _core.collect(features, None, memory.interop())
     assert collected is None if later else order[1] not in collected[0]
     assert [dict(feature).keys() for feature in features] == [row.keys() for row in rows], "features are not changed"
 
@@ -98,13 +98,13 @@ def test_asks_no_mapping_that_may_answer_in_its_own_way(carrier, count, data):
     features = [{"ids": [1], "mask": [1]} for _ in range(count)]
     for at in data.draw(st.sets(st.integers(0, count - 1), min_size=1)):
         features[at] = carrier(features[at])
-    assert ingest.collect(features) is None
+    assert _core.collect(features, None, memory.interop()) is None
     assert _core.collect(features, ("ids",), memory.interop()) is None
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [1]}]), {"a": [1]}, "a", None, [None], [[1]], [{"a": 1}, 3]])
 def test_collects_nothing_else(features):
-    assert ingest.collect(features) is None
+    assert _core.collect(features, None, memory.interop()) is None
 
 
 def nested_batch(data, choices):
@@ -126,7 +126,7 @@ def test_collects_the_first_rows_of_each_feature(guarded, choices, container, da
     rows = nested_batch(data, choices)
     carriers = data.draw(st.lists(st.sampled_from([dict, BatchEncoding]), min_size=1, max_size=3))
     features = container(carriers[at % len(carriers)](row) for at, row in enumerate(rows))
-    names, columns, found = ingest.collect_nested(features, "plain", "ids")
+    names, columns, found = _core.collect_nested(features, "plain", "ids", memory.interop())
     assert found == choices
     assert names == ("ids", "plain", "mask")
     assert [columns.count(index) for index in range(3)] == [len(rows) * choices, len(rows), len(rows) * choices]
@@ -152,7 +152,7 @@ def test_collects_no_other_nested_rows(what, data):
     features = nested_batch(data, 2)
     later = data.draw(st.integers(0, len(features) - 1))
     SPOILT[what](features[later])
-    collected = ingest.collect_nested(features, "plain", "ids")
+    collected = _core.collect_nested(features, "plain", "ids", memory.interop())
     if what == "fewer rows" and later == 0:
         assert collected[2] == 1
     elif len(features) == 1 and what in ("a further name", "a name less"):  # then these are the names
@@ -165,14 +165,14 @@ def test_collects_no_other_nested_rows(what, data):
 def test_collects_nested_rows_of_plain_mappings_only(carriers, collected):
     row = {"ids": [[1], [2]], "plain": 0}
     for carrier in carriers:
-        assert (ingest.collect_nested([row, carrier(row)], "plain", "ids") is not None) == collected
-        assert (ingest.collect_nested([carrier(row)], "plain", "ids") is not None) == collected
+        assert (_core.collect_nested([row, carrier(row)], "plain", "ids", memory.interop()) is not None) == collected
+        assert (_core.collect_nested([carrier(row)], "plain", "ids", memory.interop()) is not None) == collected
 
 
 @pytest.mark.parametrize("features", [[], (), iter([{"a": [[1]]}]), {"a": [[1]]}, "a", None, [None], [[1]]])
 def test_collects_no_other_nested_features(features):
-    assert ingest.collect_nested(features, "plain", "a") is None
-    assert ingest.collect_nested([{"a": []}], "plain", "a") is None
+    assert _core.collect_nested(features, "plain", "a", memory.interop()) is None
+    assert _core.collect_nested([{"a": []}], "plain", "a", memory.interop()) is None
 
 
 @given(count=st.integers(1, 200), moment=st.integers(0, 199), left=st.integers(0, 199))
