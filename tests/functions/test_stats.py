@@ -1,5 +1,6 @@
 """quadrat.stats and quadrat.show_config: what collators made, and what quadrat found when it was built and imported."""
 
+import contextlib
 import functools
 import importlib.metadata
 import logging
@@ -220,3 +221,22 @@ def test_info_says_what_falls_back(capsys, monkeypatch):
     )
     monkeypatch.setattr(imitated, "IMITATED", None)
     assert "unknown: TypeError" in here(capsys, "info")[1]
+
+
+def test_pauses_that_overlap():
+    """Each batch that is made in one of them, or in both, is left out once."""
+    collator, features = quadrat.DataCollatorWithFlattening(), [{"input_ids": [5, 6]}, {"input_ids": [7]}]
+    collator(features)
+    before = quadrat.stats(reset=True)._replace(compiled=0, remembered=0, fell_back=0, causes={})
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        for pause in (first, second):
+            pause.enter_context(counts.uncounted())
+            collator(features)
+        assert quadrat.stats() == before
+        first.close()
+        collator(features)
+        quadrat.stats(reset=True)
+        collator(features)
+    assert quadrat.stats() == before
+    collator(features)
+    assert quadrat.stats() == before._replace(compiled=1, remembered=1)

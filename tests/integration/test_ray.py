@@ -270,6 +270,12 @@ def test_blocks_that_cannot_be_packed(table, message):
         PackBlocks(4)(pa.table(table))
 
 
+def test_options_of_packed_blocks_may_be_edited():
+    blocks, table = PackBlocks(8), pa.table({"input_ids": [[5] * 3, [6] * 2]})
+    blocks.max_length = 4
+    assert blocks(table).to_pydict() == PackBlocks(4)(table).to_pydict() != PackBlocks(8)(table).to_pydict()
+
+
 def test_wrong_arguments_of_packed_blocks():
     for options in ({"strategy": "worst"}, {"overlong": "alone"}, {"columns": ["labels"]}, {"max_length": 0}):
         with pytest.raises(ValueError, match=r"must be|must contain"):

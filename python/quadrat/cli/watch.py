@@ -35,6 +35,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.own = threading.local()  # `computed`: the tokens of the last batch of a thread
         self.seconds, self.computed, self.tokens = 0.0, 0, 0
         self.lengths: Counter[int] = Counter()
         self.written = 0.0  # when numbers were left last
@@ -43,6 +44,7 @@ class _Seen:
     def add(self, seconds: float, batch: Any) -> None:
         """Adds a batch and the time that it took."""
         computed, lengths = _sizes(batch)
+        self.own.computed = computed
         with self.lock:
             self.seconds += seconds
             self.computed += computed
@@ -120,10 +122,11 @@ def _patch_transformers() -> None:
 
     @functools.wraps(fill)
     def filled(self: Any, features: Any) -> Any:
-        before = _seen.computed
+        _seen.own.computed = 0
         batch = fill(self, features)
-        if _seen.computed > before:  # the batch was counted before it was filled
-            _seen.computed = before + math.prod(batch["input_ids"].shape[:2])
+        if _seen.own.computed:  # the batch was counted before it was filled
+            with _seen.lock:
+                _seen.computed += math.prod(batch["input_ids"].shape[:2]) - _seen.own.computed
         return batch
 
     Collator._collate = timed  # type: ignore[method-assign]

@@ -125,7 +125,7 @@ class PackBlocks:
         columns: Sequence[str] | None = None,
     ) -> None:
         self.columns = columns_of(columns, column)
-        self.max_length, self.strategy, self.overlong = self._packing = Packing.of(max_length, strategy, overlong)
+        self.max_length, self.strategy, self.overlong = Packing.of(max_length, strategy, overlong)
         self.column = column
 
     def __call__(self, batch: pa.Table) -> pa.Table:
@@ -134,11 +134,12 @@ class PackBlocks:
         known = lengths(table, self.column)
         if not len(known):
             return _packed(table.schema, {}, known, np.zeros(1, np.int64))
-        packs = self._packing.packs(known)
+        packing = Packing.of(self.max_length, self.strategy, self.overlong)
+        packs = packing.packs(known)
         arrow = table_of_arrow(table)
         try:
             rows = Rows(arrow, packs.rows.values.tolist())
-            values, sizes = join(rows, table.column_names, self._packing.pieces(packs, known))
+            values, sizes = join(rows, table.column_names, packing.pieces(packs, known))
         except (TypeError, ValueError):
             join(Rows(arrow), table.column_names)  # raises it again, with the row's number in the batch
             raise

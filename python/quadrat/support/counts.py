@@ -27,7 +27,8 @@ class _Counts:
     def clear(self) -> None:
         self.lock = threading.Lock()
         self.planned = 0
-        self.pauses = self.uncounted = 0  # of counting; and of the batches that compiled code knew meanwhile
+        # Of counting; and of the batches that compiled code knew, how many before a pause and how many in pauses.
+        self.pauses = self.before = self.uncounted = 0
         self.causes: dict[str, list[Any]] = {}  # by kind, the first of its reasons and the number of batches
         _core.known_batches(True)
 
@@ -60,13 +61,16 @@ def count_fallback(kind: str, cause: str) -> bool:
 def uncounted() -> Iterator[None]:
     """Batches that are made meanwhile do not count."""
     with _counts.lock:
-        _counts.pauses, known = _counts.pauses + 1, _core.known_batches(False)
+        if counting():
+            _counts.before = _core.known_batches(False)
+        _counts.pauses += 1
     try:
         yield
     finally:
         with _counts.lock:
             _counts.pauses -= 1
-            _counts.uncounted += _core.known_batches(False) - known
+            if counting():  # of pauses that overlap, the last one
+                _counts.uncounted += _core.known_batches(False) - _counts.before
 
 
 def counting() -> bool:
@@ -94,8 +98,9 @@ def stats(*, reset: bool = False) -> Stats:
         Stats(compiled=3, remembered=2, fell_back=0, causes={})
     """
     with _counts.lock:
-        remembered, planned = _core.known_batches(reset) - _counts.uncounted, _counts.planned
+        known, planned = _core.known_batches(reset), _counts.planned
+        remembered = (known if counting() else _counts.before) - _counts.uncounted
         causes = {str(cause): int(batches) for cause, batches in _counts.causes.values()}
         if reset:
-            _counts.planned, _counts.uncounted, _counts.causes = 0, 0, {}
+            _counts.planned, _counts.before, _counts.uncounted, _counts.causes = 0, 0, 0, {}
     return Stats(planned + remembered, remembered, sum(causes.values()), causes)
