@@ -198,6 +198,23 @@ def test_one_function_after_the_other():
     assert fingerprint(one) != fingerprint(other)
 
 
+def test_annotations_are_no_code():
+    class One:
+        width: int = 1
+
+        def double(self):
+            return 2 * self.width
+
+    def annotate(format):
+        return {"width": int}
+
+    before = fingerprint(One)
+    annotate.__name__ = "__annotate__"  # as CPython 3.14 has it in the namespace of a class
+    One.__annotate_func__ = annotate
+    assert before is not None
+    assert fingerprint(One) == before
+
+
 @pytest.mark.parametrize("name", sorted(TESTED))
 def test_finds_the_whole_source(name):
     for function in functions_of(imitated.CODE[name]):

@@ -70,7 +70,8 @@ class Tokenizer:
         return {**self.model.vocab, **added}
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        return len(self.get_vocab(with_added_tokens))
+        added = map(str, self.added.values()) if with_added_tokens else ()
+        return len(self.model.vocab) + sum(token not in self.model.vocab for token in added)  # asked for each batch
 
     def get_added_tokens_decoder(self) -> dict[int, AddedToken]:
         return dict(sorted(self.added.items()))

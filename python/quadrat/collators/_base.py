@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
 from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
-from quadrat.planning.plan_cache import Remembering, remember_fallback
+from quadrat.planning.plan_cache import Remembering, parameters_of, remember_fallback
 from quadrat.support.counts import count_planned
 
 
@@ -186,7 +185,7 @@ class MixinCollator(Collator, DataCollatorMixin):
 
 
 def _refuse_unknown(cls: type[Collator], options: Iterable[str]) -> None:
-    known = inspect.signature(cls).parameters
+    known = parameters_of(cls)
     if any(one.kind is one.VAR_KEYWORD for one in known.values()):
         return
     for name in options:
@@ -205,7 +204,7 @@ def require_torch(collator: Any, framework: Any) -> None:
 
 def with_used_options(said: str, collator: Any, cls: type, own: Iterable[str], others: Iterable[str] = ()) -> str:
     """The reference's repr, to which options are added where one of quadrat's `own` is used: all but the defaults."""
-    parameters = inspect.signature(cls).parameters
+    parameters = parameters_of(cls)
     used = {
         name: value
         for name in (*others, *own)

@@ -189,10 +189,12 @@ def fingerprint(thing: Any) -> str | None:
 
 
 def functions_of(thing: Any) -> Iterator[FunctionType]:
-    """The functions that a class defines; a function itself. Not what `dataclass` makes: that is Python's."""
+    """The functions that a class defines; a function itself. Not what `dataclass` and the compiler of Python make."""
     for value in vars(thing).copy().values() if inspect.isclass(thing) else (thing,):
         for part in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
-            if not inspect.isfunction(part) or part.__name__ == "__repr__" or part.__module__ == "dataclasses":
+            if not inspect.isfunction(part) or part.__module__ == "dataclasses":
+                continue
+            if part.__name__ in ("__repr__", "__annotate__"):  # in 3.14, annotations are in a function
                 continue
             if not part.__code__.co_filename.startswith("<"):
                 yield part

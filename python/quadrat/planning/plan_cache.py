@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -174,10 +175,19 @@ class Remembering:
         self.__dict__.update(state)
 
 
+def parameters_of(cls: type[Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a class, also where an annotation names what only type checkers import."""
+    if sys.version_info >= (3, 14):  # which evaluates annotations when they are asked for
+        from annotationlib import Format
+
+        return inspect.signature(cls, annotation_format=Format.FORWARDREF).parameters
+    return inspect.signature(cls).parameters
+
+
 def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         name: parameter.default
-        for name, parameter in inspect.signature(cls).parameters.items()
+        for name, parameter in parameters_of(cls).items()
         if name not in state and parameter.default is not parameter.empty
     }
     for field in dataclasses.fields(cls):
