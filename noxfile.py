@@ -25,6 +25,8 @@ JOBS = os.environ.get("JOBS") or str(os.cpu_count())
 # Of transformers: 4 is 4.57, and `newest` what .venv has. The others are dependency groups, of all packages together.
 VERSIONS = ("4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest")
 EXTREMES = ("oldest", "latest")
+# What `latest` runs on, for NumPy's newest releases are for new Pythons alone.
+NEWEST_PYTHON = next((name for minor in (14, 13, 12) if shutil.which(name := f"python3.{minor}")), None)
 # One thread of torch for each process; the address of the compiler, for what tests compile.
 TESTS = {"OMP_NUM_THREADS": "1", "CXX": os.environ.get("CXX", "c++")}
 PYTEST = ("-m", "pytest", "--numprocesses", JOBS, "--dist", "worksteal")
@@ -52,7 +54,10 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("version", [nox.param(version, id=version) for version in (*VERSIONS, *EXTREMES)])
+@nox.parametrize(
+    "python,version",
+    [nox.param(NEWEST_PYTHON if name == "latest" else None, name, id=name) for name in (*VERSIONS, *EXTREMES)],
+)
 def versions(session: nox.Session, version: str) -> None:
     """tests/identity with one version of transformers."""
     if version in EXTREMES:
@@ -60,7 +65,7 @@ def versions(session: nox.Session, version: str) -> None:
     else:
         number = "5.23" if version == "newest" else "4.57" if version == "4" else version
         session.install("--group", "base", f"transformers=={number}.*")
-    session.install("--no-deps", "--reinstall-package", "quadrat", built(session))
+    session.install("--no-deps", "--reinstall-package", "quadrat", "." if session.python else built(session))
     report = f"--junitxml=build/matrix/{version}.xml"
     # Code that is not known yet is compiled: so it becomes known.
     variables = TESTS | {"QUADRAT_UNTESTED": "1", "HYPOTHESIS_PROFILE": "thorough"}

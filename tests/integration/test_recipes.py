@@ -1,7 +1,6 @@
 """docs/recipes.md: each snippet runs as it is printed, and gives the same without quadrat."""
 
 import ast
-import cProfile
 import importlib.util
 import logging
 import re
@@ -99,14 +98,17 @@ def run(hub, tmp_path, monkeypatch, patches, caplog):
         caplog.clear()
         set_seed(0)
         names: dict[str, Any] = {"__name__": "__main__"}
-        profile = cProfile.Profile()
-        with caplog.at_level(logging.DEBUG, "quadrat"), profile:
-            exec(compile(code, f"{PAGE.name}: {folder}", "exec"), names)
+        called: set[str] = set()
+        with caplog.at_level(logging.DEBUG, "quadrat"):
+            sys.setprofile(lambda frame, event, value: called.add(frame.f_code.co_filename))
+            try:
+                exec(compile(code, f"{PAGE.name}: {folder}", "exec"), names)
+            finally:
+                sys.setprofile(None)
         while patches:
             patches.pop().undo()
         assert [record.message for record in caplog.records if record.name == "quadrat"] == [], "it fell back"
-        called = {Path(entry.code.co_filename) for entry in profile.getstats() if hasattr(entry.code, "co_filename")}
-        return names, {str(path.relative_to(PACKAGE)) for path in called if path.is_relative_to(PACKAGE)}
+        return names, {str(path.relative_to(PACKAGE)) for path in map(Path, called) if path.is_relative_to(PACKAGE)}
 
     return run_in
 

@@ -72,7 +72,8 @@ class Resumable(WithEpoch):
         """settings: what the items depend on besides the position."""
         super().__init__()
         self._settings = settings
-        self._at: dict[str, Any] | None = None  # None: the start of the current epoch
+        # None: the start of the current epoch. A position is not edited: another thread may be reading it.
+        self._at: Mapping[str, Any] | None = None
         self._resumes = False
 
     def _start(self) -> dict[str, Any]:

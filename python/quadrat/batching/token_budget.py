@@ -192,8 +192,7 @@ class TokenBudgetBatchSampler(Resumable, _Base):
 
     def _batches(self, at: dict[str, Any], batches: Ragged) -> Iterator[list[int]]:
         for first, last in pairwise(batches.offsets[at["batch"] :].tolist()):
-            at["batch"] += 1
-            self._at = at
+            self._at = at = {**at, "batch": at["batch"] + 1}
             yield batches.values[first:last].tolist()
 
     def _start(self) -> dict[str, Any]:

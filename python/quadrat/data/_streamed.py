@@ -170,15 +170,14 @@ class StreamedDataset(Resumable, _Base):
             checksum = zlib.crc32(units.pieces.lengths.data)
             if at["lengths"] not in (None, checksum):
                 raise ValueError("the state is from another dataset: its rows had other lengths")
-            at["lengths"] = checksum
+            at = {**at, "lengths": checksum}
             sequence = np.random.SeedSequence((self._options.seed, at["epoch"], place.share, at["window"]))
             seed = int(sequence.generate_state(1, np.uint64)[0])
             groups, kept = self._groups(units.pieces.sizes, seed, waited, ends)
             if at["given"] > len(groups):
                 raise ValueError(f"the state has {at['given']} items of a window that has {len(groups)}")
             for item in self._items(units, groups[at["given"] :]):
-                at["given"] += 1
-                self._at = at
+                self._at = at = {**at, "given": at["given"] + 1}
                 yield item
             if ends:
                 return

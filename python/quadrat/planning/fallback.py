@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
@@ -58,18 +57,21 @@ def require_known(twin: str, framework: Any) -> None:
         raise AlwaysFallBack(reason)
 
 
-@contextlib.contextmanager
-def or_fall_back(reason: str) -> Iterator[None]:
-    """Turns an error into a FallBack, so that the reference runs into it again and raises its own message.
+class or_fall_back:  # noqa: N801
+    """Turns an error of a block into a FallBack, so that the reference runs into it again and raises its own message.
 
-    A MemoryError, and anything that is not an Exception (KeyboardInterrupt, SystemExit), is not caught.
+    A MemoryError, and anything that is not an Exception (KeyboardInterrupt, SystemExit), is not caught. This is a class
+    because a generator of contextlib leaves its errors in a cycle of references in CPython 3.12.
     """
-    try:
-        yield
-    except (FallBack, MemoryError):
-        raise
-    except Exception as error:
-        raise FallBack(reason) from error
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (FallBack, MemoryError)):
+            raise FallBack(self._reason) from error
 
 
 def first_feature(features: Any) -> Mapping[str, Any]:
