@@ -1,6 +1,7 @@
 """docs/recipes.md: each snippet runs as it is printed, and gives the same without quadrat."""
 
 import ast
+import gc
 import importlib.util
 import logging
 import re
@@ -98,6 +99,7 @@ def run(hub, tmp_path, monkeypatch, patches, caplog):
         caplog.clear()
         set_seed(0)
         names: dict[str, Any] = {"__name__": "__main__"}
+        gc.collect()  # which calls quadrat where a tokenizer goes
         called: set[str] = set()
         with caplog.at_level(logging.DEBUG, "quadrat"):
             sys.setprofile(lambda frame, event, value: called.add(frame.f_code.co_filename))
