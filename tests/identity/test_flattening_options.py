@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given
+from hypothesis import assume, given
 
 import quadrat
 from quadrat.input.columns import BatchLayout
+from quadrat.installed.behaviour import flattening_drops_empty_rows
 from quadrat.planning import flat
 from support.compare import assert_same_batch, frozen, outcome
 from support.strategies import ROW_FORMS, WRAPPERS, make_tokenizer
@@ -40,6 +41,7 @@ def as_framework(framework: str, array: np.ndarray[Any, Any]) -> Any:
 
 @given(batch=batches("input_ids", shortest=0), framework=FRAMEWORKS, options=st.booleans())
 def test_without_need_of_padding_nothing_changes(*, batch, framework, options):
+    assume(any(feature["input_ids"] for feature in batch) or not flattening_drops_empty_rows())
     options = {"return_seq_idx": options, "return_flash_attn_kwargs": options, "return_tensors": framework}
     plain = quadrat.DataCollatorWithFlattening(**options)(batch)
     assert_same_batch(plain, quadrat.DataCollatorWithFlattening(**options, pad_values={})(batch))
@@ -99,12 +101,6 @@ GOOD = {"input_ids": [1, 2, 3], "labels": [1, 2, 3], "token_type_ids": [0, 0, 1]
         (ValueError, {"pad_to_multiple_of": 8}, {"labels": [1]}, ["'labels'", "row 1", "length 1", "has 3"]),
         (
             ValueError,
-            {"pad_to_multiple_of": 8},
-            {"labels": [], "input_ids": [], "token_type_ids": []},
-            ["row 1", "empty"],
-        ),
-        (
-            ValueError,
             {"pad_values": {"token_type_ids": 0}},
             {"token_type_ids": [1, 1]},
             ["'token_type_ids'", "row 1", "length 2", "has 3"],
@@ -118,6 +114,22 @@ def test_refuses(error, options, changes, said, made):
     with pytest.raises(error) as raised:
         quadrat.DataCollatorWithFlattening(**options)(features)
     assert not [words for words in said if words not in str(raised.value)], str(raised.value)
+
+
+@pytest.mark.parametrize("made", [list, lambda row: [np.int64(one) for one in row]], ids=["fast", "plain"])
+@pytest.mark.parametrize("options", [{"pad_to_multiple_of": 8}, {"total_length": 8}, {"align_to": 2}])
+def test_empty_rows(options, made):
+    """They go where transformers drops them, and else have no place."""
+    empty = {"labels": [], "input_ids": [], "token_type_ids": []}
+    features = [{name: made(row) for name, row in feature.items()} for feature in (GOOD, empty, GOOD)]
+    collator = quadrat.DataCollatorWithFlattening(**options)
+    if flattening_drops_empty_rows():
+        assert_same_batch(collator([features[0], features[2]]), collator(features))
+        with pytest.raises(ValueError, match="every example is empty"):
+            collator(features[1:2])
+        return
+    with pytest.raises(ValueError, match=r"row 1 is empty"):
+        collator(features)
 
 
 # Padding-free token classification

@@ -13,7 +13,7 @@ from transformers import ByT5Tokenizer, PerceiverTokenizer, PreTrainedTokenizerF
 
 import quadrat
 from quadrat.planning.vocabulary import listed_special_ids
-from support.compare import assert_identical, assert_seeded_alike, both
+from support.compare import assert_identical, assert_same_outcome, assert_seeded_alike, both, outcome
 from support.masking import OwnSpecialTokens, make_masking_tokenizer, make_pair, masking_features, masking_tokenizers
 
 PROBABILITIES = st.sampled_from(
@@ -52,6 +52,20 @@ def test_special_tokens_masks_that_are_no_numbers(last, mlm, deferred):
     batch = [{"input_ids": [8] * len(row), "special_tokens_mask": row} for row in rows]
     for _ in range(2):
         assert_seeded_alike(reference, (lambda rows: collator(rows).to("cpu")) if deferred else collator, batch, batch)
+
+
+@pytest.mark.parametrize("mlm", [False, True], ids=["causal", "masked"])
+@pytest.mark.parametrize("first", ["pt", "np"])
+def test_generators_of_another_library_or_process(first, mlm):
+    batch = [{"input_ids": list(range(8, 12)) * 20}]
+    outcomes = []
+    for collator in make_pair(make_masking_tokenizer(), {"mlm": mlm, "seed": 3, "return_tensors": first}):
+        calls = {"pt": collator.torch_call, "np": collator.numpy_call}
+        outcomes.append([outcome(calls[framework], batch) for framework in (first, "np", "pt", "pt")])
+        collator._generator_pid = -1  # as in a process that is forked now
+        outcomes[-1].append(outcome(calls[first], batch))
+    for expected, got in zip(*outcomes, strict=True):
+        assert_same_outcome(expected, got)
 
 
 @given(st.integers(1, 6), st.integers(100, 900), MASKING)

@@ -14,7 +14,7 @@ import quadrat
 from quadrat.installed import behaviour
 from quadrat.planning import word_masking
 from support import samples
-from support.compare import check_error, outcome
+from support.compare import assert_same_batch, check_error, outcome
 
 PADDED = [
     "DataCollatorWithPadding",
@@ -70,6 +70,9 @@ def check_hint(mistake: Mistake, name: str) -> None:
         if got[0] == "raised":
             check_error(expected[1], got, mistake.says)
     collator, expected, got = _outcomes(mistake, name)
+    if expected[0] == "returned" and name in FLAT and behaviour.flattening_drops_empty_rows():
+        assert_same_batch(expected[1], got[1])  # since then it takes all that can be iterated over
+        return
     assert expected[0] == "raised", "the reference takes this"
     line = check_error(expected[1], got, mistake.says)
     kind, batch = outcome(mistake.follow, Scene(collator, mistake.features(), line))

@@ -13,7 +13,11 @@ from quadrat.collators.default import default_data_collator
 from quadrat.input.items import is_packed
 from quadrat.input.rows import MAIN, each_of, first_of
 from quadrat.installed import originals
-from quadrat.installed.behaviour import flattening_takes_a_start, flattening_takes_arrays
+from quadrat.installed.behaviour import (
+    flattening_drops_empty_rows,
+    flattening_takes_a_start,
+    flattening_takes_arrays,
+)
 from quadrat.ops.flatten import Names
 from quadrat.planning.fallback import FallBack, first_feature, or_fall_back
 from quadrat.planning.flat import Flattening, check_layout, flatten_features, flatten_plainly
@@ -193,6 +197,7 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
         extra = {name: value for name, value in pads.items() if name != MAIN and name in first}
         labels = ("none", None) if self.scalar_labels else ("shifted", "labels" if "labels" in first else None)
         own = {"separator": self.separator_id, "input_pad": pads.get(MAIN, 0)}
+        own["refuses_empty"] = flattening_drops_empty_rows()  # the reference drops them
         return Flattening.of(self, framework, *labels, extra, **own)
 
     def _facts(self) -> tuple[Fact, ...]:
@@ -221,8 +226,11 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
             hasattr(feature[name], "tolist") for feature in features for name in (MAIN, "labels") if name in feature
         )
 
-    def _plainly(self, features: Any, framework: Any) -> dict[str, Any]:
-        batch = flatten_plainly(features, self._flattening(features[0], framework))
+    def _plainly(self, features: Any, framework: Any) -> Any:
+        if flattening_drops_empty_rows() and not (features := [one for one in features if len(one[MAIN])]):
+            return self._reference(framework)(features)  # its error
+        plan = self._flattening(features[0], framework)._replace(refuses_empty=False)
+        batch = flatten_plainly(features, plan)
         return self._with_scalar_labels(batch, features, framework) if self.scalar_labels else batch
 
     def _with_scalar_labels(self, batch: dict[str, Any], features: Any, framework: Any) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from quadrat.batching._epoch import SharedEpoch
 from quadrat.collators._base import MixinCollator
 from quadrat.input.rows import first_mapping
 from quadrat.installed import originals
-from quadrat.installed.behaviour import zero_is_a_seed
+from quadrat.installed.behaviour import makes_fitting_generators, zero_is_a_seed
 from quadrat.ops.flatten import Names
 from quadrat.planning import philox
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
 from quadrat.planning.frameworks import collate_tf_or_jax
 from quadrat.planning.language_modeling import MASK_TOKENS, mask_array, model_language
-from quadrat.planning.plan_cache import create_generator
+from quadrat.support.generators import create_generator, lacks_generator
 from quadrat.support.memory import Framework
 
 
@@ -154,12 +154,12 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
 
     def torch_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into torch tensors."""
-        self._make_generator()
+        self._make_generator("pt")
         return self._collate(examples, "pt")
 
     def numpy_call(self, examples: Any) -> dict[str, Any]:
         """Collate `examples` into NumPy arrays."""
-        self._make_generator()
+        self._make_generator("np")
         return self._collate(examples, "np")
 
     def tf_call(self, examples: Any) -> dict[str, Any]:
@@ -182,10 +182,12 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
         masked = mask_array(self, inputs, special_tokens_mask, offset_mapping, "np")
         return super().numpy_mask_tokens(inputs, special_tokens_mask, offset_mapping) if masked is None else masked
 
-    def _make_generator(self) -> None:
-        by_counter = self.mlm and self.rng == "philox"
-        if not by_counter and self.seed is not None and self.generator is None and (self.seed or zero_is_a_seed()):
-            create_generator(self)
+    def _make_generator(self, framework: Framework) -> None:
+        if self.seed is None or (self.mlm and self.rng == "philox"):
+            return
+        asked = framework if makes_fitting_generators() else None
+        if lacks_generator(self, asked) and (asked or self.seed or zero_is_a_seed()):
+            create_generator(self, asked)
 
     @property
     def _joins_rows(self) -> bool:  # type: ignore[override]

@@ -10,8 +10,8 @@ from quadrat.collators._base import MixinCollator, with_used_options
 from quadrat.installed import originals
 from quadrat.planning.diagnosis import NO_FEATURES
 from quadrat.planning.fallback import raise_clearer
-from quadrat.planning.plan_cache import create_generator
 from quadrat.planning.word_masking import Reference, mask_words
+from quadrat.support.generators import create_generator
 from quadrat.support.memory import Framework
 
 if TYPE_CHECKING:

@@ -36,18 +36,29 @@ def _sees(call: Any, *arguments: Any) -> bool:
     return False
 
 
-@functools.cache
-def zero_is_a_seed() -> bool:
-    """Whether masked language modelling makes a generator for `seed=0`; before 5.19 it does not."""
+def _makes_a_generator(seed: int, generator: Any) -> bool:
+    """Whether masked language modelling with this seed and generator makes a generator."""
     reference: Any = originals.DataCollatorForLanguageModeling
 
     class Probe(reference):
-        def create_rng(self) -> None:
+        def create_rng(self, *arguments: Any) -> None:
             raise _Seen
 
     probe = Probe.__new__(Probe)
-    probe.seed, probe.generator = 0, None
+    probe.seed, probe.generator = seed, generator
     return _sees(probe.torch_call, [])
+
+
+@functools.cache
+def zero_is_a_seed() -> bool:
+    """Whether masked language modelling makes a generator for `seed=0`; before 5.19 it does not."""
+    return _makes_a_generator(0, None)
+
+
+@functools.cache
+def makes_fitting_generators() -> bool:
+    """Whether masked language modelling replaces generators of another library, or another process; from 5.24 on."""
+    return _makes_a_generator(1, object())
 
 
 @functools.cache
@@ -133,6 +144,13 @@ def flattening_takes_a_start() -> bool:
     collator = originals.DataCollatorWithFlattening(return_tensors="np")
     collator.position_ids_start = 5
     return bool(collator([{"input_ids": [1]}])["position_ids"][0, 0] == 5)
+
+
+@functools.cache
+def flattening_drops_empty_rows() -> bool:
+    """Whether rows without tokens are left out, and an error if there are no others; from 5.24 on."""
+    collator = originals.DataCollatorWithFlattening(return_tensors="np")
+    return bool(collator([{"input_ids": [1]}, {"input_ids": []}])["labels"].shape == (1, 1))
 
 
 @functools.cache

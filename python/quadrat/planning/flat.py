@@ -55,6 +55,7 @@ class Flattening(NamedTuple):
     label_pad: Any = -100
     labelling: Labelling | None = None  # with labels "none": how `labels` are made from the joined ids
     packed: bool = False  # whether rows are packed, and their documents are what the outputs tell apart
+    refuses_empty: bool = False  # whether rows without tokens are somebody else's work
 
     @classmethod
     def of(cls, collator: Any, framework: Framework, labels: Any, label: Any, extra: Any, **more: Any) -> Flattening:
@@ -195,7 +196,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
         layout = layout._replace(seq_lengths=len(names) - 1)
     extra = tuple((name, type(value)) for name, value in plan.extra.items())
     given = plan.labels, plan.label, plan.position_ids, plan.seq_idx
-    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed
+    asked = *given, plan.parts, plan.padded, extra, plan.labelling is not None, plan.packed, plan.refuses_empty
     key = plan_cache.key_of(names, columns, plan.framework, asked)
     made = flat_plan(key)
     values = {MAIN: plan.input_pad, plan.label or "labels": plan.label_pad, "qkv_format": "thd", **plan.extra}
@@ -231,7 +232,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
 def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     """The outputs, in order."""
     names = key.names
-    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed = key.options
+    labels, label, position_ids, seq_idx, parts, padded, extra, derives, packed, refuses_empty = key.options
     shapes = col.column_shapes(key.signature)
     _require_ints(MAIN, shapes[0])
     steps = [(MAIN, 0, col.JOIN, INT64)]
@@ -240,7 +241,7 @@ def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
         _require_ints(label, shapes[1])
         if not shapes[1].aligned and (padded or packed or labels == "as they are"):
             raise FallBack(f"column '{label}' differs in length from the tokens")
-    if labels == "shifted" and (padded or packed) and not shapes[0].full:
+    if (refuses_empty or (labels == "shifted" and (padded or packed))) and not shapes[0].full:
         raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
     if labels != "none":
         steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))

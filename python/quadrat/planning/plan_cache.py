@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -194,16 +193,6 @@ def _defaults(cls: type[Any], state: Mapping[str, Any]) -> dict[str, Any]:
         if field.name not in state and field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
     return found
-
-
-_lock = threading.Lock()
-
-
-def create_generator(collator: Any) -> None:
-    """Have a collator make its generator, once: threads with a generator each would draw the same numbers."""
-    with _lock:
-        if collator.generator is None:
-            collator.create_rng()
 
 
 class PadOptions(NamedTuple):

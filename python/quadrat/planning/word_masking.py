@@ -24,7 +24,7 @@ from quadrat.planning.fallback import FallBack, rounded_up
 from quadrat.planning.language_modeling import masking_facts
 from quadrat.planning.padded import require_tokenizer
 from quadrat.planning.vocabulary import vocabulary_of
-from quadrat.support.generators import NUMPY_LEGACY, Origin, numpy_origin, python_origin, torch_origin
+from quadrat.support.generators import NUMPY_LEGACY, Origin, create_generator, numpy_origin, python_origin, torch_origin
 from quadrat.support.memory import INT64, KINDS, Framework, interop
 
 
@@ -50,7 +50,7 @@ class DataCollatorForWholeWordMask(originals.DataCollatorForLanguageModeling):
 
     def _call(self, examples: Any, collate: Any, mask_tokens: Any) -> dict[str, Any]:
         if self.seed and self.generator is None:
-            plan_cache.create_generator(self)
+            create_generator(self)
         rows = examples
         if isinstance(examples[0], Mapping):
             rows = [example["input_ids"] for example in examples]

@@ -6,13 +6,16 @@ Known means compared: a private generator of each kind draws here as the library
 from __future__ import annotations
 
 import functools
+import os
 import random
 import sys
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from quadrat import _core
+from quadrat.support.memory import Framework
 
 TORCH, TORCH_DOUBLE, NUMPY, NUMPY_LEGACY, PYTHON = _core.SOURCES
 
@@ -116,3 +119,28 @@ def _draws_alike(ours: Origin, expected: tuple[Any, ...]) -> bool:
         return drawn[-len(expected) :] == expected
     except (ValueError, AttributeError):  # a state or an interface of another shape
         return False
+
+
+_lock = threading.Lock()
+
+
+def lacks_generator(collator: Any, framework: Framework | None) -> bool:
+    """Whether a collator has yet to make its generator, also in place of one of another library than `framework`, or of
+    another process. None: any generator is good.
+    """
+    if framework is None or collator.generator is None:
+        return collator.generator is None
+    if framework == "np":
+        kind: type = np.random.Generator
+    else:
+        import torch
+
+        kind = torch.Generator
+    return not isinstance(collator.generator, kind) or getattr(collator, "_generator_pid", None) != os.getpid()
+
+
+def create_generator(collator: Any, framework: Framework | None = None) -> None:
+    """Have a collator make its generator, once: threads with a generator each would draw the same numbers."""
+    with _lock:
+        if lacks_generator(collator, framework):
+            collator.create_rng(*(() if framework is None else (framework,)))
