@@ -202,8 +202,6 @@ ROWS = [{"input_ids": [1, 2, 3]}, {"input_ids": [4]}]
         ({"pad_to_multiple_of": 9, "align_to": 2}, ROWS, "pad_to_multiple_of=9 must be a multiple of align_to=2"),
         ({"total_length": 3}, ROWS, "total_length=3 is below the 4 tokens that the rows take"),
         ({"total_length": 4, "align_to": 2}, ROWS, "total_length=4 is below the 6 tokens that the rows take"),
-        ({"total_length": 4}, [{"input_ids": []}], "row 0 is empty"),
-        ({"align_to": 4}, [{"input_ids": [1]}, {"input_ids": []}], "row 1 is empty"),
     ],
 )
 def test_refuses(options, rows, words):

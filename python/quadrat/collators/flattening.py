@@ -47,9 +47,9 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     The result is that of `transformers.DataCollatorWithFlattening` 5.23, on older versions too: a dict of `input_ids`
     and `labels`, `[1, total]` int64, where the first label of each row is `separator_id`, and the outputs that the
-    options ask for. Labels are made from the column `labels` if the first row has one, otherwise from `input_ids`. Rows
-    may be lists, 1-D NumPy arrays or 1-D torch tensors. There is no attention mask: the attention must get the row
-    boundaries.
+    options ask for. Rows without tokens are left out where transformers does so: from 5.24 on. Labels are made from
+    the column `labels` if the first row has one, otherwise from `input_ids`. Rows may be lists, 1-D NumPy arrays or
+    1-D torch tensors. There is no attention mask: the attention must get the row boundaries.
 
     Args:
         return_position_ids: returns `position_ids`, `[1, total]` int64, counted from `position_ids_start` in each row.
@@ -81,8 +81,8 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
 
     Raises:
         ValueError: for an unknown option, or one that conflicts with another; for a row of `pad_values` that is not as
-            long as its input_ids; with padding, also for such a row of `labels` and for an empty row; for a
-            `total_length` less than the rows need.
+            long as its input_ids; with padding, also for such a row of `labels`, and before transformers 5.24 for an
+            empty row; for a `total_length` less than the rows need; from 5.24 on, if all rows are empty.
         KeyError: as in transformers, with the column and the row added. TypeError and all other errors likewise.
 
     Examples:
