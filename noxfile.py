@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent
 BIN = ROOT / ".venv" / "bin"
 JOBS = os.environ.get("JOBS") or str(os.cpu_count())
 # Of transformers: 4 is 4.57, and `newest` what .venv has. The others are dependency groups, of all packages together.
-VERSIONS = ("4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "newest")
+VERSIONS = ("4", "5.0", "5.6", "5.12", "5.14", "5.18", "5.22", "5.23", "newest")
 EXTREMES = ("oldest", "latest")
 # What `latest` runs on, for NumPy's newest releases are for new Pythons alone.
 NEWEST_PYTHON = next((name for minor in (14, 13, 12) if shutil.which(name := f"python3.{minor}")), None)
@@ -63,7 +63,7 @@ def versions(session: nox.Session, version: str) -> None:
     if version in EXTREMES:
         session.install("--group", version)
     else:
-        number = "5.23" if version == "newest" else "4.57" if version == "4" else version
+        number = "5.24" if version == "newest" else "4.57" if version == "4" else version
         session.install("--group", "base", f"transformers=={number}.*")
     session.install("--no-deps", "--reinstall-package", "quadrat", "." if session.python else built(session))
     report = f"--junitxml=build/matrix/{version}.xml"
