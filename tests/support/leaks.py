@@ -132,6 +132,7 @@ class FromWorker(Dataset[Any]):
         """In the worker: a batch, or what the worker holds where it is asked."""
         if self.asked.value:
             self.asked.value = 0
+            time.sleep(0.1)  # batches on their way take memory of their own
             return held()
         return self.collator(
             [*self.rows, {"input_ids": [[5]], "token_type_ids": [0]}] if index % 100 == 99 else self.rows
