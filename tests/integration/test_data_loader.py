@@ -75,11 +75,16 @@ def test_numpy_batches(workers):
 
 
 @pytest.mark.usefixtures("in_shared_memory")
+def segments() -> set[str]:
+    """What is in shared memory, without the semaphores of processes that start and end at any time."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_a_batch_is_one_block_and_arrives_as_it_is(strategy):
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy(strategy)
-    left = set(os.listdir("/dev/shm"))
+    left = segments()
     try:
         loader = load(NAMES, Observed(Collate(quadrat)), 1, worker_init_fn=by_name if "system" in strategy else None)
         for name, (batch, there) in zip(NAMES, loader, strict=True):
@@ -93,7 +98,7 @@ def test_a_batch_is_one_block_and_arrives_as_it_is(strategy):
         del batch, tensor, loader
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
-    assert set(os.listdir("/dev/shm")) <= left
+    assert segments() <= left
 
 
 def test_only_workers_share():
@@ -178,7 +183,7 @@ def test_columns_of_the_reference_are_sent_too():
 @pytest.mark.slow
 def test_no_descriptor_or_segment_is_left():
     name = "DataCollatorForLanguageModeling"
-    left = set(os.listdir("/dev/shm"))
+    left = segments()
     features = [samples.batch(name)] * 400
     loader = load(features, Observed(samples.make(quadrat, name)), 1, persistent_workers=True)
     there, here = [], []
@@ -188,7 +193,7 @@ def test_no_descriptor_or_segment_is_left():
             here.append(len(os.listdir("/proc/self/fd")))
     assert max(there[400:]) <= max(there[:400]) + 8, "the worker keeps them"
     assert max(here[400:]) <= max(here[:400]) + 8, "this process keeps them"
-    assert set(os.listdir("/dev/shm")) <= left
+    assert segments() <= left
 
 
 # Features that quadrat's collator refuses: each with the reference's error and what quadrat adds.
