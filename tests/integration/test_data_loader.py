@@ -74,12 +74,12 @@ def test_numpy_batches(workers):
         assert all(type(value) is not torch.Tensor for value in batch.values())
 
 
-@pytest.mark.usefixtures("in_shared_memory")
 def segments() -> set[str]:
     """What is in shared memory, without the semaphores of processes that start and end at any time."""
     return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
 
 
+@pytest.mark.usefixtures("in_shared_memory")
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_a_batch_is_one_block_and_arrives_as_it_is(strategy):
     before = torch.multiprocessing.get_sharing_strategy()
