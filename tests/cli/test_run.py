@@ -138,7 +138,7 @@ def test_losses_of_a_trainer(script, workers):
     expected, found = (ran(folder, command, "script.py", workers) for command in (PYTHON, RUN))
     assert losses(expected.stdout) == losses(found.stdout)
     assert len(losses(found.stdout)) == 12
-    assert "12 batches, 12 of them compiled and 0 made by transformers" in found.stderr
+    assert "12 batches, 12 of them compiled, and 0 fell back" in found.stderr
     assert ("from 2 worker processes" in found.stderr) == (workers == "2")
     assert "would compute" in found.stderr
     assert not left_over(folder)
@@ -203,8 +203,8 @@ def test_what_falls_back_and_what_cannot_be_batched(script):
     found = ran(folder, [*RUN, "--report", "report.json"], "script.py")
     report = json.loads((folder / "report.json").read_text())
     assert (report["compiled"], report["fell_back"]) == (0, 3)
-    assert "3 by transformers: DefaultDataCollator: column 'a'" in found.stderr
-    assert "give all rows of the column one element type" in found.stderr.partition("3 by transformers")[2]
+    assert "3 times DefaultDataCollator: fell back to transformers: column 'a'" in found.stderr
+    assert "give all rows of the column one element type" in found.stderr.partition("3 times DefaultDataCollator")[2]
     text = TRAIN.replace("data = Dataset.from_list(rows)", "data = Dataset.from_list(rows).to_iterable_dataset()")
     text = text.replace("num_train_epochs=1", "max_steps=4")
     found = ran(script(text), [*RUN, "--max-tokens", "512"], "script.py", "0")
@@ -237,7 +237,7 @@ def test_ranks_make_one_report(script):
     found = ran(folder, [*launcher, "-m", "quadrat", "run", "--max-tokens", "auto"], "script.py", "0")
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("steps an epoch instead of 6") == 1
-    assert found.stderr.count("of them compiled and 0 made by transformers") == 1
+    assert found.stderr.count("of them compiled, and 0 fell back") == 1
     assert not left_over(folder)
 
 

@@ -10,7 +10,6 @@ from typing import Any, TextIO
 import numpy as np
 
 from quadrat.cli.waste import padded, token_budget
-from quadrat.planning.remedies import remedy_for
 
 # Rows of the batches that a budget is compared with.
 _FEWEST = 64
@@ -51,11 +50,9 @@ def show(total: dict[str, Any], out: TextIO, *, advise: bool) -> None:
     compiled, fallen = total.get("compiled", 0), total.get("fell_back", 0)
     lines = ["no batch was made by a collator that quadrat replaces"]
     if compiled + fallen:
-        made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled and {fallen:,} made by transformers"
+        made = f"{compiled + fallen:,} batches, {compiled:,} of them compiled, and {fallen:,} fell back"
         lines = [f"{made}; {total['seconds']:.3g} s in collators"]
-    for cause, batches in total["causes"].items():
-        remedy = remedy_for(cause)
-        lines.append(f"  {batches:,} by transformers: {cause}" + (f"; {remedy}" if remedy is not None else ""))
+    lines += [f"  {batches:,} times {cause}" for cause, batches in total["causes"].items()]
     if total["computed"]:
         text = f"{total['padding']:.1%} of {total['computed']:,} tokens computed were padding"
         other = total["with_max_tokens"]

@@ -27,6 +27,7 @@ class Collator(Remembering):
     """
 
     return_tensors: Any
+    _replaces: ClassVar[str] = "transformers"  # the library whose collator makes what falls back
     # Whether a batch is one long row. Packed rows that no plan makes as they are, are then taken apart.
     _joins_rows: ClassVar[bool] = False
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
@@ -64,7 +65,7 @@ class Collator(Remembering):
         if reason is None and imitated.changed(self._imitates) is None:
             return
         if not self._is_own(features):
-            raise AlwaysFallBack(reason or imitated.unknown(self._imitates))
+            raise AlwaysFallBack(reason or imitated.unknown(self._imitates) or "")
         if reason is not None:
             raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
@@ -136,7 +137,7 @@ class Collator(Remembering):
         except FallBack as reason:
             if isinstance(reason, AlwaysFallBack):
                 remember_fallback(self, framework)
-            why = str(reason)
+            why = reason.args
         if self._joins_rows and is_packed(rows):
             return self._collate(documents_of(rows), framework)
         batch = fall_back(self, self._fallback(rows, framework), rows, why)

@@ -79,6 +79,6 @@ class DataCollatorForPermutationLanguageModeling(MixinCollator, originals.DataCo
             self._require_known(NO_FEATURES, framework)
             return mask_spans(self, inputs, framework)
         except FallBack as reason:
-            why = str(reason)
+            why = reason.args
         # A padded matrix says nothing of the features it was made of: whoever has them explains the error.
         return fall_back(self, lambda _: reference(inputs), NO_FEATURES, why)  # type: ignore[no-any-return]

@@ -29,8 +29,21 @@ _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
 
+Why = tuple[str, str | None]  # of a FallBack: its reason and remedy
+
+
 class FallBack(Exception):  # noqa: N818 - a decision, not an error
-    """The fast path cannot prove that its result would be the reference's; `args[0]` says why."""
+    """The fast path cannot prove that its result would be the reference's.
+
+    `reason` says why, `remedy` what the user can change; `args` holds both, for where the exception cannot be kept.
+    """
+
+    def __init__(self, reason: str, remedy: str | None = None) -> None:
+        super().__init__(reason, remedy)
+        self.reason, self.remedy = reason, remedy
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def rounded_up(length: int, multiple: Any) -> int:
@@ -64,14 +77,14 @@ class or_fall_back:  # noqa: N801
     because a generator of contextlib leaves its errors in a cycle of references in CPython 3.12.
     """
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, reason: str, remedy: str | None = None) -> None:
+        self._why = reason, remedy
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, (FallBack, MemoryError)):
-            raise FallBack(self._reason) from error
+            raise FallBack(*self._why) from error
 
 
 def first_feature(features: Any) -> Mapping[str, Any]:
@@ -82,20 +95,20 @@ def first_feature(features: Any) -> Mapping[str, Any]:
     return first
 
 
-def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, reason: str | None = None) -> Any:
+def fall_back(collator: Any, reference: Callable[[Any], Any], features: Any, why: Why | None = None) -> Any:
     """The reference's result for `features`, or its error with what quadrat can add to it.
 
-    Logs and counts the reason, see `log_once`; None: that of the last batch.
+    Logs and counts why, see `log_once`; None: that of the last batch.
     """
     if type(features) is not list:
         features = plain(features)
     try:
         batch = reference(features)
     except Exception as error:
-        if reason is not None:
-            log_once(collator, reason, counts=False)
+        if why is not None:
+            log_once(collator, why, counts=False)
         raise_clearer(error, features, collator)
-    log_once(collator, reason)
+    log_once(collator, why)
     return batch
 
 
@@ -125,24 +138,27 @@ def _kind_of(reason: str) -> str:
     return _NAMED.sub("", reason)
 
 
-def log_once(collator: Any, reason: str | None, *, counts: bool = True) -> None:
+def log_once(collator: Any, why: Why | None, *, counts: bool = True) -> None:
     """Count a batch that fell back, and log why, once per collator and kind of reason.
 
     The first batch of the process with a kind of reason is logged as a warning, the others at debug level; so are those
-    with which transformers is as fast. reason: None for that of its last batch. counts: whether a batch was made;
+    with which transformers is as fast. why: None for that of its last batch. counts: whether a batch was made;
     otherwise an error was raised.
     """
     name, own = type(collator).__name__, collator.__dict__
-    if reason is None:
+    if why is None:
         count_fallback(*own.get("_quadrat_why", (name, name)))
         return
-    said = own.setdefault("_quadrat_fell_back", set())
-    kind = name, _kind_of(reason)
-    own["_quadrat_why"] = why = f"{name}: {kind[1]}", f"{name}: {reason}"
-    first = counts and count_fallback(*why)
-    if kind in said or len(said) >= _MOST_KINDS:
+    reason, remedy = why
+    remedy = remedy_for(reason) if remedy is None else remedy
+    known = own.setdefault("_quadrat_fell_back", set())
+    who = f"{name}: fell back to {getattr(collator, '_replaces', 'transformers')}"
+    said = f"{who}: {reason}" if remedy is None else f"{who}: {reason}; {remedy}"
+    kind = f"{who}: {_kind_of(reason)}"
+    own["_quadrat_why"] = kind, said
+    first = counts and count_fallback(kind, said)
+    if kind in known or len(known) >= _MOST_KINDS:
         return
-    said.add(kind)
+    known.add(kind)
     level = logging.WARNING if first and not costs_little(reason) else logging.DEBUG
-    remedy = remedy_for(reason)
-    logger.log(level, "%s: fell back to transformers: %s%s", name, reason, "" if remedy is None else f"; {remedy}")
+    logger.log(level, "%s", said)

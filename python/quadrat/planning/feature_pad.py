@@ -56,7 +56,7 @@ def feature_pad(
     try:
         batch = _padded(extractor, inputs, options, mask_kind, name)
     except FallBack as reason:
-        log_once(_noted, str(reason), counts=False)
+        log_once(_noted, reason.args, counts=False)
         rows = plain(inputs) if name is None else only(inputs, name)
         return originals.FEATURE_PAD(extractor, rows, **options._asdict())
     if name is None:  # else the batch has labels, and counts where they are padded
@@ -99,7 +99,7 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
     if plan.refusal is not None:
-        raise FallBack(plan.refusal)
+        raise FallBack(*plan.refusal)
     values = {main: _fill(extractor.padding_value, plan.steps[index][3]) if pads else 0, MASK: 0}
     layout = col.BatchLayout(width, 1, pads and extractor.padding_side == "left")
     made = run_steps(batch.columns, plan.steps, values, framework, layout)

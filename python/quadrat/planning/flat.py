@@ -181,7 +181,7 @@ def flatten(collator: Any, features: Any, plan: Flattening) -> Any:
     except FallBack as reason:
         if plan.packed:
             raise
-        why = str(reason)
+        why = reason.args
     count_planned(-1)  # the collator counts it
     return fall_back(collator, lambda rows: flatten_plainly(rows, plan), features, why)
 
@@ -224,7 +224,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
             deferred=deferred_batch if deferred else None,
         )
     if made.refusal is not None:
-        raise FallBack(made.refusal)
+        raise FallBack(*made.refusal)
     return batch
 
 

@@ -42,7 +42,7 @@ def collate_tf_or_jax(
     with needs(f"return_tensors={framework!r}"):
         convert = getattr(importlib.import_module(module), function)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
-        return fall_back(collator, reference, features, "return_tensors='tf'")
+        return fall_back(collator, reference, features, ("return_tensors='tf'", None))
     if getattr(collator, "return_tensors", None) != framework:
         batch = numpy_call(collator, features)
     else:

@@ -118,7 +118,7 @@ def pad_features(
     values: dict[str, Any] = {}
     held: dict[str, Any] = {}
     batch: Any = None
-    refused = None if plan.refusal is None else FallBack(plan.refusal)
+    refused = None if plan.refusal is None else FallBack(*plan.refusal)
     if refused is None:
         check_device(framework)
         values = _values(tokenizer, names, asked, pad_values)

@@ -20,7 +20,7 @@ from quadrat import _core
 from quadrat.deferred.batch import DeferredBatch, deferred_batch
 from quadrat.input.columns import LABELS, BatchLayout, Failure, Step, explain
 from quadrat.installed import originals
-from quadrat.planning.fallback import FallBack
+from quadrat.planning.fallback import FallBack, Why
 from quadrat.support import memory
 from quadrat.support.memory import Framework, NotOnCpu, interop
 
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
     steps: tuple[Step, ...] = ()
     held: dict[str, str] = {}  # noqa: RUF012 - output -> column of those that the reference's own conversion makes
-    refusal: str | None = None
+    refusal: Why | None = None
 
 
 def key_of(
@@ -90,7 +90,7 @@ def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
         try:
             return plan(key)
         except FallBack as reason:
-            return Plan(refusal=str(reason))
+            return Plan(refusal=reason.args)
 
     return answer
 

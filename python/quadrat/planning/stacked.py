@@ -39,7 +39,7 @@ def stack_features(collator: Any, features: Sequence[Mapping[str, Any]], framewo
     if names and (plan.refusal is not None or not (plan.held or unlike)):
         plan_cache.remember(collator, key, plan, {}, plan_cache.own_facts(collator), falls_back=True)
     if plan.refusal is not None:
-        raise FallBack(plan.refusal)
+        raise FallBack(*plan.refusal)
     return batch
 
 

@@ -160,7 +160,7 @@ class TokenizerPad(Remembering):
             require_known("tokenizer_pad", self.return_tensors)
             batch = as_encoding(pad_features(self, features, self.return_tensors, self._options))
         except FallBack as reason:
-            log_once(self, str(reason), counts=False)
+            log_once(self, reason.args, counts=False)
             return None
         count_planned()
         return batch

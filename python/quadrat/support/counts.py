@@ -19,8 +19,8 @@ class Stats(NamedTuple):
 
     compiled: int  # made by compiled code
     remembered: int  # of these, made in one call, because a batch of the same kind had been made before
-    fell_back: int  # made by transformers
-    causes: dict[str, int]  # of those made by transformers, how many by cause
+    fell_back: int  # made by transformers, or by TRL
+    causes: dict[str, int]  # of those that fell back, how many by cause: the reason, and what to change
 
 
 class _Counts:

@@ -17,6 +17,7 @@ _INT64 = range(-(2**63), 2**63)
 class TrlCollator(MixinCollator):
     """A collator of TRL's on quadrat's way through every collator. It makes torch tensors only."""
 
+    _replaces: ClassVar[str] = "TRL"
     _quadrat_explains: ClassVar[bool] = False  # what quadrat says about features is about those of transformers
 
 

@@ -75,7 +75,7 @@ class PreferenceCollator(TrlCollator):
         key = plan_cache.key_of(names, columns, framework, (sets, numbers))
         plan = preference_plan(key)
         if plan.refusal is not None:
-            raise FallBack(plan.refusal)
+            raise FallBack(*plan.refusal)
         batch: dict[str, Any] = self._run(columns, key, plan)
         for name in plan.held:
             with or_fall_back(f"column '{name}' is not made of numbers"):

@@ -85,7 +85,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         key = key_of(names, columns, framework, (flattens, positions), (0, width))
         plan = sft_plan(key)
         if plan.refusal is not None:
-            raise FallBack(plan.refusal)
+            raise FallBack(*plan.refusal)
         values = {MAIN: self.pad_token_id, "labels": _IGNORED, "position_ids": 0}
         defers = self.deferred and not flattens and not positions
         documents = names.index(SEQ_LENGTHS) if SEQ_LENGTHS in names else -1
