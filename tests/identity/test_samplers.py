@@ -1,4 +1,4 @@
-"""Samplers == those of the installed transformers: indices, batches, attributes, errors and generators."""
+"""The sampler by length == that of the installed transformers: indices, batches, attributes, errors and generators."""
 
 import copy
 import pickle
@@ -21,7 +21,6 @@ from quadrat.installed import originals
 from support.compare import state_of
 from support.samplers import MANY, ODD, attributes, outcome
 
-NAMES = ["LengthGroupedSampler", "DistributedLengthGroupedSampler"]
 BATCH_SIZES = st.integers(1, 9)
 LENGTHS = st.one_of(
     st.lists(st.integers(0, 5), min_size=1, max_size=120),  # many are equal
@@ -46,9 +45,7 @@ def seeded(number=3):
 def epochs(sampler, count=2):
     """The indices of some epochs, and how the global generator is left."""
     found = []
-    for epoch in range(count):
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(epoch)
+    for _ in range(count):
         torch.manual_seed(5)
         indices = iter(sampler)
         drawn = torch.get_rng_state()  # the permutation is drawn before the first index is asked for
@@ -57,14 +54,14 @@ def epochs(sampler, count=2):
     return found
 
 
-def both(name, *arguments, **options):
+def both(*arguments, **options):
     """What is seen of the reference's sampler and of ours, or their errors."""
 
     def seen(cls):
         sampler = cls(*arguments, **options)
         return outcome(len, sampler), outcome(epochs, sampler), attributes(sampler)
 
-    return [outcome(seen, cls) for cls in (getattr(originals, name), load(name))]
+    return [outcome(seen, cls) for cls in PAIR]
 
 
 @MANY
@@ -107,18 +104,6 @@ def test_length_grouped(lengths, batch_size, seed):
         found.append((len(sampler), attributes(sampler), outcome(epochs, sampler), repr(state_of(generator))))
     assert found[1] == found[0]
     assert repr(lengths) == repr(before)
-
-
-@MANY
-@given(LENGTHS | ODD, BATCH_SIZES, st.data())
-def test_distributed(lengths, batch_size, data):
-    world = data.draw(st.integers(1, 9))
-    options = {
-        "num_replicas": world, "rank": data.draw(st.integers(0, world - 1)),
-        "seed": data.draw(st.integers(0, 2**40)), "drop_last": data.draw(st.booleans()),
-    }  # fmt: skip
-    expected, got = both("DistributedLengthGroupedSampler", batch_size, lengths=lengths, **options)
-    assert got == expected
 
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=30)
@@ -165,16 +150,13 @@ DATASETS = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", DATASETS)
-def test_lengths_of_datasets(kind, name):
-    options = {"num_replicas": 2, "rank": 1} if "Distributed" in name else {}
-
+def test_lengths_of_datasets(kind):
     @given(ROWS, BATCH_SIZES, st.sampled_from([None, None, "input_ids", "label", "x"]))
     @settings(max_examples=10)
     def check(rows, batch_size, column):
         dataset = DATASETS[kind](dataset_of(rows))
-        expected, got = both(name, batch_size, dataset=dataset, model_input_name=column, **options)
+        expected, got = both(batch_size, dataset=dataset, model_input_name=column)
         assert got == expected
 
     check()
@@ -189,8 +171,6 @@ def test_reads_no_more_of_a_stored_dataset_than_its_offsets(monkeypatch):
     assert sorted(sampler) == [0, 1, 2]
     assert sampler.lengths == [3, 2, 1]
     assert type(sampler.lengths) is list
-    sampler = quadrat.batching.DistributedLengthGroupedSampler(2, dataset, num_replicas=2, rank=0)
-    assert (len(sampler), sampler.num_samples, sampler.total_size) == (2, 2, 4)
 
 
 def test_lengths_may_be_changed():
@@ -230,46 +210,31 @@ def test_no_other_column_is_decoded(monkeypatch):
 
 def test_nulls():
     dataset = datasets.Dataset(pa.table({"input_ids": pa.array([[1], None, [2]], pa.list_(pa.int32()))}))
-    for name in NAMES:
-        options = {"num_replicas": 1, "rank": 0} if "Distributed" in name else {}
-        with pytest.raises(TypeError, match="object of type 'NoneType' has no len") as expected:
-            getattr(originals, name)(2, dataset, **options)
-        with pytest.raises(TypeError, match=re.escape(f"{expected.value}: row 1 of column 'input_ids' is null")):
-            load(name)(2, dataset, **options)
+    with pytest.raises(TypeError, match="object of type 'NoneType' has no len") as expected:
+        originals.LengthGroupedSampler(2, dataset)
+    with pytest.raises(TypeError, match=re.escape(f"{expected.value}: row 1 of column 'input_ids' is null")):
+        quadrat.LengthGroupedSampler(2, dataset)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_takes_what_the_reference_takes(name):
-    expected, got = both(name, 2)
+def test_takes_what_the_reference_takes():
+    expected, got = both(2)
     assert got == expected
-    expected, got = both(name, 2, lengths=[3, 1, 2], model_input_name="x", dataset=[])
+    expected, got = both(2, lengths=[3, 1, 2], model_input_name="x", dataset=[])
     assert got == expected
-    assert issubclass(load(name), getattr(originals, name))
+    assert issubclass(*PAIR[::-1])
 
 
-def test_processes_are_asked_for_before_the_dataset_is_read():
-    class Unread:
-        def __getitem__(self, row):
-            raise AssertionError
-
-    expected, got = both("DistributedLengthGroupedSampler", 2, dataset=Unread())
-    assert got == expected
-    assert "AssertionError" not in str(got)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_copies_and_pickles(name):
+def test_copies_and_pickles():
     dataset = dataset_of([[1] * (length % 7) for length in range(50)])
-    options = {"num_replicas": 3, "rank": 1} if "Distributed" in name else {}
-    sampler = load(name)(2, dataset, **options)
+    sampler = quadrat.LengthGroupedSampler(2, dataset)
     for one in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
         assert type(one) is type(sampler)
         assert epochs(one) == epochs(sampler)
         assert one.lengths == sampler.lengths
-    pickled = pickle.dumps(getattr(originals, name)(2, dataset, **options))
+    pickled = pickle.dumps(originals.LengthGroupedSampler(2, dataset))
     with quadrat.patch_transformers():
         ours = pickle.loads(pickled)
-    assert type(ours) is load(name)
+    assert type(ours) is quadrat.LengthGroupedSampler
     assert epochs(ours) == epochs(sampler)
 
 
@@ -301,94 +266,3 @@ def test_patched(name):
     assert getattr(trainer_pt_utils, name) is original
     assert getattr(transformers.trainer, name, original) is original
     assert original.__module__ == "transformers.trainer_pt_utils"
-
-
-rebalance = pytest.mark.skipif(
-    not hasattr(trainer_pt_utils, "BatchRebalanceSampler"), reason="the installed transformers has no such sampler"
-)
-
-
-def batches_of(cls, lengths, sizes, options):
-    sampler = cls(lengths, *sizes, **options)
-    found = []
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        before = torch.get_rng_state()
-        found += [len(sampler), outcome(lambda: list(sampler))]
-        assert torch.equal(torch.get_rng_state(), before)
-    return found, attributes(sampler)
-
-
-@rebalance
-@MANY
-@given(
-    st.lists(st.integers(0, 5) | st.integers(1, 700) | st.just(9000), max_size=80) | ODD,
-    st.integers(0, 6),
-    st.integers(0, 5),
-    st.data(),
-)
-def test_rebalanced_batches(lengths, dp_size, grad_accum, data):
-    size = data.draw(st.integers(max(dp_size * grad_accum - 1, 0), 40))
-    options = {
-        "shuffle": data.draw(st.booleans()), "seed": data.draw(st.integers(0, 2**40)),
-        "rank": data.draw(st.integers(0, max(dp_size - 1, 0))), "drop_last": data.draw(st.booleans()),
-    }  # fmt: skip
-    classes = originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler
-    expected, got = [outcome(batches_of, cls, lengths, (size, dp_size, grad_accum), options) for cls in classes]
-    assert got == expected
-
-
-@rebalance
-@pytest.mark.parametrize(("rows", "dp_size", "grad_accum"), [(2048, 16, 8), (1000, 8, 4), (700, 7, 13)])
-def test_many_rows_rebalanced(rows, dp_size, grad_accum):
-    lengths = np.random.default_rng(rows).lognormal(5, 1, rows).clip(1, 2048).astype(int).tolist()
-    classes = originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler
-    expected, got = [batches_of(cls, lengths, (rows, dp_size, grad_accum), {}) for cls in classes]
-    assert got == expected
-
-
-@rebalance
-def test_rebalances_as_a_subclass_says():
-    lengths = torch.randint(1, 500, (200,), generator=torch.Generator().manual_seed(0)).tolist()
-    found = []
-    for cls in (originals.BatchRebalanceSampler, quadrat.batching.BatchRebalanceSampler):
-
-        class Linear(cls):
-            QUADRATIC_COST_COEF = 0
-
-        class Flat(cls):
-            def _cost(self, bs, max_len):
-                return bs * max_len
-
-        class Steep(cls):
-            QUADRATIC_COST_COEF = 0.5
-
-        found.append([batches_of(each, lengths, (50, 2, 4), {}) for each in (cls, Linear, Flat, Steep)])
-    assert found[1] == found[0]
-    assert found[0][0] != found[0][3]
-
-
-@rebalance
-def test_the_search_is_compiled():
-    assert samplers._searches_alike()
-    rows = list(range(64))
-    for lengths in (rows, np.array(rows)):
-        sampler = quadrat.batching.BatchRebalanceSampler(lengths, 64, 4, 2)
-        assert samplers._balanced(sampler, rows, sampler.lengths) is not None
-
-
-@rebalance
-def test_trainer_knows_samplers_that_were_made_before():
-    before = trainer_pt_utils.BatchRebalanceSampler([1, 2], 2, 1, 1)
-    with quadrat.patch_transformers():
-        assert isinstance(before, transformers.trainer.BatchRebalanceSampler)
-        inside = transformers.trainer.BatchRebalanceSampler([1, 2], 2, 1, 1)
-    assert isinstance(inside, trainer_pt_utils.BatchRebalanceSampler)
-    assert type(inside) is quadrat.batching.BatchRebalanceSampler
-    assert not isinstance([], quadrat.batching.BatchRebalanceSampler)
-
-
-def test_where_there_is_nothing_to_rebalance_with():
-    if not hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
-        with pytest.raises(NotImplementedError, match="install a later one"):
-            quadrat.batching.BatchRebalanceSampler([1, 2], 2, 1, 1)

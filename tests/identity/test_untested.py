@@ -13,7 +13,6 @@ from transformers import trainer_pt_utils
 
 import quadrat
 from quadrat import _core
-from quadrat._names import load
 from quadrat.installed import imitated
 from quadrat.installed.imitated import fingerprint, functions_of, source_of
 from quadrat.installed.tested import FINGERPRINTS, RANGES
@@ -104,25 +103,16 @@ def test_tokenizer_pad(unknown):
 
 
 LENGTHS = [3, 9, 4, 8, 1, 7, 7, 2, 5, 6, 11, 12]
-SAMPLERS = {
-    "LengthGroupedSampler": lambda cls: cls(2, lengths=LENGTHS),
-    "DistributedLengthGroupedSampler": lambda cls: cls(2, num_replicas=2, rank=1, lengths=LENGTHS),
-    "BatchRebalanceSampler": lambda cls: cls(LENGTHS, 6, dp_size=2, grad_accum=1),
-}
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_samplers(name, anew):
-    if not hasattr(trainer_pt_utils, name):
-        pytest.skip("this transformers has no such sampler")
-    sampler = SAMPLERS[name](load(name))
-    anew.setitem(imitated.CODE, name, test_samplers)
-    for kernel in ("group_by_length", "rebalance_batches"):
-        anew.setattr(_core, kernel, None)
+def test_the_sampler(anew):
+    sampler = quadrat.LengthGroupedSampler(2, lengths=LENGTHS)
+    anew.setitem(imitated.CODE, "LengthGroupedSampler", test_the_sampler)
+    anew.setattr(_core, "group_by_length", None)
     torch.manual_seed(0)
-    expected = list(SAMPLERS[name](getattr(trainer_pt_utils, name)))
+    expected = list(trainer_pt_utils.LengthGroupedSampler(2, lengths=LENGTHS))
     torch.manual_seed(0)
-    with pytest.warns(UserWarning, match=f"does not know `{name}`"):
+    with pytest.warns(UserWarning, match="does not know `LengthGroupedSampler`"):
         assert list(sampler) == expected
 
 

@@ -41,13 +41,6 @@ def examples(value: Any, name: str) -> list[doctest.DocTest]:
     return [example for example in found if example.examples]
 
 
-def missing(name: str) -> bool:
-    """Whether the installed transformers lacks the sampler of this name."""
-    from transformers import trainer_pt_utils
-
-    return name.endswith("BatchRebalanceSampler") and not hasattr(trainer_pt_utils, "BatchRebalanceSampler")
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> None:
     if name == "quadrat.integration.patch_attention":
@@ -61,9 +54,8 @@ def test_examples_run_as_printed(name: str, request: pytest.FixtureRequest) -> N
         pytest.skip(f"the installed TRL has no such trainer: {error}")
     found = examples(module, name)
     for example in found:
-        if not missing(example.name):
-            report: list[str] = []
-            assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
+        report: list[str] = []
+        assert doctest.DocTestRunner().run(example, out=report.append).failed == 0, "".join(report)
     assert found
 
 

@@ -17,7 +17,6 @@ from transformers import (
 )
 
 import quadrat
-from quadrat._names import load
 from support.compare import both
 from support.masking import make_masking_tokenizer
 from support.strategies import make_tokenizer
@@ -72,12 +71,8 @@ def test_what_trainer_uses_by_itself(with_tokenizer, tmp_path):
     assert inside.losses == before.losses
 
 
-OPTIONS = {"group_by_length": {"group_by_length": True}}
-if "train_sampling_strategy" in TrainingArguments.__dataclass_fields__:
-    OPTIONS = {"group_by_length": {"train_sampling_strategy": "group_by_length"}}
-if hasattr(trainer_pt_utils, "BatchRebalanceSampler"):
-    OPTIONS["batch_rebalance"] = {"train_sampling_strategy": "batch_rebalance"}
-SAMPLERS = {"group_by_length": "LengthGroupedSampler", "batch_rebalance": "BatchRebalanceSampler"}
+IS_NEW = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__
+BY_LENGTH = {"train_sampling_strategy": "group_by_length"} if IS_NEW else {"group_by_length": True}
 
 
 def stored():
@@ -89,12 +84,11 @@ def stored():
 
 
 @pytest.mark.parametrize("given_lengths", [False, True])
-@pytest.mark.parametrize("strategy", OPTIONS)
-def test_same_losses_with_samplers(strategy, given_lengths, tmp_path):
+def test_same_losses_by_length(given_lengths, tmp_path):
     dataset = stored().shuffle(seed=0)
     if given_lengths:
         dataset = dataset.add_column("length", quadrat.lengths(dataset))
-    options = {"max_steps": 8, "gradient_accumulation_steps": 2, **OPTIONS[strategy]}
+    options = {"max_steps": 8, "gradient_accumulation_steps": 2, **BY_LENGTH}
 
     def run():
         set_seed(1)
@@ -108,8 +102,8 @@ def test_same_losses_with_samplers(strategy, given_lengths, tmp_path):
     with quadrat.patch_transformers():
         got, ours, shapes_inside = run()
     assert (got, shapes_inside) == (expected, shapes)
-    assert reference is getattr(trainer_pt_utils, SAMPLERS[strategy])
-    assert ours is load(SAMPLERS[strategy])
+    assert reference is trainer_pt_utils.LengthGroupedSampler
+    assert ours is quadrat.LengthGroupedSampler
 
 
 STEPS = 6  # an epoch

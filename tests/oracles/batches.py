@@ -1,7 +1,7 @@
 """Oracles of kernels that say which rows go together."""
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,67 +18,6 @@ def group_by_length(lengths: Sequence[int], megabatch: int, rows: Array) -> None
     if firsts:
         longest = max(firsts, key=lambda first: lengths[int(rows[first])])
         rows[0], rows[longest] = rows[longest], rows[0]
-
-
-def rebalance_batches(
-    lengths: Sequence[int], ranks: int, coefficient: float, moves: int, *, counts: Array, ranking: Array
-) -> None:
-    """Share rows, from long to short, out to `len(counts)` batches of about the same cost; rank these by their cost.
-
-    Rows move one by one from the costliest batch to the cheapest; the shares with the smallest spread win. A slot of
-    `ranks` batches whose costliest has one row is frozen, after its other batches have been filled up.
-    """
-    size = len(counts)
-    shares = [len(lengths) // size + (batch < len(lengths) % size) for batch in range(size)]
-    best, best_spread = list(shares), float("inf")
-    frozen: set[int] = set()
-    seen: set[tuple[int, ...]] = set()
-    for _ in range(moves):
-        active = [batch for batch in range(size) if batch not in frozen]
-        if tuple(shares) in seen or len(active) <= 1:
-            break
-        seen.add(tuple(shares))
-        costs = _estimates(lengths, shares, coefficient)
-        high, low = max(active, key=lambda batch: costs[batch]), min(active, key=lambda batch: costs[batch])
-        if costs[high] - costs[low] < best_spread:
-            best, best_spread = list(shares), costs[high] - costs[low]
-        if costs[high] == costs[low]:
-            break
-        if shares[high] > 1:
-            shares[high] -= 1
-            shares[low] += 1
-            continue
-        ranked = sorted(range(size), key=lambda batch: costs[batch], reverse=True)
-        first = ranked.index(high) // ranks * ranks
-        members = set(ranked[first : first + ranks])
-        for member in members:
-            if member not in frozen and member != high:
-                _fill_up(lengths, shares, member, costs[high], coefficient, kept=frozen | members)
-        frozen |= members
-    costs = _estimates(lengths, best, coefficient)
-    counts[:] = best
-    ranking[:] = sorted(range(size), key=lambda batch: costs[batch], reverse=True)
-
-
-def _estimate(rows: int, longest: int, coefficient: float) -> float:
-    return rows * longest + coefficient * rows * longest * longest
-
-
-def _estimates(lengths: Sequence[int], shares: Sequence[int], coefficient: float) -> list[float]:
-    return [_estimate(share, lengths[sum(shares[:batch])], coefficient) for batch, share in enumerate(shares)]
-
-
-def _fill_up(
-    lengths: Sequence[int], shares: list[int], batch: int, cap: float, coefficient: float, *, kept: Collection[int]
-) -> None:
-    """Move rows from the cheapest batches to this one, unless they are kept as they are, up to a cost of `cap`."""
-    while _estimate(shares[batch] + 1, lengths[sum(shares[:batch])], coefficient) <= cap:
-        costs = _estimates(lengths, shares, coefficient)
-        donors = [donor for donor in range(len(shares)) if donor not in kept and shares[donor] > 1]
-        if not donors:
-            break
-        shares[batch] += 1
-        shares[min(donors, key=lambda donor: costs[donor])] -= 1
 
 
 def pack_rows(lengths: Sequence[int], max_length: int, fit: str) -> list[list[int]]:

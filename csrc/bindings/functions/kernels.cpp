@@ -1,6 +1,7 @@
 // Kernels one by one, for outputs that are not a batch.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "../../kernels/check_offsets.hpp"
 #include "../../kernels/copy_rows.hpp"
 #include "../../kernels/document_blocks.hpp"
+#include "../../kernels/group_by_length.hpp"
 #include "../../kernels/kept_tokens.hpp"
 #include "../../kernels/padded_rows.hpp"
 #include "../register.hpp"
@@ -68,6 +70,15 @@ void register_kernels(py::module_& m) {
             return py::make_tuple(status, longest.row, longest.length);
         },
         array_arg("offsets"), "size"_a);
+    m.def(
+        "group_by_length",
+        [](const Ints& lengths, std::int64_t megabatch, Ints& rows) {
+            std::vector<std::int64_t> spare(
+                static_cast<std::size_t>(std::max<std::int64_t>(0, std::min<std::int64_t>(megabatch, rows.size()))));
+            return group_by_length(span_of(lengths), megabatch, {spare.data(), static_cast<std::int64_t>(spare.size())},
+                                   span_to(rows));
+        },
+        array_arg("lengths"), "megabatch"_a, array_arg("rows"), WithoutGil());
     m.def(
         "unpad",
         [](Address padded, std::int64_t width, Side left, Address offsets, std::int64_t rows, std::size_t token,

@@ -1,6 +1,4 @@
 from quadrat.batching.dataset_packing import pack_dataset as pack_dataset
-from quadrat.batching.samplers import BatchRebalanceSampler as BatchRebalanceSampler
-from quadrat.batching.samplers import DistributedLengthGroupedSampler as DistributedLengthGroupedSampler
 from quadrat.batching.shapes import FixedShapes as FixedShapes
 from quadrat.batching.shapes import ShapePlan as ShapePlan
 from quadrat.batching.shapes import plan_shapes as plan_shapes

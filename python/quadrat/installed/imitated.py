@@ -72,8 +72,6 @@ IMITATED: dict[str, tuple[str, ...]] = {
         *("atleast_1d", "nested_numpify"),
     ),
     "LengthGroupedSampler": ("LengthGroupedSampler", "get_length_grouped_indices"),
-    "DistributedLengthGroupedSampler": ("DistributedLengthGroupedSampler", "get_length_grouped_indices"),
-    "BatchRebalanceSampler": ("BatchRebalanceSampler",),
 }
 
 

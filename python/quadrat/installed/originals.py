@@ -55,7 +55,7 @@ _words = getattr(data_collator, "DataCollatorForWholeWordMask", None)
 if masks_words_as_4(_words):
     ORIGINALS["DataCollatorForWholeWordMask"] = _words
 # Names that Trainer uses; not every version has all of them.
-OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler", "DistributedLengthGroupedSampler", "BatchRebalanceSampler")
+OF_TRAINER = ("EvalLoopContainer", "LengthGroupedSampler")
 # What `patch_transformers` replaces, and the module where each is defined.
 PATCHED: dict[str, Any] = ORIGINALS | {
     name: getattr(trainer_pt_utils, name) for name in OF_TRAINER if hasattr(trainer_pt_utils, name)
