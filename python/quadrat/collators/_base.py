@@ -14,7 +14,7 @@ from quadrat.input.rows import UnevenColumns
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis.options import unknown_framework
 from quadrat.planning.extra_columns import check_pad_values, pad_extra_columns
-from quadrat.planning.fallback import AlwaysFallBack, FallBack, fall_back
+from quadrat.planning.fallback import OTHER_TENSORS, AlwaysFallBack, FallBack, fall_back
 from quadrat.planning.frameworks import collate_tf_or_jax, tf_or_jax
 from quadrat.planning.plan_cache import Remembering, parameters_of, remember_fallback
 from quadrat.support.counts import count_planned
@@ -65,7 +65,7 @@ class Collator(Remembering):
         if reason is None and imitated.changed(self._imitates) is None:
             return
         if not self._is_own(features):
-            raise AlwaysFallBack(reason or imitated.unknown(self._imitates) or "")
+            raise AlwaysFallBack(reason or imitated.unknown(self._imitates) or "", "upgrade quadrat")
         if reason is not None:
             raise RuntimeError(f"{reason}, and transformers has no such batches: install a version that was tested")
 
@@ -75,7 +75,7 @@ class Collator(Remembering):
         except UnevenColumns as error:
             if self._explains_columns:
                 raise
-            raise FallBack(str(error)) from error
+            raise FallBack(str(error), "give all columns one number of rows") from error
 
     def _fallback(self, features: Any, framework: Any) -> Callable[[Any], Any]:
         """What makes the batch if there is no plan: the reference, with quadrat's own options applied to its result."""
@@ -127,7 +127,7 @@ class Collator(Remembering):
                 if (other := tf_or_jax(framework)) is not None:
                     return self._collate_tf_or_jax(rows, other)
                 raise (AlwaysFallBack if framework is self.return_tensors else FallBack)(
-                    f"return_tensors={framework!r}"
+                    f"return_tensors={framework!r}", OTHER_TENSORS
                 )
             self._check_options()
             self._require_known(rows, framework)

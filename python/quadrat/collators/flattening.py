@@ -174,11 +174,11 @@ class DataCollatorWithFlattening(Collator, originals.DataCollatorWithFlattening)
     def _plan(self, features: Any, framework: Any) -> Any:
         first = first_feature(features)
         if self._has_other_keys():
-            raise FallBack("the reference's sets of keys were changed")
+            raise FallBack("the reference's sets of keys were changed", "leave the collator's sets of keys as they are")
         packed = is_packed(features)
         if packed and self.scalar_labels:
             raise FallBack("packed rows have no number each")
-        with or_fall_back("an option is neither true nor false"):
+        with or_fall_back("an option is neither true nor false", "give True or False"):
             plan = self._flattening(first, framework)._replace(packed=packed)
         defers = self.deferred and not self.scalar_labels
         batch = flatten_features(features, plan, None if self._is_extended() else self, deferred=defers)

@@ -69,10 +69,10 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
             raise FallBack("transformers 4.x warns about padding with a fast tokenizer first")
         label = "label" if "label" in first else "labels"
         if label not in first or (label == "label" and "labels" in first):
-            raise FallBack("the features must have exactly one of 'label' and 'labels'")
+            raise FallBack("exactly one of 'label' and 'labels' must be there", "give one to each example")
         collected = _core.collect_nested(examples, label, "input_ids", interop())
         if collected is None:
-            raise FallBack("'input_ids' is not made of lists of choices, or examples differ in keys or in their number")
+            raise FallBack("'input_ids' holds no choices, or examples differ", "give each a list per choice")
         options = PadOptions(self.padding, self.max_length, self.pad_to_multiple_of)
         absent = "labels" if label == "label" else "label"
         nested = Choices(*collected, label, absent, _warning_facts(tokenizer))

@@ -69,9 +69,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
         first = first_feature(features)
         name = "label" if "label" in first else "labels"
         if name == "label" and "labels" in first:
-            raise FallBack("both 'label' and 'labels' are there")
+            raise FallBack("both 'label' and 'labels' are there", "remove one of the two columns")
         if type(self.label_pad_token_id) is int and self.label_pad_token_id not in _EXACT_IN_FLOATS:
-            raise FallBack("label_pad_token_id is beyond the ints that floats hold")
+            raise FallBack("label_pad_token_id is beyond the ints that floats hold", "give -100")
         column = LabelColumn(None, "labels", HOLD, lists=True)
         if name in first and first[name] is None:
             features = _without(features, name)
@@ -107,9 +107,9 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
 
 def _without(features: Any, name: str) -> list[dict[str, Any]]:
-    with or_fall_back(f"column '{name}' is not in every row"):
+    with or_fall_back(f"column '{name}' is not in every row", "give it to every row, or to none"):
         labels = [feature[name] for feature in each_of(features)]
         rest = [{key: value for key, value in feature.items() if key != name} for feature in each_of(features)]
     if any(label is not None for label in labels):
-        raise FallBack(f"column '{name}' is None in some rows")
+        raise FallBack(f"column '{name}' is None in some rows", "give it to every row, or to none")
     return rest

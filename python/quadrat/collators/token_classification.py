@@ -99,9 +99,9 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
             return as_encoding(pad_features(self, features, framework, options))
         require_tokenizer(self.tokenizer)
         if self.tokenizer.model_input_names[0] != "input_ids":
-            raise FallBack("the length of the labels is that of 'input_ids'")
+            raise FallBack("labels are as long as 'input_ids'", "list it first in tokenizer.model_input_names")
         if framework == "np" and not numpy_token_labels_are_like_torch():
-            raise FallBack("the installed transformers makes NumPy batches with labels in its own way")
+            raise FallBack("this transformers makes NumPy labels in its own way", "use return_tensors='pt'")
         labels = LabelColumn(label, label, PAD), self.label_pad_token_id
         return as_encoding(pad_features(self, features, framework, options, label=labels))
 

@@ -20,10 +20,10 @@ _NAMES = ("input_ids",)
 def columns_of_ids(features: Any) -> _core.Columns:
     """Column 0: the token ids of bare rows, or of mappings with `input_ids`. Raises FallBack."""
     if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
-        raise FallBack("features are not a list of mappings or rows")
+        raise FallBack("features are not a list of mappings or rows", "give a list")
     if first_mapping(features) is None:
         if type(features) not in (*SEQUENCES, Ragged):  # a subclass may give its rows in its own way
-            raise FallBack("rows are not in a plain list or tuple")
+            raise FallBack("rows are not in a plain list or tuple", "give list(rows)")
         return bare_column(features)
     return plan_cache.collected(features, _NAMES)[1]
 
@@ -48,18 +48,18 @@ def stack_rows(
     _check_forms(forms, first_form, kinds, framework)
     plan_cache.check_device(framework)
     if forms & col.MEMORY_ROWS and shortest == 0:
-        raise FallBack("an empty array or tensor, whose dtype may be another")
+        raise FallBack("an empty array or tensor, whose dtype may be another", "leave empty rows out")
     if framework == "pt" and forms & col.ARRAY and not columns.steps_forward(0):
-        raise FallBack("an array that torch does not take")
+        raise FallBack("an array that torch does not take", "give numpy.ascontiguousarray(row)")
     width = rounded_up(longest, multiple)
     pads = shortest < longest or width > longest
     left = tokenizer.padding_side != "right"
     values: dict[str, Any] = {}
     if pads:
         if tokenizer.pad_token is None or type(tokenizer.pad_token_id) is not int:
-            raise FallBack("the tokenizer has no pad token")
+            raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
         if left and shortest == 0:
-            raise FallBack("an empty row on the left")
+            raise FallBack("an empty row on the left", "leave empty rows out")
         values["input_ids"] = tokenizer.pad_token_id
     steps = [("input_ids", 0, col.PAD if pads else col.STACK, INT64)]
     if labelling is not None:
@@ -93,4 +93,4 @@ def _check_forms(forms: int, first_form: int, kinds: int, framework: Framework) 
         or (not forms & ~col.PYTHON_ROWS and kinds and not kinds & ~(col.PYTHON_INTS | col.BOOLS))
         or (forms == first_form == own and kinds == col.PYTHON_INTS)
     ):
-        raise FallBack("rows are not lists of ints, or arrays or tensors of int64")
+        raise FallBack("rows are not lists of ints, or arrays or tensors of int64", "give rows of one such type")

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from quadrat.input.rows import SEQUENCES, Rows, first_mapping, plain
 from quadrat.installed import imitated
 from quadrat.planning.diagnosis import diagnose
-from quadrat.planning.remedies import costs_little, remedy_for
 from quadrat.support.counts import count_fallback
 from quadrat.support.mappings import is_plain
 from quadrat.support.memory import WIDEST
@@ -28,6 +27,11 @@ _REBUILDABLE = (
 _NAMED = re.compile(r"'[^']*'|\d+")
 _MOST_KINDS = 64
 
+
+# Remedies where nothing needs to change; these are logged at debug level alone.
+AS_FAST = "nothing to change: transformers is as fast with such batches"
+OTHER_TENSORS = "quadrat makes tensors for 'pt' and arrays for 'np'"
+_QUIET = (AS_FAST, OTHER_TENSORS)
 
 Why = tuple[str, str | None]  # of a FallBack: its reason and remedy
 
@@ -46,16 +50,28 @@ class FallBack(Exception):  # noqa: N818 - a decision, not an error
         return self.reason
 
 
+def said(reason: str, remedy: str | None) -> str:
+    """A reason, and what to change."""
+    return reason if remedy is None else f"{reason}; {remedy}"
+
+
+def pads_its_own_way(cls: type) -> Why:
+    """Why batches of a tokenizer or an extractor that overrides padding fall back."""
+    if cls.__module__.startswith("transformers."):
+        return f"{cls.__name__} pads in its own way, as its model needs it", None
+    return f"{cls.__name__} pads in its own way", "do not override its methods that pad"
+
+
 def rounded_up(length: int, multiple: Any) -> int:
     """The width of a batch: a length in tokens, rounded up to `pad_to_multiple_of`. Raises FallBack."""
     if multiple is not None:
         if type(multiple) is not int or multiple <= 0:
-            raise FallBack("pad_to_multiple_of is not a positive int")
+            raise FallBack("pad_to_multiple_of is not a positive int", "give a positive int, or None")
         if multiple > WIDEST:
-            raise FallBack("pad_to_multiple_of is too large for memory")
+            raise FallBack("pad_to_multiple_of is too large for memory", "give a smaller one")
         length = -(-length // multiple) * multiple
     if length > WIDEST:
-        raise FallBack("the rows of the batch are too large for memory")
+        raise FallBack("the rows of the batch are too large for memory", "give a smaller max_length")
     return length
 
 
@@ -67,7 +83,7 @@ def require_known(twin: str, framework: Any) -> None:
     """Raises AlwaysFallBack where the installed libraries are not ones that `twin` was tested with."""
     reason = imitated.broken(framework) or imitated.unknown(twin)
     if reason is not None:
-        raise AlwaysFallBack(reason)
+        raise AlwaysFallBack(reason, "upgrade quadrat")
 
 
 class or_fall_back:  # noqa: N801
@@ -91,7 +107,7 @@ def first_feature(features: Any) -> Mapping[str, Any]:
     """The first of a list of features, to read. Raises FallBack unless there is one, and reading it does no more."""
     first = first_mapping(features) if type(features) in SEQUENCES else None
     if first is None or not (type(features) is Rows or is_plain(first)):
-        raise FallBack("features are not a list of plain mappings")
+        raise FallBack("features are not a list of plain mappings", "give dicts, or rows of a datasets.Dataset")
     return first
 
 
@@ -149,16 +165,13 @@ def log_once(collator: Any, why: Why | None, *, counts: bool = True) -> None:
     if why is None:
         count_fallback(*own.get("_quadrat_why", (name, name)))
         return
-    reason, remedy = why
-    remedy = remedy_for(reason) if remedy is None else remedy
     known = own.setdefault("_quadrat_fell_back", set())
     who = f"{name}: fell back to {getattr(collator, '_replaces', 'transformers')}"
-    said = f"{who}: {reason}" if remedy is None else f"{who}: {reason}; {remedy}"
-    kind = f"{who}: {_kind_of(reason)}"
-    own["_quadrat_why"] = kind, said
-    first = counts and count_fallback(kind, said)
+    kind, cause = f"{who}: {_kind_of(why[0])}", f"{who}: {said(*why)}"
+    own["_quadrat_why"] = kind, cause
+    first = counts and count_fallback(kind, cause)
     if kind in known or len(known) >= _MOST_KINDS:
         return
     known.add(kind)
-    level = logging.WARNING if first and not costs_little(reason) else logging.DEBUG
-    logger.log(level, "%s", said)
+    level = logging.WARNING if first and why[1] not in _QUIET else logging.DEBUG
+    logger.log(level, "%s", cause)

@@ -20,7 +20,15 @@ from quadrat.input.rows import Rows, each_of, plain
 from quadrat.installed import originals
 from quadrat.installed.behaviour import feature_pad_keeps_arrays
 from quadrat.planning.conversion import framework_of
-from quadrat.planning.fallback import FallBack, log_once, or_fall_back, require_known, rounded_up
+from quadrat.planning.fallback import (
+    OTHER_TENSORS,
+    FallBack,
+    log_once,
+    or_fall_back,
+    pads_its_own_way,
+    require_known,
+    rounded_up,
+)
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, key_of, planned, run_steps
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, INT32, Framework, address_of, interop, is_tensor, torch_has
@@ -82,7 +90,7 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     index = batch.names.index(main)
     framework = batch.framework if options.return_tensors is None else framework_of(options.return_tensors)
     if framework is None:
-        raise FallBack(f"return_tensors={options.return_tensors!r}")
+        raise FallBack(f"return_tensors={options.return_tensors!r}", OTHER_TENSORS)
     require_known("feature_pad", framework)
     check_device(framework)
     if options.truncation and batch.columns.longest(index) > limit:
@@ -91,11 +99,11 @@ def _padded(extractor: Any, inputs: Any, options: FeaturePadOptions, mask_kind: 
     width = limit if strategy == PaddingStrategy.MAX_LENGTH else longest
     width = rounded_up(width, options.pad_to_multiple_of) if pads else width
     if width < longest:
-        raise FallBack("max_length is below the longest row")
+        raise FallBack("max_length is below the longest row", "set truncation=True, or raise max_length")
     masked = extractor.return_attention_mask if options.return_attention_mask is None else options.return_attention_mask
     empty = any(batch.columns.describe(at)[3] == 0 for at in range(len(batch.names)))
     if empty or len(batch.columns.trailing(index)) > 1:
-        raise FallBack("rows of more than two dimensions, or empty ones, which are float64 if they are lists")
+        raise FallBack("rows of more than two dimensions, or empty ones", "leave empty rows out")
     asked = _Asked(main, pads, bool(masked), mask_kind, extractor.feature_size > 1)
     plan = _plan(key_of(batch.names, batch.columns, framework, asked, (index, width)))
     if plan.refusal is not None:
@@ -115,26 +123,26 @@ def _main_of(extractor: Any) -> str:
     """The column to pad by. Raises FallBack for an extractor that pads in its own way."""
     cls, own = type(extractor), vars(extractor)
     if any(getattr(cls, name, None) is not part or name in own for name, part in _PARTS.items()):
-        raise FallBack(f"{cls.__name__} pads in its own way")
+        raise FallBack(*pads_its_own_way(cls))
     with or_fall_back("the extractor lacks what the base class has"):
         if type(extractor.feature_size) is int:
             return str(extractor.model_input_names[0])
-    raise FallBack("feature_size is not an int")
+    raise FallBack("feature_size is not an int", "give an int")
 
 
 def _strategy(extractor: Any, options: FeaturePadOptions) -> tuple[Any, int]:
     """How to pad, and `max_length` as the reference rounds it up; 0 where it is None."""
     limit = options.max_length
     if type(limit) not in (int, _NONE) or (limit or 0) < 0 or type(options.truncation) is not bool:
-        raise FallBack("max_length is not a length, or truncation is not a bool")
+        raise FallBack("max_length is not a length, or truncation is not a bool", "give an int, and True or False")
     if limit is None and options.truncation:
-        raise FallBack("truncation needs max_length")
+        raise FallBack("truncation needs max_length", "give max_length")
     if type(options.return_attention_mask) not in (bool, _NONE):
-        raise FallBack("return_attention_mask is not a bool")
+        raise FallBack("return_attention_mask is not a bool", "give True, False or None")
     with or_fall_back("the padding options are refused"):
         strategy = extractor._get_padding_strategies(padding=options.padding, max_length=limit)
     if strategy != PaddingStrategy.DO_NOT_PAD and getattr(extractor, "padding_side", None) not in ("left", "right"):
-        raise FallBack("unknown padding_side")
+        raise FallBack("unknown padding_side", "set padding_side to 'right' or 'left'")
     return strategy, rounded_up(limit or 0, options.pad_to_multiple_of)
 
 
@@ -149,8 +157,8 @@ class _Batch(NamedTuple):
 def _of_columns(inputs: Any, main: str) -> _Batch:
     data = inputs.data if type(inputs) is BatchFeature else inputs
     if type(data) is not dict or main not in data or any(type(name) is not str for name in data):
-        raise FallBack("the input is not a dict of columns, or lacks the one to pad by")
-    with or_fall_back("a column does not convert to arrays"):
+        raise FallBack("the input is not a dict of columns", f"give a dict with '{main}'")
+    with or_fall_back("a column does not convert to arrays", "give rows of numbers"):
         first = data[main][0]
         if type(first) in (list, tuple):
             first = next(row for row in data[main] if len(row))[0]
@@ -174,7 +182,7 @@ def _columns_of(values: list[list[Any]]) -> _core.Columns:
     for rows in values:
         columns.add_values(rows, interop())
     if len(set(map(len, values))) != 1:
-        raise FallBack("columns differ in their number of rows")
+        raise FallBack("columns differ in their number of rows", "give all columns one number of rows")
     return columns
 
 
@@ -184,11 +192,11 @@ def _of_rows(inputs: Any, main: str, name: str | None) -> _Batch:
         inputs = inputs.as_list()
     if type(inputs) in (list, tuple):
         if not all(isinstance(one, (dict, BatchFeature)) for one in inputs):
-            raise FallBack("the input is not a list of dicts")
+            raise FallBack("the input is not a list of dicts", "give a list of dicts")
         inputs = [one.data if type(one) is BatchFeature else one for one in inputs]
     found = _core.collect(inputs, None if name is None else (name,), interop())
     if found is None or main not in found[0] or any(type(name) is not str for name in found[0]):
-        raise FallBack("the input is not a list of plain dicts with the same keys, or lacks the column to pad by")
+        raise FallBack("the input is not a list of plain dicts with the same keys", f"give each '{main}'")
     framework: Framework = "pt" if found[1].describe(found[0].index(main))[1] & col.TENSOR else "np"
     return _Batch(*found, framework, None if type(inputs) is Rows else lambda name: [one[name] for one in inputs])
 
@@ -198,10 +206,10 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
     names, columns = batch.names, batch.columns
     cut = [names.index(name) for name in (main, MASK) if name in names]
     if columns.first_difference(cut[0], cut[-1]) >= 0:
-        raise FallBack("the attention mask differs in length from the rows")
+        raise FallBack("the attention mask differs in length from the rows", "give one number for each sample or frame")
     if batch.values is not None:
         if any(columns.describe(index)[0] & ~(col.MEMORY_ROWS | col.DEEP) for index in cut):
-            raise FallBack("rows that are neither arrays nor tensors are cut")
+            raise FallBack("rows that are neither arrays nor tensors are cut", "give arrays: numpy.asarray(row)")
         values = map(batch.values, names)
         made = [[one[:limit] for one in rows] if at in cut else list(rows) for at, rows in enumerate(values)]
         return batch._replace(columns=_columns_of(made))
@@ -209,7 +217,7 @@ def _cut(batch: _Batch, main: str, limit: int) -> _Batch:
     lengths = np.empty_like(starts)
     columns.lengths(cut[0], address_of(lengths))
     np.minimum(lengths, limit, out=lengths)
-    with or_fall_back("rows that do not lie in memory are cut"):
+    with or_fall_back("rows that do not lie in memory are cut", "give arrays: numpy.asarray(row)"):
         for index in cut:
             columns.cut(index, address_of(starts), address_of(lengths))
     return batch
@@ -230,24 +238,25 @@ def _plan(key: PlanKey) -> Plan:
     """What becomes of the columns."""
     asked, steps = key.options, []
     shapes = dict(zip(key.names, col.column_shapes(key.signature), strict=True))
+    dimensions = 1 + asked.vectors
     for index, (name, shape) in enumerate(shapes.items()):
         kind = shape.kinds.bit_length() - 1
         if shape.kinds.bit_count() != 1:
-            raise FallBack(f"column '{name}' holds numbers of several kinds, or none")
+            raise FallBack(f"column '{name}' holds numbers of several kinds, or none", "give all rows one dtype")
         rows = not shape.forms & ~(col.ROWS | col.DEEP)
         if key.framework == "pt" and not torch_has(kind, of_numbers=shape.forms == col.SCALAR):
-            raise FallBack(f"torch cannot make tensors of column '{name}'")
+            raise FallBack(f"torch cannot make tensors of column '{name}'", "give a dtype that torch has")
         if name == asked.main and (not rows or kind == BOOL):
-            raise FallBack(f"column '{name}' is not made of rows of numbers")
+            raise FallBack(f"column '{name}' is not made of rows of numbers", "give lists or arrays of numbers")
         padded = name == asked.main or (name == MASK and asked.mask)
         action = col.PAD if padded and asked.pads else col.STACK if rows else col.NUMBERS
         single = col.SINGLE_NUMBERS if key.framework == "pt" else col.NUMBER | col.SCALAR
         if (action == col.PAD and not (rows and shape.aligned)) or (action == col.STACK and not shape.equal):
-            raise FallBack(f"rows of column '{name}' differ in length")
+            raise FallBack(f"rows of column '{name}' differ in length", "give them one length, or remove it")
         if action == col.PAD and bool(shape.forms & col.DEEP) != (asked.vectors and name != MASK) and not shape.full:
-            raise FallBack(f"rows of column '{name}' have other dimensions than the extractor pads")
+            raise FallBack(f"rows of column '{name}' do not have {dimensions} dimensions", "give such rows")
         if action == col.NUMBERS and (shape.forms & ~single or kind == BOOL):
-            raise FallBack(f"column '{name}' holds neither numbers nor rows of them")  # 5.x leaves bools in a list
+            raise FallBack(f"column '{name}' holds bools, or is mixed", "give numbers")  # 5.x leaves bools in a list
         steps.append((name, index, action, FLOAT32 if shape.kinds == col.PYTHON_FLOATS else kind))
     if asked.mask and MASK not in shapes:
         steps.append((MASK, key.names.index(asked.main), col.MASK, asked.mask_kind))
@@ -257,11 +266,11 @@ def _plan(key: PlanKey) -> Plan:
 def _fill(value: Any, kind: int) -> Any:
     """What fills the gaps. Raises FallBack for what NumPy changes, or warns of."""
     if type(value) not in (int, float) or not abs(value) <= _LARGEST:
-        raise FallBack("padding_value is not a usual number")
+        raise FallBack("padding_value is not a usual number", "set padding_value to a number that float32 holds")
     if kind == FLOAT32:
         return float(value)
     if not (abs(value) < _LARGEST_HALF and np.float16(value) == value if kind == FLOAT16 else value == int(value)):
-        raise FallBack("padding_value does not fit the numbers of the rows")
+        raise FallBack("padding_value does not fit the numbers of the rows", "give rows of floats")
     return float(value) if kind == FLOAT16 else int(value)
 
 
@@ -271,4 +280,4 @@ def _require_rounded(made: Any) -> None:
     with np.errstate(all="ignore"):
         square = np.dot(flat, flat)  # in one pass
     if not np.isfinite(square) and not np.isfinite(flat).all():
-        raise FallBack("a number is beyond those of float32")
+        raise FallBack("a number is beyond those of float32", "scale the numbers")

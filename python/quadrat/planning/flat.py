@@ -18,7 +18,7 @@ from quadrat.input.rows import MAIN, first_mapping
 from quadrat.planning import plan_cache
 from quadrat.planning.diagnosis.options import not_a_tokenizer
 from quadrat.planning.extra_columns import check_pad_values, extra_kind
-from quadrat.planning.fallback import FallBack, fall_back
+from quadrat.planning.fallback import FallBack, fall_back, said
 from quadrat.planning.plan_cache import Labelling, collected
 from quadrat.support.counts import count_planned
 from quadrat.support.memory import BOOL, INT32, INT64, WIDEST, Framework
@@ -190,7 +190,7 @@ def flatten_features(features: Any, plan: Flattening, collator: Any = None, *, d
     """As `flatten`, for batches whose result the kernels can prove; `collator` remembers them. Raises FallBack."""
     layout, deferred = plan.layout, deferred and plan.defers
     if type(layout.start) is not int or layout.start not in _INT64:
-        raise FallBack("position_ids_start is not an int64")
+        raise FallBack("position_ids_start is not an int64", "give an int")
     names, columns = collected(features, plan.names)
     if plan.packed:
         layout = layout._replace(seq_lengths=len(names) - 1)
@@ -240,9 +240,9 @@ def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     if label is not None:
         _require_ints(label, shapes[1])
         if not shapes[1].aligned and (padded or packed or labels == "as they are"):
-            raise FallBack(f"column '{label}' differs in length from the tokens")
+            raise FallBack(f"column '{label}' differs in length from the tokens", "give one number for each token")
     if (refuses_empty or (labels == "shifted" and (padded or packed))) and not shapes[0].full:
-        raise FallBack("a row is empty")  # its separator makes the labels longer than the tokens
+        raise FallBack(f"column '{MAIN}' has an empty row", "leave it out")  # a separator makes its labels longer
     if labels != "none":
         steps.append((label or "labels", first - 1, col.SHIFT if labels == "shifted" else col.JOIN, INT64))
     elif derives:
@@ -257,18 +257,18 @@ def flat_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
         shape = shapes[index]
         kind = extra_kind(shape.forms, shape.kinds, key.float_kind, value_type)
         if kind is None or not shape.aligned or shape.forms & col.DEEP:
-            raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
+            raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
         steps.append((name, index, col.JOIN, kind))
     for name, shape in zip(names[last:], shapes[last:], strict=True):
         if name == "special_tokens_mask" and not shape.aligned:
-            raise FallBack(f"column '{name}' is not made of rows of numbers as long as the tokens")
+            raise FallBack(f"column '{name}' has other rows than one number per token", "give such rows")
     return plan_cache.Plan(tuple(steps))
 
 
 def _require_ints(name: str, shape: col.ColumnShape) -> None:
     # The reference calls tolist() where there is one, and joins lists to lists.
     if shape.forms & ~(col.LIST | col.ARRAY | col.TENSOR) or shape.kinds & ~(col.INTS | 1 << BOOL):
-        raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints")
+        raise FallBack(f"column '{name}' is not made of lists, arrays or tensors of ints", "give lists of ints")
 
 
 def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def flatten_plainly(features: Sequence[Mapping[str, Any]], plan: Flattening) -> 
     try:
         batch: dict[str, Any] = flatten_features(rows, plan._replace(framework="np"))
     except FallBack as reason:
-        raise ValueError(str(reason)) from reason
+        raise ValueError(said(*reason.args)) from reason
     if plan.framework == "np":
         return batch
     import torch  # whose default device may be another than the kernels write to

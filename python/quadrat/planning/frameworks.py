@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from quadrat.installed.behaviour import HAS_TENSORFLOW
-from quadrat.planning.fallback import fall_back
+from quadrat.planning.fallback import OTHER_TENSORS, fall_back
 from quadrat.support.extras import needs
 
 # return_tensors -> module, its function that takes an array
@@ -42,7 +42,7 @@ def collate_tf_or_jax(
     with needs(f"return_tensors={framework!r}"):
         convert = getattr(importlib.import_module(module), function)
     if framework == "tf" and HAS_TENSORFLOW and reference is not None:
-        return fall_back(collator, reference, features, ("return_tensors='tf'", None))
+        return fall_back(collator, reference, features, ("return_tensors='tf'", OTHER_TENSORS))
     if getattr(collator, "return_tensors", None) != framework:
         batch = numpy_call(collator, features)
     else:

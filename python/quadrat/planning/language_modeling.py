@@ -15,7 +15,7 @@ from quadrat.ops._philox import PhiloxOptions, seed_of
 from quadrat.ops.mask_tokens import write_labels
 from quadrat.planning import philox, plan_cache
 from quadrat.planning.bare_rows import columns_of_ids, stack_rows
-from quadrat.planning.fallback import FallBack, first_feature
+from quadrat.planning.fallback import FallBack, first_feature, said
 from quadrat.planning.flat import flatten, flatten_features, padding_free_plan
 from quadrat.planning.padded import pad_features, require_tokenizer
 from quadrat.planning.vocabulary import length_facts, length_of, listed_special_ids
@@ -32,15 +32,15 @@ def model_language(collator: Any, features: Any, framework: Framework) -> Any:
         return _flattened(collator, features, framework)
     require_tokenizer(collator.tokenizer)
     if collator.tokenizer.model_input_names[0] != "input_ids":
-        raise FallBack("labels are made from 'input_ids'")
+        raise FallBack("labels are made from 'input_ids'", "list 'input_ids' first in tokenizer.model_input_names")
     if not isinstance(features, (*SEQUENCES, Ragged)) or not features:
-        raise FallBack("features are not a list")
+        raise FallBack("features are not a list", "give a list")
     multiple = collator.pad_to_multiple_of
     bare = first_mapping(features) is None
     names = () if bare else tuple(first_feature(features))
     apart = _masks_apart(collator, framework, names)
     if apart and collator.rng == "philox":
-        raise FallBack("masking is left to the collator's methods")  # which must be told where the rows are
+        raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
     if bare:
         ids = columns_of_ids(features)
         if apart:
@@ -82,11 +82,11 @@ def _flattened(collator: Any, features: Any, framework: Framework) -> Any:
         return _without_padding_tokens(collator, flatten(collator, features, plan._replace(labelling=None)))
     try:
         if _masks_apart(collator, framework, names):
-            raise FallBack("masking is left to the collator's methods")
+            raise FallBack("masking is left to the collator's methods", "give special_tokens_mask, or override none")
         return flatten_features(features, plan, deferred=collator.deferred)
     except FallBack as reason:
         if collator.whole_word_mask:
-            raise ValueError(f"padding_free with whole_word_mask: {reason}") from reason
+            raise ValueError(f"padding_free with whole_word_mask: {said(*reason.args)}") from reason
     masker = collator
     if collator.rng == "philox":
         masker, features = philox.view_of(collator, features, flat=True)
@@ -144,7 +144,7 @@ def _causal_labels(collator: Any, names: tuple[str, ...]) -> Any:
     if collator.mask_padding == "length" or pad_token_id is None:
         return -100
     if type(pad_token_id) is not int:
-        raise FallBack("the padding token's id is not an int")
+        raise FallBack("the padding token's id is not an int", "add it with tokenizer.add_special_tokens")
     return _core.CausalLabels(pad_token_id, _special_column(names))
 
 
@@ -159,7 +159,7 @@ def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -
     if collator.whole_word_mask:
         sources = {"word_ids": _core.WORDS_FROM_WORD_IDS, "offset_mapping": _core.WORDS_FROM_OFFSETS}
         if (name := next((name for name in sources if name in names), None)) is None:
-            raise FallBack("whole-word masking without offsets")
+            raise FallBack("whole-word masking without offsets", "tokenize with return_offsets_mapping=True")
         words, source = names.index(name), sources[name]
     if collator.rng == "philox":
         keys = philox.key_column(collator, names)
@@ -180,7 +180,7 @@ def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -
 def _masked_labels(collator: Any, framework: Framework, special: int, words: int, source: int) -> _core.MaskedLabels:
     where = origin(collator, framework)
     if where is None:
-        raise FallBack("the generator's draws are not known")
+        raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     mask_id, vocab_size, special_ids = _tokens(collator, framework, special)
     replacement = where.replacement(collator.mask_replace_prob, collator.random_replace_prob, mask_id, vocab_size)
     probability = where.rounded(collator.mlm_probability)
@@ -195,7 +195,7 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
     probabilities = [collator.mlm_probability, mask, random, random / (1 - mask) if has_random else 0.0]
     mask_id = tokenizer.convert_tokens_to_ids(tokenizer.mask_token) if framework == "pt" else tokenizer.mask_token_id
     if not all(type(p) in (int, float) and 0 <= p <= 1 for p in probabilities) or type(mask_id) is not int:
-        raise FallBack("probabilities or a mask token that only the reference handles")
+        raise FallBack("no mask token, or probabilities below 0 or above 1", "set tokenizer.mask_token")
     vocab_size = length_of(tokenizer)
     if not 0 < vocab_size < _core.MOST_TOKENS:
         raise FallBack("a vocabulary of that size is drawn from in another way")
@@ -203,9 +203,9 @@ def _tokens(collator: Any, framework: Framework, special: int) -> tuple[int, int
         return mask_id, vocab_size, []
     ids = listed_special_ids(tokenizer)
     if ids is None:
-        raise FallBack(f"{type(tokenizer).__name__} defines special tokens in its own way")
+        raise FallBack(f"{type(tokenizer).__name__} has its own special tokens", "give a column special_tokens_mask")
     if not all(0 <= token < _core.MOST_TOKENS for token in ids):
-        raise FallBack("special tokens far outside the vocabulary")
+        raise FallBack("special tokens far outside the vocabulary", "add them with tokenizer.add_special_tokens")
     return mask_id, vocab_size, ids
 
 

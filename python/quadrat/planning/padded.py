@@ -22,7 +22,7 @@ from quadrat.input.rows import each_of
 from quadrat.installed.behaviour import pad_warns_of_fast_tokenizers
 from quadrat.planning import plan_cache
 from quadrat.planning.extra_columns import extra_kind, require_extra_columns
-from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, rounded_up
+from quadrat.planning.fallback import AlwaysFallBack, FallBack, or_fall_back, pads_its_own_way, rounded_up
 from quadrat.planning.plan_cache import Plan, PlanKey, check_device, collected, key_of, planned, run_steps
 from quadrat.support.memory import BOOL, INT64, Framework
 
@@ -92,11 +92,11 @@ def pad_features(
     column, label_value = (None, None) if label is None else label
     side = tokenizer.padding_side if options.padding_side is None else options.padding_side
     if side not in ("left", "right"):
-        raise FallBack("unknown padding_side")
+        raise FallBack("unknown padding_side", "set tokenizer.padding_side to 'right' or 'left'")
     inputs = tokenizer.model_input_names
     main = inputs[0]
     if main not in names:
-        raise FallBack(f"no column '{main}' to pad by")
+        raise FallBack(f"no column '{main}' to pad by", f"give every row '{main}'")
     index = names.index(main)
     pads, width, fixed = _width(collator, options, columns.longest(index), column)
     notice = functools.partial(_strategies, options) if options.verbose and plan_cache.asks_tokenizer(options) else None
@@ -127,7 +127,7 @@ def pad_features(
         if made is not None:
             values["labels"] = made
         if plan.held and choices is not None:
-            raise FallBack(f"columns {list(plan.held.values())} are not ones the kernels know")
+            raise FallBack(f"columns {list(plan.held.values())} do not pad or stack", "give equal rows of numbers")
         held = {  # before the steps: what they draw must be kept
             name: _reference_column(source, features, framework, arrays=columns.describe(index)[1] & col.MEMORY_ROWS)
             for name, source in plan.held.items()
@@ -170,7 +170,7 @@ def require_tokenizer(tokenizer: Any) -> None:
     """Raises FallBack for what is not a tokenizer."""
     names = ("pad", "padding_side", "model_input_names")
     if isinstance(tokenizer, type) or not all(hasattr(tokenizer, name) for name in names):
-        raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer")
+        raise FallBack(f"a {type(tokenizer).__name__} is not a tokenizer", "give a tokenizer of transformers")
 
 
 def warns_of_fast(tokenizer: Any) -> bool:
@@ -190,15 +190,15 @@ def check_tokenizer(tokenizer: Any) -> None:
         or cls._pad is not plan_cache.PAD_ONE
         or cls._get_padding_truncation_strategies is not plan_cache.STRATEGIES
     ):
-        raise AlwaysFallBack(f"{cls.__name__} pads in its own way")
+        raise AlwaysFallBack(*pads_its_own_way(cls))
     if not plan_cache.METHODS.isdisjoint(tokenizer.__dict__):
-        raise FallBack(f"{cls.__name__} pads in its own way")
+        raise FallBack(f"{cls.__name__} pads in its own way", "do not replace its methods that pad")
 
 
 def _collected(features: Any, pad_values: Mapping[str, Any] | None) -> tuple[tuple[str, ...], _core.Columns]:
     names, columns = collected(features)
     if not all(isinstance(name, str) for name in names):
-        raise FallBack("a BatchEncoding gives its values only by keys that are strings")
+        raise FallBack("names of columns are not strings", "give strings")
     require_extra_columns(pad_values, names, features)
     return names, columns
 
@@ -214,15 +214,15 @@ def _width(
         with or_fall_back("the padding options are refused"):
             strategy, _, limit, _ = _strategies(options, collator, verbose=False)
         if type(limit) is not int and limit is not None:
-            raise FallBack("max_length is not an int")
+            raise FallBack("max_length is not an int", "give an int, or None")
     pads, fixed = strategy != "do_not_pad", limit is not None and strategy == "max_length"
     if not pads and options.pad_to_multiple_of is not None and label is not None and label.action == col.PAD_OWN:
-        raise FallBack("the labels are padded where the tokens are not")
+        raise FallBack("the labels are padded where the tokens are not", "leave out pad_to_multiple_of")
     width: int = limit if fixed else longest
     if pads:
         width = rounded_up(width, options.pad_to_multiple_of)
         if width < longest:
-            raise FallBack("max_length is below the longest row")
+            raise FallBack("max_length is below the longest row", "truncate the rows when you tokenize them")
     return pads, width, fixed
 
 
@@ -239,7 +239,7 @@ def _values(
     if options.pads:
         pad_token_id = tokenizer.pad_token_id
         if pad_token_id is None or pad_token_id < 0:
-            raise FallBack("the tokenizer has no pad token")
+            raise FallBack("the tokenizer has no pad token", "set tokenizer.pad_token")
         values[options.main] = pad_token_id
         if "token_type_ids" in names:
             values["token_type_ids"] = tokenizer.pad_token_type_id
@@ -258,7 +258,7 @@ def _raise_for(reason: FallBack, pad_values: Mapping[str, Any] | None, omits: tu
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework, *, arrays: int) -> Any:
     """A column that is not padded depends on no other: the reference's own conversion, for it alone."""
     values = [feature[name] for feature in each_of(features)]
-    with or_fall_back(f"column '{name}' does not stack"):
+    with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
         return BatchEncoding({name: to_py_obj(values) if arrays else values}, tensor_type=framework)[name]
 
 
@@ -271,11 +271,17 @@ def padded_plan(key: PlanKey) -> Plan:
     # In lists the reference looks at the first number; arrays it turns into lists first.
     arrays = bool(first_form & col.MEMORY_ROWS)
     if not arrays and (forms & ~col.PYTHON_ROWS or kinds != col.PYTHON_INTS):
-        raise FallBack(f"column '{options.main}' is not made of lists of ints, arrays or tensors")
+        empty = not kinds and not forms & ~col.PYTHON_ROWS
+        why = (
+            ("has empty rows only", "leave them out")
+            if empty
+            else ("is not made of lists of ints", "give lists of ints")
+        )
+        raise FallBack(f"column '{options.main}' {why[0]}", why[1])
     if _is_padded(options.main, True):
-        raise FallBack(f"column '{options.main}' is the one to pad by")
+        raise FallBack(f"the tokenizer pads by '{options.main}'", "list the token ids first in model_input_names")
     if not options.pads and not equal:
-        raise FallBack("rows of different lengths without padding")
+        raise FallBack("rows of different lengths without padding", "set padding=True")
     extra, label = dict(options.extra), options.label
     steps: list[col.Step] = []
     for index, (name, shape) in enumerate(zip(names, shapes, strict=True)):
@@ -292,7 +298,7 @@ def padded_plan(key: PlanKey) -> Plan:
         steps.append(("attention_mask", main, col.MASK, INT64))
     if options.derives:
         if any(name == "labels" and action == col.HOLD for name, _, action, _ in steps):
-            raise FallBack("the reference stacks the labels in its own way, if at all")
+            raise FallBack("column 'labels' does not stack", "remove it: the collator makes labels")
         steps.append(("labels", main, col.PAD if options.derives == "fill" else col.LABELS, INT64))
     steps = _renamed([step for step in steps if step[0] not in options.omits], options.renames)
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
@@ -308,13 +314,13 @@ def _label_step(label: LabelColumn, names: tuple[str, ...], shapes: list[col.Col
     shape = shapes[index]
     if label.action == col.NUMBERS:
         if shape.forms & ~col.SINGLE_NUMBERS or shape.kinds != col.PYTHON_INTS:
-            raise FallBack(f"column '{label.name}' is not made of ints")
+            raise FallBack(f"column '{label.name}' is not made of ints", "give one int for each example")
         return label.output, index, col.NUMBERS, INT64
     known = col.LIST if label.lists and shape.first_form == col.LIST else col.ROWS
     if shape.forms & ~known or not shape.kinds or shape.kinds & ~col.INTS:
-        raise FallBack(f"column '{label.name}' is not made of rows of ints")
+        raise FallBack(f"column '{label.name}' is not made of rows of ints", "give lists of ints")
     if label.action == col.STACK and (shape.forms != col.LIST or not shape.equal):
-        raise FallBack(f"column '{label.name}' is not made of lists of one length")
+        raise FallBack(f"column '{label.name}' is not made of lists of one length", "set padding=True")
     return label.output, index, label.action, INT64
 
 
@@ -323,7 +329,7 @@ def _renamed(steps: list[col.Step], renames: tuple[str, ...]) -> list[col.Step]:
     for name in renames:
         names = [step[0] for step in steps]
         if name in names and "labels" in names:  # one overwrites the other, but may fail first
-            raise FallBack(f"both '{name}' and 'labels' are there")
+            raise FallBack(f"both '{name}' and 'labels' are there", "remove one of the two columns")
         if name in names:
             steps.append(("labels", *steps.pop(names.index(name))[1:]))
     return steps
@@ -341,12 +347,12 @@ def _is_padded(name: str, makes_mask: bool) -> bool:
 
 def _padded_kind(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | None) -> int:
     if not shape.aligned:
-        raise FallBack(f"column '{name}' differs in length from the tokens")
+        raise FallBack(f"column '{name}' differs in length from the tokens", "give one number for each token")
     # The reference cannot add a list to a tuple.
     allowed = col.ROWS if arrays else col.PYTHON_ROWS if shape.full else col.LIST
     kind = None if shape.forms & ~allowed else col.inferred_kind(shape.kinds, float_kind)
     if kind is None:
-        raise FallBack(f"column '{name}' holds rows or numbers the kernels do not know")
+        raise FallBack(f"column '{name}' holds something else than rows of numbers", "give lists of numbers")
     return INT64 if kind == BOOL and not shape.full else kind
 
 
@@ -363,7 +369,7 @@ def _stacked(name: str, shape: col.ColumnShape, arrays: bool, float_kind: int | 
     if not arrays and shape.equal and shape.forms == col.ARRAY | col.DEEP and shape.kinds in col.KEPT_KINDS:
         return col.STACK, shape.kinds.bit_length() - 1
     if name == "attention_mask" and shape.forms & (col.OTHER | col.DEEP):
-        raise FallBack("an attention mask of more dimensions")
+        raise FallBack("an attention mask of more dimensions", "give one number for each token")
     return col.HOLD, 0
 
 

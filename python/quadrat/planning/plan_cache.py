@@ -78,7 +78,7 @@ def collected(features: Any, names: tuple[str, ...] | None = None) -> tuple[tupl
     found = _core.collect(features, names, interop())
     if found is None:
         columns = "the same keys" if names is None else f"the columns {list(names)}"
-        raise FallBack(f"features are not a list of plain mappings with {columns}")
+        raise FallBack(f"features are not a list of plain mappings with {columns}", "give dicts with the same keys")
     return found
 
 
@@ -95,11 +95,21 @@ def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
     return answer
 
 
+_REMEDIES = {
+    _core.CODE_ROW_TOO_LONG: "truncate the rows when you tokenize them",
+    _core.CODE_NO_CONVERSION: "give all rows of the column one dtype",
+    _core.CODE_OUT_OF_RANGE: "give numbers that the column's dtype holds",
+    _core.CODE_WRONG_TYPE: "give all rows of the column one element type, for example floats alone",
+    _core.CODE_CHANGED: "do not change rows while they are collated",
+    _core.CODE_WRONG_LENGTH: "give one number for each token",
+}
+
+
 class StepFailed(FallBack):
     """Rows hold what their signature does not tell, and a step of the plan cannot take."""
 
     def __init__(self, step: Step, failure: Failure) -> None:
-        super().__init__(f"column '{step[0]}': {explain((failure[0], -1, -1))}")
+        super().__init__(f"column '{step[0]}': {explain((failure[0], -1, -1))}", _REMEDIES.get(failure[0]))
         self.step, self.failure = step, failure
 
     def raise_if_words(self, names: tuple[str, ...]) -> None:
@@ -117,7 +127,7 @@ def check_device(framework: Framework) -> None:
         try:
             memory.require_plain_tensors()
         except NotOnCpu as error:
-            raise FallBack(str(error)) from error
+            raise FallBack(str(error), "collate where torch makes plain CPU tensors by default") from error
 
 
 def run_steps(

@@ -14,7 +14,7 @@ from quadrat.installed import originals
 from quadrat.installed.behaviour import numpy_ints_are_labels
 from quadrat.planning import plan_cache
 from quadrat.planning.conversion import is_nested_list, stack_nested_lists
-from quadrat.planning.fallback import FallBack, or_fall_back
+from quadrat.planning.fallback import AS_FAST, FallBack, or_fall_back
 from quadrat.support.memory import FLOAT32, INT64, Framework, torch_has
 
 _LABELS = ("label", "label_ids")
@@ -52,7 +52,7 @@ def stacked_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     label = next((name for name in _LABELS if name in names and name not in missing), None)
     if label is not None:
         if "labels" in names:
-            raise FallBack(f"both '{label}' and 'labels' are there")  # one overwrites the other, errors included
+            raise FallBack(f"both '{label}' and 'labels' are there", "remove one of them")  # one may fail
         index = names.index(label)
         outputs["labels"] = index, _label_kind(shapes[index], label, key)
     for index, name in enumerate(names):
@@ -62,7 +62,7 @@ def stacked_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
     held = {name: names[index] for name, index, action, _ in steps if action == col.HOLD}
     lists = any(action != col.HOLD and shapes[index].forms & col.PYTHON_ROWS for _, index, action, _ in steps)
     if held and not nested and not lists:
-        raise FallBack(f"columns {list(held.values())} are not ones the kernels know, and the others cost little")
+        raise FallBack(f"columns {list(held.values())} are not ones the kernels know", AS_FAST)
     return plan_cache.Plan(tuple(steps), held)
 
 
@@ -108,7 +108,7 @@ def _only_kind(kinds: int, framework: Framework) -> int | None:
 
 def _reference_column(name: str, features: Sequence[Mapping[str, Any]], framework: Framework) -> Any:
     """Columns do not depend on each other: the reference's own stacking, for this one alone."""
-    with or_fall_back(f"column '{name}' does not stack"):
+    with or_fall_back(f"column '{name}' does not stack", "give all its rows one shape, or remove it"):
         values = [feature[name] for feature in each_of(features)]
         if name not in (*_LABELS, "labels") and (tensor := stack_nested_lists(values, framework)) is not None:
             return tensor

@@ -70,7 +70,7 @@ def vocabulary_of(collator: Any, pad_id: int | None) -> tuple[int, NDArray[np.ui
     cls = type(tokenizer)
     for name, method in _METHODS.items():
         if getattr(cls, name, None) is not method or name in tokenizer.__dict__:
-            raise FallBack(f"{cls.__name__} has its own {name}")
+            raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
     backend, kept = tokenizer._tokenizer, (*tokenizer.all_special_ids, pad_id)
     added = backend.get_added_tokens_decoder()
     state = backend, backend.get_vocab_size(False), added, kept

@@ -190,20 +190,20 @@ def mask_words(collator: Any, features: Any, framework: Framework) -> Any:
     cls, tokenizer = type(collator), collator.tokenizer
     for name, method in _METHODS.items():
         if getattr(cls, name) is not method or name in collator.__dict__:
-            raise FallBack(f"{cls.__name__} has its own {name}")
+            raise FallBack(f"{cls.__name__} has its own {name}", f"do not override {name}")
     require_tokenizer(tokenizer)
     plan_cache.check_device(framework)
     columns = columns_of_ids(features)
     # Column 1, if any feature has them: positions that continue the word before.
     if first_mapping(features) is not None and columns.add_optional(features, "chinese_ref", interop()) < 0:
-        raise FallBack("features are not a list of plain mappings with 'input_ids'")
+        raise FallBack("features are not a list of plain mappings with 'input_ids'", "give dicts")
     left = tokenizer.padding_side != "right"
     width, pads = _width(columns, framework, collator.pad_to_multiple_of, left)
     values = _values(collator, framework, pads=pads, joined=len(columns) > 1)
     try:
         return plan_cache.run_steps(columns, _STEPS, values, framework, col.BatchLayout(width, 1, left))
     except plan_cache.StepFailed as error:
-        raise FallBack(f"{col.explain(error.failure)}, or has no token") from error
+        raise FallBack(f"{col.explain(error.failure)}, or has no token", "give ids of the vocabulary") from error
 
 
 def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _values(collator: Any, framework: Framework, *, pads: bool, joined: bool) ->
     pad_id = None if collator.tokenizer.pad_token is None else collator.tokenizer.pad_token_id
     no_id = type(pad_id) is not int or not 0 <= pad_id < _MOST_TOKENS
     if no_id and (pads or collator.tokenizer.pad_token is not None):
-        raise FallBack("the tokenizer has no pad token with an id")
+        raise FallBack("the tokenizer has no pad token with an id", "set tokenizer.pad_token")
     values = {"input_ids": pad_id, "labels": _labels(collator, framework, pad_id, joined=joined)}
     facts = _facts(collator, framework)
     if facts is not None:
@@ -249,14 +249,14 @@ def _labels(collator: Any, framework: Framework, pad_id: int | None, *, joined: 
     shuffle, origin = _origins(collator, framework)
     share, mask, random_words = collator.mlm_probability, collator.mask_replace_prob, collator.random_replace_prob
     if any(type(value) is not float or not 0 <= value <= 1 for value in (share, mask, random_words)):
-        raise FallBack("a probability is not a float from 0 to 1")
+        raise FallBack("a probability is not a float from 0 to 1", "give floats from 0 to 1")
     of_rest = random_words / (1 - mask) if mask != 1 and random_words != 0 else 0.0
     if (np.float32(of_rest) if framework == "pt" else of_rest) > 1:  # rounding may take it there
-        raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together")
+        raise FallBack("mask_replace_prob and random_replace_prob are more than 1 together", "make them smaller")
     mask_token = collator.tokenizer.mask_token
     mask_id = None if mask_token is None else collator.tokenizer.convert_tokens_to_ids(mask_token)
     if type(mask_id) is not int or not 0 <= mask_id < _MOST_TOKENS or not 0 < vocab_size < _MOST_TOKENS:
-        raise FallBack("the tokenizer has no mask token with an id")
+        raise FallBack("the tokenizer has no mask token with an id", "set tokenizer.mask_token")
     replacement = origin.replacement(mask, random_words, mask_id, vocab_size)
     before = None if isinstance(collator.tokenizer, bert_tokenizers()) else warn_of_other_tokenizers
     return _core.WordLabels(shuffle, *origin[:2], share, replacement, pieces, joined, before)
@@ -267,11 +267,11 @@ def _origins(collator: Any, framework: Framework) -> tuple[Any, Origin]:
     origin = torch_origin(collator.generator) if framework == "pt" else numpy_origin(collator.generator)
     shuffle = python_origin()
     if origin is None or shuffle is None:
-        raise FallBack("the generator's draws are not known")
+        raise FallBack("the generator's draws are not known", "give a seed, or a generator of the CPU")
     if collator.seed is None:
         return shuffle.generator, origin
     if collator.return_tensors != framework or origin.source == NUMPY_LEGACY:
-        raise FallBack(f"seed={collator.seed!r} made no generator for return_tensors={framework!r}")
+        raise FallBack(f"seed={collator.seed!r} made no generator for {framework!r}", "set return_tensors")
     return None, origin
 
 
@@ -285,10 +285,10 @@ def _width(columns: _core.Columns, framework: Framework, multiple: Any, left: bo
     else:
         whole = shortest > 0 and forms == col.TENSOR and framework == "pt" and kinds == col.PYTHON_INTS
     if not whole:
-        raise FallBack("'input_ids' are not rows of whole numbers, all in one form")
+        raise FallBack("'input_ids' are not rows of whole numbers, all in one form", "give lists of ints")
     if len(columns) > 1:
         forms, _, kinds, *_ = columns.describe(1)
         if forms & ~(col.LIST | col.MEMORY_ROWS) or kinds & ~_ARRAY_KINDS:
-            raise FallBack("'chinese_ref' are not rows of whole numbers")
+            raise FallBack("'chinese_ref' are not rows of whole numbers", "give lists of ints")
     width = rounded_up(longest, multiple)
     return width, shortest < width

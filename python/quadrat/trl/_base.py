@@ -28,11 +28,11 @@ def read(features: Any, names: Sequence[str]) -> _core.Columns:
         found, _, kinds, *_ = columns.describe(index)
         forward = not found & ARRAY or columns.steps_forward(index)
         if found & ~(PYTHON_ROWS | ARRAY) or kinds & ~PYTHON_INTS or not forward:
-            raise FallBack(f"column '{name}' is not made of lists of ints")
+            raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
     return columns
 
 
 def require_token(pad_token_id: Any) -> None:
     """Raises FallBack unless this is an int64."""
     if type(pad_token_id) is not int or pad_token_id not in _INT64:
-        raise FallBack("pad_token_id is not an int64")
+        raise FallBack("pad_token_id is not an int64", "give the id of the pad token")

@@ -70,7 +70,7 @@ class PreferenceCollator(TrlCollator):
         _, columns = plan_cache.collected(features, names)
         for rows in sets:
             if not rows.int64 and not any(len(first[name]) for name in rows.columns[:2][: len(rows.outputs) - 1]):
-                raise FallBack("the first row is empty")  # torch takes it for floats, and all others too
+                raise FallBack("the first row is empty", "leave it out")  # torch makes floats of it, and of all others
         rounded_up(0, self.pad_to_multiple_of)
         key = plan_cache.key_of(names, columns, framework, (sets, numbers))
         plan = preference_plan(key)
@@ -78,7 +78,7 @@ class PreferenceCollator(TrlCollator):
             raise FallBack(*plan.refusal)
         batch: dict[str, Any] = self._run(columns, key, plan)
         for name in plan.held:
-            with or_fall_back(f"column '{name}' is not made of numbers"):
+            with or_fall_back(f"column '{name}' is not made of numbers", "give one number for each example"):
                 dtype = next(one.dtype for one in numbers if one.name == name)
                 batch[name] = torch.tensor([example[name] for example in each_of(features)], dtype=dtype)
         return batch
@@ -116,7 +116,7 @@ class PreferenceCollator(TrlCollator):
         if limit is None:
             return 0
         if type(limit) is not int or not 1 <= limit < 2**63 or mode not in ("keep_start", "keep_end"):
-            raise FallBack("max_length or truncation_mode is none")
+            raise FallBack("max_length or truncation_mode is invalid", "give a positive int, and 'keep_start'")
         return limit
 
     def _cut(self, batch: dict[str, Any], names: list[str]) -> None:
@@ -146,7 +146,7 @@ def preference_plan(key: plan_cache.PlanKey) -> plan_cache.Plan:
         forms = col.PYTHON_ROWS if rows.prompt is None else col.LIST  # a sum of tuples or arrays is none of lists
         for name, shape in zip(rows.columns, shapes[index:], strict=False):
             if shape.forms & ~forms or shape.kinds & ~col.PYTHON_INTS:
-                raise FallBack(f"column '{name}' is not made of lists of ints")
+                raise FallBack(f"column '{name}' is not made of lists of ints", "give lists of ints")
         steps += [(name, index, action, INT64) for name, action in rows.outputs]
         index += len(rows.columns)
     held = {}

@@ -73,7 +73,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         names = (MAIN, *(("labels",) if "labels" in first else ()), *((SEQ_LENGTHS,) if packed else ()))
         columns = read(features, names)
         if not _has_plain_start(features):
-            raise FallBack("the first row is empty, or others have labels and it has none")
+            raise FallBack("the first row is empty, or has no labels", "leave it out, or give labels to all rows")
         self._require_newest(first, columns)
         batch = self._run(columns, names, framework, positions=positions)
         return self._finished(batch) if self.padding_free else batch
@@ -125,9 +125,9 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
         if limit is not None and not self.padding_free:
             longest = max(columns.longest(index) for index in range(len(columns)))
             if type(limit) is not int or longest > limit:
-                raise FallBack("rows are longer than max_length")
+                raise FallBack("rows are longer than max_length", "truncate the rows when you tokenize them")
         if not _REMEMBERS and ("completion_mask" in first or "assistant_masks" in first):
-            raise FallBack("labels are made of masks")
+            raise FallBack("labels are made of masks", "let the trainer prepare the dataset, or give labels")
 
     def _finished(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A flat batch as TRL has it: padding in sequences of its own, and one tensor of bounds."""
@@ -170,9 +170,9 @@ def sft_plan(key: PlanKey) -> Plan:
             steps.append(("position_ids", 0, col.ROW_POSITIONS, INT64))
         return Plan((*steps, ("attention_mask", 0, col.MASK, INT64)))
     if not shapes[0].full:
-        raise FallBack("a row is empty")  # it is no sequence
+        raise FallBack("a row is empty", "leave empty rows out")  # it is no sequence
     if not shapes[label].aligned:
-        raise FallBack("column 'labels' differs in length from the tokens")
+        raise FallBack("column 'labels' differs in length from the tokens", "give one number for each token")
     return Plan(
         (
             (MAIN, 0, col.JOIN, INT64),
