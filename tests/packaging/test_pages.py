@@ -1,7 +1,10 @@
 """Every Python snippet of README.md and docs/ runs as it is printed, or says why it does not."""
 
 import importlib.util
+import json
+import os
 import re
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ import torch
 from transformers import set_seed
 
 import quadrat
-from support import standins
+from support import resumed_page, standins
 from support.pages import ROOT, pages, snippets
 
 # Its snippets are also compared with what they give without quadrat.
@@ -116,3 +119,27 @@ def test_the_table_of_names() -> None:
         row = next(line for line in text.splitlines() if line.startswith(f'| `"{name}"` '))
         given = set(quadrat.flatten([[1, 2], [3]], kwargs_for=name)) - {"values", "position_ids", "seq_idx"}
         assert given == set(re.findall(r"`(\w+)`", row.rpartition("|")[0].rpartition("|")[2]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_accelerate_resumes_as_the_page_says(epoch: int, processes: int, hub: Path, tmp_path: Path) -> None:
+    """A run that is killed in an epoch, and the next run, train on the batches that the sampler has for each epoch."""
+    (tmp_path / "google-bert").symlink_to(hub / "google-bert")
+    sampler = quadrat.TokenBudgetBatchSampler(resumed_page.LENGTHS, 64, world_size=processes, rank=None)
+    steps = len(sampler) // processes
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    trained: dict[int, list[list[int]]] = {0: [], 1: []}
+    for killed_before in (epoch * steps + 5, None):
+        command = [*launcher, resumed_page.__file__, str(tmp_path), str(killed_before)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        assert (done.returncode == 0) == (killed_before is None), done.stderr
+        for rank in range(processes):
+            seen = json.loads((tmp_path / f"seen-{rank}.json").read_text())
+            # The page stores a checkpoint after each second batch: the fifth of an epoch comes again.
+            for number, rows in seen[: None if killed_before is None else killed_before - 1]:
+                trained[number].append(rows)
+    for number, batches in trained.items():
+        assert sorted(batches) == sorted(sampler.batches(number).to_lists())

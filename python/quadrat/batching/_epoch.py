@@ -88,7 +88,8 @@ class Resumable(WithEpoch):
         """Set the epoch of the next iteration, also in worker processes of a DataLoader.
 
         A new epoch begins with its first item. An iterator that is being read goes on in its own epoch. A stream calls
-        the `set_epoch` of its dataset too, if there is one.
+        the `set_epoch` of its dataset too, if there is one. A loader that accelerate has prepared sets the epoch of
+        what it reads whenever it begins: call the loader's `set_epoch`, also before `load_state_dict`.
 
         Raises:
             TypeError, ValueError: unless it is a whole number below `2**32`.
