@@ -215,7 +215,7 @@ def look_as(format_type: str, options: tuple[tuple[str, Any], ...], kind: pa.Dat
         offsets = pa.array([0, 1, 3], pa.int64() if pa.types.is_large_list(kind) else pa.int32())
         column = type(pa.array([], kind)).from_arrays(offsets, column)
     probe = datasets.Dataset(pa.table({"column": column})).with_format(format_type, **dict(options))
-    seen = original_getitems(probe, [0, 1])[1]["column"]
+    seen = original_getitem(probe, [0, 1])["column"][1]
     try:
         return _look_of_value(seen, kind_of(item.to_pandas_dtype()))
     except TypeError:  # numbers of a kind that is not known

@@ -120,6 +120,9 @@ def _swaps() -> list[Swap]:
 
         own, twins = vars(utils), (_get_unpad_data, _unpad_input, _index_first_axis, _pad_input)
         found = [(own[twin.__name__], twin) for twin in twins if twin.__name__ in own]  # under the names of these
+        for name, parameters in ("_get_unpad_data", 1), ("_unpad_input", 2):
+            if name in own:  # tried while it still calls originals
+                _gives_tensors(own[name], parameters)
         return [Swap(original, _twin(twin, original)) for original, twin in found]
     return []
 

@@ -45,6 +45,7 @@ def _swaps() -> list[Swap]:
 
     from quadrat.trl import padding
 
+    trl.sft.outputs()  # tried while TRL's class still calls TRL's `pad`
     found = [Swap(data_utils.pack_dataset, pack_dataset), Swap(padding.Original, padding.pad)]
     found.append(Swap(SFTTrainer.__init__, followed_by(SFTTrainer.__init__, _check)))
     for module in filter(None, (trl.sft, trl.dpo, trl.reward, trl.kto, trl.tpo)):

@@ -144,7 +144,7 @@ class DataCollatorForLanguageModeling(TrlCollator, Original):
                 longest = max(batch["max_length_q"], rest if one else 1)
                 batch.update(cu_seq_lens_q=bounds, max_length_q=longest, max_length_k=longest)
         batch["cu_seq_lens_k"] = bounds
-        return {name: batch[name] for name in names} if (names := _outputs()) is not None else batch
+        return {name: batch[name] for name in names} if (names := outputs()) is not None else batch
 
 
 # Older classes have more options, which batches depend on.
@@ -152,7 +152,7 @@ _REMEMBERS = "completion_only_loss" not in Original.__dataclass_fields__
 
 
 @functools.cache
-def _outputs() -> tuple[str, ...] | None:
+def outputs() -> tuple[str, ...] | None:
     """The outputs of the installed class where rows are joined; None: all."""
     batch = Original(pad_token_id=0, padding_free=True)([{MAIN: [1, 2]}])
     return None if "seq_idx" in batch else tuple(batch)

@@ -1,0 +1,152 @@
+"""Trials of the installed libraries, with all patches in force: none runs through what a patch put in their place."""
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+from types import CodeType
+
+import datasets
+import pyarrow as pa
+import pytest
+import torch
+import transformers.trainer_pt_utils
+from transformers import Wav2Vec2Processor
+
+import quadrat
+from quadrat.batching import samplers
+from quadrat.collators._base import Collator
+from quadrat.data import iterable, stored
+from quadrat.installed import behaviour, imitated
+from quadrat.integration import patch_attention
+from quadrat.integration.patch import ATTENTION, FEATURE_EXTRACTORS, TOKENIZERS, TRANSFORMERS
+from quadrat.integration.patch_datasets import DATASETS
+from quadrat.planning import padded
+from quadrat.support import generators, memory
+from support.isolated import words
+
+HAS_TRL = importlib.util.find_spec("trl") is not None
+SWITCHES = [TRANSFORMERS, TOKENIZERS, FEATURE_EXTRACTORS, ATTENTION, DATASETS]
+# Each with its arguments; a string names an original function of transformers.
+TRIALS = [
+    (behaviour.zero_is_a_seed,),
+    (behaviour.makes_fitting_generators,),
+    (behaviour.numpy_token_labels_are_like_torch,),
+    (behaviour.pad_warns_of_fast_tokenizers,),
+    (behaviour.feature_pad_keeps_arrays,),
+    (behaviour.only_hands_on, Wav2Vec2Processor.pad),
+    (behaviour.flattening_takes_arrays,),
+    (behaviour.flattening_takes_a_start,),
+    (behaviour.flattening_drops_empty_rows,),
+    (behaviour.numpy_ints_are_labels, "pt"),
+    (behaviour.counting_copies_the_vocabulary,),
+    (imitated._makes_batches, "pt"),
+    (imitated.changed, "DataCollatorWithPadding"),
+    (padded._keeps_numpy_numbers,),
+    (generators._torch_is_known, torch.float32),
+    (generators._numpy_is_known,),
+    (generators._python_is_known,),
+    (memory.torch_has, memory.INT32),
+    (patch_attention._gives_tensors, "_get_unpad_data", 1),
+    (patch_attention._gives_tensors, "_unpad_input", 2),
+    (stored.look_as, "torch", (), pa.list_(pa.int64())),
+    (iterable._are_equal,),
+]
+if hasattr(transformers.trainer_pt_utils, "BatchRebalanceSampler"):
+    TRIALS.append((samplers._searches_alike,))
+if HAS_TRL:
+    from quadrat.integration.patch_trl import TRL
+    from quadrat.trl import padding, sft
+
+    SWITCHES.append(TRL)
+    TRIALS += [(sft.outputs,), (padding._fill_of, 0, "0", memory.INT64)]
+
+
+def codes_of(thing):
+    """The code of a function, or of all functions that a class defines."""
+    functions = [getattr(one, "__func__", one) for one in (vars(thing).values() if inspect.isclass(thing) else [thing])]
+    codes = [getattr(one, "__code__", None) for one in functions]
+    return {id(code): code for code in codes if isinstance(code, CodeType)}
+
+
+@contextlib.contextmanager
+def everything_patched():
+    with quadrat.patch_transformers(), quadrat.patch_trl() if HAS_TRL else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def looking_for_twins():
+    """Notes the calls of what patches put in the place of other code, from before they do."""
+    seen, found = {}, []
+
+    def look(frame, event, _):
+        if event == "call":
+            seen[id(frame.f_code)] = frame.f_code
+
+    sys.setprofile(look)
+    try:
+        with everything_patched():
+            twins = [codes_of(swap.twin) for switch in SWITCHES for swap in switch._swaps]
+            yield found
+    finally:
+        sys.setprofile(None)
+    twins.append(codes_of(Collator))
+    found += [code.co_name for codes in twins for key, code in codes.items() if key in seen]
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=[" ".join([one[0].__name__, *map(str, one[1:])]) for one in TRIALS])
+def test_a_trial_runs_the_original_code(trial):
+    trial, *arguments = trial
+    with everything_patched():  # which loads what is loaded once
+        originals = {swap.original.__name__: swap.original for swap in ATTENTION._swaps}
+        arguments = [originals.get(one, one) if isinstance(one, str) else one for one in arguments]
+        expected = trial(*arguments)
+    getattr(trial, "cache_clear", lambda: None)()
+    with looking_for_twins() as found:
+        answer = trial(*arguments)
+    assert found == []
+    assert answer == expected
+
+
+def test_a_call_through_a_patch_is_found():
+    dataset = datasets.Dataset.from_dict({"a": [1]})
+    with looking_for_twins() as found:
+        dataset.__getitems__([0])
+    assert found == ["_getitems"]
+
+
+FIRST_STREAM = """
+import sys, threading
+import datasets, quadrat
+from quadrat.data import iterable
+
+quadrat.patch_datasets()
+sets = [datasets.Dataset.from_dict({"a": list(range(20))}) for _ in range(%d)]
+start, tried, kinds = threading.Barrier(len(sets)), [], set()
+
+def read(number):
+    def look(frame, event, _):
+        if event == "call" and frame.f_code is iterable._are_equal.__wrapped__.__code__:
+            tried.append(number)
+
+    start.wait()
+    sys.setprofile(look)
+    rows = list(sets[number].to_iterable_dataset())
+    sys.setprofile(None)
+    assert [row["a"] for row in rows] == list(range(20)), rows
+    kinds.update(type(row).__name__ for row in sets[number].to_iterable_dataset())
+
+threads = [threading.Thread(target=read, args=[number]) for number in range(len(sets))]
+for one in threads: one.start()
+for one in threads: one.join()
+assert len(tried) == len(set(tried)), len(tried)
+print(len(tried), *kinds)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_the_first_stream_of_a_process_is_tried_once(threads):
+    tried, kind = words(FIRST_STREAM % threads)
+    assert 1 <= int(tried) <= threads
+    assert kind == "LazyRow" if hasattr(iterable.streams, "InterleavedShardsExamplesIterable") else "dict"
