@@ -1,4 +1,5 @@
-// How classes are bound.
+// How classes are bound. This replaces internals of pybind11 3.0 and 3.1, without which a lack of memory ends the
+// process: before a later version is allowed, test_no_memory_to_remember_an_instance must pass with it.
 #pragma once
 
 #include <pybind11/pybind11.h>

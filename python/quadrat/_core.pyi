@@ -13,35 +13,21 @@ __version__: str
 kinds: tuple[str, ...]
 
 # Numbers that are defined in C++, see csrc/bindings/functions/constants.cpp.
-FORMS: tuple[int, ...]
-LENGTHS: tuple[int, ...]
-ACTIONS: tuple[int, ...]
-FACTS: tuple[int, ...]
-WAYS: tuple[int, ...]
-SOURCES: tuple[int, ...]
-PIECES: tuple[int, ...]
-CODE_ROW_TOO_LONG: int
-CODE_BAD_START: int
-CODE_NO_CONVERSION: int
-CODE_OUT_OF_RANGE: int
-CODE_WRONG_TYPE: int
-CODE_CHANGED: int
-CODE_BAD_ARGUMENT: int
-CODE_WRONG_LENGTH: int
-WORDS_FROM_NOTHING: int
-WORDS_FROM_OFFSETS: int
-WORDS_FROM_WORD_IDS: int
-WORD_INSIDE: int
-WORD_BEGINS: int
-WORD_NONE: int
-FIT_BEST: int
-FIT_FIRST: int
-FIT_IN_ORDER: int
-FLAT_VALUES: int
-FLAT_SEPARATED: int
-FLAT_POSITIONS: int
-FLAT_SEQUENCES: int
-FLAT_BOUNDS: int
+class _Numbers:
+    def __getattr__(self, name: str) -> int: ...
+
+FORMS: _Numbers
+LENGTHS: _Numbers
+ACTIONS: _Numbers
+FACTS: _Numbers
+WAYS: _Numbers
+SOURCES: _Numbers
+PIECES: _Numbers
+CODES: _Numbers
+WORD_SOURCES: _Numbers
+WORDS: _Numbers
+FITS: _Numbers
+FLAT_SOURCES: _Numbers
 MOST_TOKENS: int
 MOST_BUDGET: int
 MOST_COLUMNS: int

@@ -10,7 +10,7 @@ from hypothesis import given
 import oracles
 from quadrat import _core
 
-OUT_OF_RANGE, BAD = _core.CODE_OUT_OF_RANGE, _core.CODE_BAD_ARGUMENT
+OUT_OF_RANGE, BAD = _core.CODES.OUT_OF_RANGE, _core.CODES.BAD_ARGUMENT
 PLANNED_LENGTHS = st.lists(st.integers(0, 40) | st.integers(0, 5), max_size=70)
 
 
@@ -153,7 +153,7 @@ def test_balance_refuses_arrays_of_another_size(room, order, out):
         _core.balance_batches(np.ones(2, np.int64), (5, 5, 1, True), np.arange(2), batches, 1, 1, places, made)
 
 
-BAD_START = _core.CODE_BAD_START
+BAD_START = _core.CODES.BAD_START
 # Few different lengths, so that many are equal, and such as take any number of bytes.
 ANY_LENGTHS = st.lists(st.integers(0, 5) | st.integers(0, 70_000), max_size=300) | st.lists(
     st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 255, 256, 65535, 65536]), max_size=80

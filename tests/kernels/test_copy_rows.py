@@ -264,15 +264,15 @@ def flat(values, bounds, chosen):
 @pytest.mark.parametrize(
     ("bounds", "chosen", "code", "row"),
     [
-        ([0, 2, 4], [0, 2], _core.CODE_BAD_ARGUMENT, 1),
-        ([0, 2, 4], [-1], _core.CODE_BAD_ARGUMENT, 0),
-        ([0], [0], _core.CODE_BAD_ARGUMENT, 0),
-        ([], [0], _core.CODE_BAD_ARGUMENT, 0),
-        ([0, 2, 1], [0, 1], _core.CODE_BAD_START, 1),
-        ([-1, 2], [0], _core.CODE_BAD_START, 0),
-        ([0, 9], [0], _core.CODE_BAD_START, 0),
-        ([9, 9], [0], _core.CODE_BAD_START, 0),
-        ([0, 2, 4], [0, 1, 1], _core.CODE_ROW_TOO_LONG, 2),
+        ([0, 2, 4], [0, 2], _core.CODES.BAD_ARGUMENT, 1),
+        ([0, 2, 4], [-1], _core.CODES.BAD_ARGUMENT, 0),
+        ([0], [0], _core.CODES.BAD_ARGUMENT, 0),
+        ([], [0], _core.CODES.BAD_ARGUMENT, 0),
+        ([0, 2, 1], [0, 1], _core.CODES.BAD_START, 1),
+        ([-1, 2], [0], _core.CODES.BAD_START, 0),
+        ([0, 9], [0], _core.CODES.BAD_START, 0),
+        ([9, 9], [0], _core.CODES.BAD_START, 0),
+        ([0, 2, 4], [0, 1, 1], _core.CODES.ROW_TOO_LONG, 2),
     ],
 )
 def test_refuses_numbers_and_bounds_outside(guarded, bounds, chosen, code, row):

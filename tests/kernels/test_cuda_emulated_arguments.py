@@ -103,8 +103,8 @@ def test_columns_pad_columns_cannot_take(change: dict[int, int], message: str) -
         emulated.pad_columns([tuple(change.get(i, number) for i, number in enumerate(PADDED))], 2)
 
 
-COPIED, SEPARATED = _core.FLAT_VALUES, _core.FLAT_SEPARATED
-POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_POSITIONS, _core.FLAT_SEQUENCES, _core.FLAT_BOUNDS
+COPIED, SEPARATED = _core.FLAT_SOURCES.VALUES, _core.FLAT_SOURCES.SEPARATED
+POSITIONS, SEQUENCES, BOUNDS = _core.FLAT_SOURCES.POSITIONS, _core.FLAT_SOURCES.SEQUENCES, _core.FLAT_SOURCES.BOUNDS
 FLAT = {"offsets": 64, "rows": 2, "out_size": 4}
 FLAT_COLUMNS = [
     *((source, 64, 4, 1, 4, 0, 0, 64) for source in (COPIED, SEPARATED)),

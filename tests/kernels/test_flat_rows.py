@@ -30,7 +30,7 @@ def test_position_ids_as_the_oracle(guarded, *, lengths, extra, start):
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_refuses_padding_after_no_token(guarded, lengths):
     out = guarded("int64", (3,))
-    assert write_position_ids(lengths, 0, out) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert write_position_ids(lengths, 0, out) == (_core.CODES.BAD_ARGUMENT, -1, -1)
     assert out.untouched()
 
 
@@ -38,8 +38,8 @@ def test_counts_to_the_last_int64(guarded):
     out = guarded("int64", (3,))
     assert write_position_ids([1, 2], MOST - 1, out) is None
     assert out.array.tolist() == [MOST - 1, MOST - 1, MOST]
-    assert write_position_ids([1, 2], MOST, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
-    assert write_position_ids([2], MOST - 1, out) == (_core.CODE_OUT_OF_RANGE, 0, -1)  # the padding counts too
+    assert write_position_ids([1, 2], MOST, out) == (_core.CODES.OUT_OF_RANGE, 1, -1)
+    assert write_position_ids([2], MOST - 1, out) == (_core.CODES.OUT_OF_RANGE, 0, -1)  # the padding counts too
 
 
 KINDS = _core.kinds
@@ -66,16 +66,16 @@ def test_refuses_a_total_beyond_its_kind(guarded, kind):
     out = guarded(kind, (4,))
     assert write_cu_seqlens([1, most - 1, 0], kind, out) is None
     assert out.array.tolist() == [0, 1, most, most]
-    assert write_cu_seqlens([1, most - 1, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 2, -1)
-    assert write_cu_seqlens([most, most, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
-    assert write_cu_seqlens([1, -1, 1], kind, out) == (_core.CODE_OUT_OF_RANGE, 1, -1)
+    assert write_cu_seqlens([1, most - 1, 1], kind, out) == (_core.CODES.OUT_OF_RANGE, 2, -1)
+    assert write_cu_seqlens([most, most, 1], kind, out) == (_core.CODES.OUT_OF_RANGE, 1, -1)
+    assert write_cu_seqlens([1, -1, 1], kind, out) == (_core.CODES.OUT_OF_RANGE, 1, -1)
     assert out.intact()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("int32", "int64")])
 def test_knows_two_kinds(guarded, kind):
     out = guarded(kind, (2,))
-    assert write_cu_seqlens([1], kind, out) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert write_cu_seqlens([1], kind, out) == (_core.CODES.BAD_ARGUMENT, -1, -1)
     assert out.untouched()
 
 
@@ -89,21 +89,21 @@ def write_to_size(lengths, out, size=None):
 def test_an_output_below_the_total(guarded, *, lengths, data):
     out = guarded("int64", (data.draw(st.integers(0, sum(lengths) - 1)),))
     row = next(i for i in range(len(lengths)) if sum(lengths[: i + 1]) > out.array.size)
-    assert write_to_size(lengths, out) == (_core.CODE_ROW_TOO_LONG, row, -1)
+    assert write_to_size(lengths, out) == (_core.CODES.ROW_TOO_LONG, row, -1)
     assert out.intact()
 
 
 @pytest.mark.parametrize(("lengths", "row"), [([-1], 0), ([1, -(2**63), 1], 1)])
 def test_negative_lengths(guarded, lengths, row):
     out = guarded("int64", (3,))
-    assert write_to_size(lengths, out) == (_core.CODE_ROW_TOO_LONG, row, -1)
+    assert write_to_size(lengths, out) == (_core.CODES.ROW_TOO_LONG, row, -1)
     assert out.intact()
 
 
 def test_negative_sizes(guarded):
     out = guarded("int64", (1,))
-    assert write_to_size([1], out, -1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
-    assert host.position_ids(0, -1, 0, out.address, 1) == (_core.CODE_BAD_ARGUMENT, -1, -1)
+    assert write_to_size([1], out, -1) == (_core.CODES.BAD_ARGUMENT, -1, -1)
+    assert host.position_ids(0, -1, 0, out.address, 1) == (_core.CODES.BAD_ARGUMENT, -1, -1)
     assert out.untouched()
 
 
@@ -131,13 +131,13 @@ def test_seq_idx_as_the_oracle(guarded, kind, *, rows, rest, numbers):
 @pytest.mark.parametrize(
     ("start", "lengths", "size", "failure"),
     [
-        ([0], [1], -1, (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([-1], [1], 4, (_core.CODE_BAD_START, 0, -1)),
-        ([5], [0], 4, (_core.CODE_BAD_START, 0, -1)),
-        ([0, 1], [2, 1], 4, (_core.CODE_BAD_START, 1, -1)),
-        ([0], [5], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
-        ([0], [-1], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
-        ([0], [-(2**63)], 4, (_core.CODE_ROW_TOO_LONG, 0, -1)),
+        ([0], [1], -1, (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([-1], [1], 4, (_core.CODES.BAD_START, 0, -1)),
+        ([5], [0], 4, (_core.CODES.BAD_START, 0, -1)),
+        ([0, 1], [2, 1], 4, (_core.CODES.BAD_START, 1, -1)),
+        ([0], [5], 4, (_core.CODES.ROW_TOO_LONG, 0, -1)),
+        ([0], [-1], 4, (_core.CODES.ROW_TOO_LONG, 0, -1)),
+        ([0], [-(2**63)], 4, (_core.CODES.ROW_TOO_LONG, 0, -1)),
     ],
 )
 def test_seq_idx_refuses(guarded, start, lengths, size, failure):
@@ -172,15 +172,15 @@ def test_document_blocks_as_the_oracle(guarded, *, lengths, extra, reach, size):
 @pytest.mark.parametrize(
     ("offsets", "total", "reach", "size", "failure"),
     [
-        ([0, 2], -1, (0, 0), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([0, 2], 2, (-1, 0), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([0, 2], 2, (0, -1), (1, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([0, 2], 2, (0, 0), (0, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([0, 2], 2, (0, 0), (1, 0), (_core.CODE_BAD_ARGUMENT, -1, -1)),
-        ([0, 2], 2**31, (0, 0), (128, 1), (_core.CODE_BAD_ARGUMENT, -1, -1)),  # block numbers are int32
-        ([1, 2], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 0, -1)),
-        ([0, 3], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 1, -1)),
-        ([0, 2, 1], 2, (0, 0), (1, 1), (_core.CODE_BAD_START, 2, -1)),
+        ([0, 2], -1, (0, 0), (1, 1), (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (-1, 0), (1, 1), (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, -1), (1, 1), (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, 0), (0, 1), (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2, (0, 0), (1, 0), (_core.CODES.BAD_ARGUMENT, -1, -1)),
+        ([0, 2], 2**31, (0, 0), (128, 1), (_core.CODES.BAD_ARGUMENT, -1, -1)),  # block numbers are int32
+        ([1, 2], 2, (0, 0), (1, 1), (_core.CODES.BAD_START, 0, -1)),
+        ([0, 3], 2, (0, 0), (1, 1), (_core.CODES.BAD_START, 1, -1)),
+        ([0, 2, 1], 2, (0, 0), (1, 1), (_core.CODES.BAD_START, 2, -1)),
     ],
 )
 def test_document_blocks_refuses(guarded, offsets, total, reach, *, size, failure):
@@ -202,8 +202,8 @@ RISING = st.lists(st.integers(0, 3), max_size=40).map(lambda lengths: np.cumsum(
 @given(st.lists(HOSTILE, min_size=1, max_size=6) | RISING, HOSTILE | st.integers(0, 130))
 def test_check_offsets_as_the_oracle(offsets, size):
     row, longest, length = oracles.check_offsets(offsets, size)
-    assert check(offsets, size) == (None if row is None else (_core.CODE_BAD_START, row, -1), longest, length)
+    assert check(offsets, size) == (None if row is None else (_core.CODES.BAD_START, row, -1), longest, length)
 
 
 def test_wants_offsets():
-    assert check([], 5) == ((_core.CODE_BAD_ARGUMENT, -1, -1), 0, 0)
+    assert check([], 5) == ((_core.CODES.BAD_ARGUMENT, -1, -1), 0, 0)

@@ -10,8 +10,8 @@ from hypothesis import given
 import oracles
 from quadrat import _core
 
-FITS = {"best": _core.FIT_BEST, "first": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
-ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODE_ROW_TOO_LONG, _core.CODE_BAD_START, _core.CODE_BAD_ARGUMENT
+FITS = {"best": _core.FITS.BEST, "first": _core.FITS.FIRST, "in_order": _core.FITS.IN_ORDER}
+ROW_TOO_LONG, BAD_START, BAD_ARGUMENT = _core.CODES.ROW_TOO_LONG, _core.CODES.BAD_START, _core.CODES.BAD_ARGUMENT
 
 
 def run(lengths, max_length, fit, rows, offsets):

@@ -8,7 +8,7 @@ from hypothesis import given
 import oracles
 from quadrat import _core
 
-BAD_ARGUMENT, OUT_OF_RANGE = _core.CODE_BAD_ARGUMENT, _core.CODE_OUT_OF_RANGE
+BAD_ARGUMENT, OUT_OF_RANGE = _core.CODES.BAD_ARGUMENT, _core.CODES.OUT_OF_RANGE
 
 
 @st.composite

@@ -116,7 +116,7 @@ def test_separate_rows_as_the_oracle(guarded, kind, *, size, data):
 @pytest.mark.parametrize("bad", [-1, 5, 6, -(2**63), 2**63 - 1])
 def test_refuses_a_start_outside(guarded, bad):
     out = guarded("int64", (5,))
-    assert write_separate_rows([0, bad, 1], "int64", 7, out) == (_core.CODE_BAD_START, 1, -1)
+    assert write_separate_rows([0, bad, 1], "int64", 7, out) == (_core.CODES.BAD_START, 1, -1)
     assert out.intact()
 
 
@@ -146,11 +146,11 @@ def test_fill_ends_as_the_oracle(guarded, kind, *, rows, first, rest, inner):
 @pytest.mark.parametrize(
     ("start", "lengths", "failure"),
     [
-        ([-1, 2], [0], (_core.CODE_BAD_START, 0, -1)),
-        ([0, 5], [0], (_core.CODE_BAD_START, 0, -1)),
-        ([0, 2, 1], [2, 0], (_core.CODE_BAD_START, 1, -1)),
-        ([0, 2], [3], (_core.CODE_ROW_TOO_LONG, 0, -1)),
-        ([0, 2], [-1], (_core.CODE_ROW_TOO_LONG, 0, -1)),
+        ([-1, 2], [0], (_core.CODES.BAD_START, 0, -1)),
+        ([0, 5], [0], (_core.CODES.BAD_START, 0, -1)),
+        ([0, 2, 1], [2, 0], (_core.CODES.BAD_START, 1, -1)),
+        ([0, 2], [3], (_core.CODES.ROW_TOO_LONG, 0, -1)),
+        ([0, 2], [-1], (_core.CODES.ROW_TOO_LONG, 0, -1)),
     ],
 )
 def test_refuses(guarded, start, lengths, failure):

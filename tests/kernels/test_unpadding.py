@@ -57,13 +57,13 @@ def test_writes_nothing_for_rows_that_have_no_place(guarded, offsets):
     failure = write_unpad(padded, offsets, "right", out)
     for row, (first, last) in enumerate(itertools.pairwise(offsets)):
         if not 0 <= first <= size:
-            assert failure == (_core.CODE_BAD_START, row, -1)
+            assert failure == (_core.CODES.BAD_START, row, -1)
             break
         if last < first:
-            assert failure == (_core.CODE_BAD_START, row + 1, -1)
+            assert failure == (_core.CODES.BAD_START, row + 1, -1)
             break
         if last - first > width or last > size:
-            assert failure == (_core.CODE_ROW_TOO_LONG, row, -1)
+            assert failure == (_core.CODES.ROW_TOO_LONG, row, -1)
             break
     else:
         assert failure is None
@@ -122,7 +122,7 @@ def test_unpad_masked_reports_a_mask_that_has_changed(guarded, mask, data):
     failure = _core.unpad_masked(
         padded.ctypes.data, mask.ctypes.data, mask.shape[1], 2, offsets.ctypes.data, len(mask), out.address
     )
-    assert failure == (_core.CODE_CHANGED, row, -1)
+    assert failure == (_core.CODES.CHANGED, row, -1)
     assert out.intact()
 
 
@@ -150,7 +150,7 @@ def test_reports_a_number_that_is_no_token(guarded, indices, data, outside):
     indices[place] = outside
     values, out = values_of(50, 3), guarded("uint8", (len(indices), 3))
     failure = _core.take_tokens(values.ctypes.data, 50, 3, indices.ctypes.data, len(indices), out.address)
-    assert failure == (_core.CODE_OUT_OF_RANGE, place, -1)
+    assert failure == (_core.CODES.OUT_OF_RANGE, place, -1)
     assert out.intact()
 
 
@@ -158,7 +158,7 @@ def test_runs_past_the_end(guarded):
     indices = np.arange(45, 75)
     values, out = values_of(50, 3), guarded("uint8", (len(indices), 3))
     failure = _core.take_tokens(values.ctypes.data, 50, 3, indices.ctypes.data, len(indices), out.address)
-    assert failure == (_core.CODE_OUT_OF_RANGE, 5, -1)
+    assert failure == (_core.CODES.OUT_OF_RANGE, 5, -1)
     assert out.intact()
 
 
@@ -189,7 +189,7 @@ def test_reports_a_place_that_is_none(guarded, indices, data, outside):
     indices[place] = outside
     values, out = values_of(len(indices), 3), guarded("uint8", (50, 3))
     failure = _core.put_tokens(values.ctypes.data, 3, indices.ctypes.data, len(indices), out.address, 50)
-    assert failure == (_core.CODE_OUT_OF_RANGE, place, -1)
+    assert failure == (_core.CODES.OUT_OF_RANGE, place, -1)
     assert out.intact()
 
 
@@ -234,12 +234,12 @@ def test_mask_layout_reports_a_mask_that_has_changed(guarded, mask, data):
     mask.reshape(-1)[place] = 0 if mask.reshape(-1)[place] else 1
     out = guarded("int64", kept)
     failure = _core.mask_indices(mask.ctypes.data, mask.itemsize, mask.size, out.address, kept)
-    assert failure == (_core.CODE_CHANGED, -1, -1)
+    assert failure == (_core.CODES.CHANGED, -1, -1)
     assert out.intact()
 
 
 def test_arguments_no_batch_has(guarded):
-    out, bad = guarded("int64", 3), (_core.CODE_BAD_ARGUMENT, -1, -1)
+    out, bad = guarded("int64", 3), (_core.CODES.BAD_ARGUMENT, -1, -1)
     place = out.address
     for width, rows in ((-1, 1), (1, -1)):
         assert _core.unpad(0, width, False, 0, rows, 1, place, 3) == bad

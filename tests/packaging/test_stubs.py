@@ -1,8 +1,9 @@
 """The compiled module has what its stub says: names, parameters, order, defaults; and the numbers of C++."""
 
 import ast
+import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def described_by_stub(body: list[ast.stmt], inside: str = "") -> Described:
                 found[name] = "property"
             else:
                 found.setdefault(name, []).append(parameters(node.args))
-        elif isinstance(node, ast.ClassDef):
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             found[node.name] = [ast.unparse(base) for base in node.bases]
             found |= described_by_stub(node.body, f"{node.name}.")
         elif isinstance(node, ast.AnnAssign):
@@ -97,27 +98,52 @@ def test_the_kernels_of_cuda_are_called_like_the_emulated_ones() -> None:
     assert described_by_module(module) == expected
 
 
-UNPACKED = {"FORMS": 9, "LENGTHS": 4, "ACTIONS": 22, "FACTS": 8, "WAYS": 3, "SOURCES": 5, "PIECES": 4}
-CONSTANTS = sorted(name for name in vars(_core) if name.isupper() and name not in UNPACKED)
-ENUMS = sorted({name.partition("_")[0] for name in CONSTANTS} - {"MOST", "ALIGNMENT", "MASK"})
-CODES = [value for name, value in vars(_core).items() if name.startswith("CODE_")]
+ENUMS = {name: vars(value) for name, value in vars(_core).items() if isinstance(value, SimpleNamespace)}
+CONSTANTS = sorted(name for name in vars(_core) if name.isupper() and name not in ENUMS)
+CODES = list(ENUMS["CODES"].values())
 
 
 def test_all_are_ints() -> None:
     assert {type(getattr(_core, name)) for name in CONSTANTS} == {int}
-    assert {"CODE", "FLAT", "WORD", "WORDS"} <= set(ENUMS)
+    assert {type(value) for values in ENUMS.values() for value in values.values()} == {int}
 
 
 @pytest.mark.parametrize("enum", ENUMS)
 def test_no_two_of_an_enum_are_the_same(enum: str) -> None:
-    values = [getattr(_core, name) for name in CONSTANTS if name.startswith(f"{enum}_")]
-    assert len(set(values)) == len(values) > 1
+    assert len(set(ENUMS[enum].values())) == len(ENUMS[enum]) > 2
+    assert all(name.isupper() for name in ENUMS[enum])
 
 
-@pytest.mark.parametrize(("enum", "count"), UNPACKED.items())
-def test_what_is_unpacked_counts_up_or_has_a_bit_each(enum: str, count: int) -> None:
-    bits = enum in ("FORMS", "LENGTHS", "PIECES")
-    assert getattr(_core, enum) == tuple(1 << i if bits else i for i in range(count))
+def test_values_have_the_names_of_cpp() -> None:
+    """The enumerators in the headers, in their order."""
+    found = {}
+    for path in ROOT.glob("csrc/**/*.hpp"):
+        for name, body in re.findall(r"enum (?:class )?(\w+) : \S+ \{(.*?)\};", path.read_text(), re.DOTALL):
+            found[name] = [
+                one.split()[0] for one in re.sub("//.*", "", body).replace("\n", " ").split(",") if one.strip()
+            ]
+    for enum, values in ENUMS.items():
+        name = "".join(part.title() for part in enum.removesuffix("S").split("_"))
+        name = {"Length": "Lengths"}.get(name, name)
+        names = [one.removeprefix(f"{name.lower()}_").upper() for one in found[name]]
+        assert [one for one in names if one != "OK"] == list(values)
+
+
+def test_values_keep_their_names_in_python() -> None:
+    names = {name for values in ENUMS.values() for name in values}
+    kept = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assign):
+                both = [(getattr(side, "elts", [side])) for side in (node.targets[0], node.value)]
+                kept += [
+                    (target.id, value.attr)
+                    for target, value in zip(*both, strict=False)
+                    if isinstance(target, ast.Name) and target.id.isupper()
+                    if isinstance(value, ast.Attribute) and value.attr in names
+                ]
+    assert len(kept) > 50
+    assert [own for own, _ in kept] == [name for _, name in kept]
 
 
 def test_each_code_is_explained() -> None:

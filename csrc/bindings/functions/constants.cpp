@@ -1,11 +1,16 @@
-// The numbers that Python shares with C++, as plain ints of the module. Each is defined once, in C++, and named here.
+// The numbers that Python shares with C++, as plain ints by name. Each is defined once, in C++, and named here.
 #include <pybind11/numpy.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "../../cuda/calls.hpp"
 #include "../../kernels/batch.hpp"
@@ -26,41 +31,37 @@
 namespace quadrat {
 namespace {
 
-// Names all values of an enum, in their order.
-template <auto last, std::size_t count>
-void add(py::module_& m, const char* prefix, const char* const (&names)[count]) {
-    static_assert(static_cast<std::size_t>(last) == count - 1);
-    for (std::size_t i = 0; i < count; ++i) {
-        m.attr((std::string(prefix) + names[i]).c_str()) = i;
-    }
-}
-
-// The values from `first` to `last` of an enum: numbers, or bits. Python names them where it unpacks them.
+// Python finds a value of an enum by its name alone, so a new one moves no other. The name is that of C++ in capitals,
+// without what the values have in common: Action::pad and form_list are ACTIONS.PAD and FORMS.LIST.
 template <typename Enum>
-py::tuple values_of(Enum first, Enum last) {
-    py::list values;
-    const auto begin = static_cast<unsigned>(first), end = static_cast<unsigned>(last);
-    for (unsigned value = begin; value <= end; value += begin == 0 ? 1 : value) {
-        values.append(value);
+void add(py::module_& m, const char* group, std::string_view names, std::initializer_list<Enum> values) {
+    py::object made = py::module_::import("types").attr("SimpleNamespace")();
+    for (const Enum value : values) {
+        std::string name(names.substr(0, names.find(',')));
+        names.remove_prefix(std::min(names.size(), name.size() + 2));
+        const std::size_t scope = name.find("::");
+        name.erase(0, scope == std::string::npos ? name.find('_') + 1 : scope + 2);
+        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+        made.attr(name.c_str()) = static_cast<std::uint64_t>(value);
     }
-    return py::tuple(values);
+    m.attr(group) = std::move(made);
 }
+#define QUADRAT_ADD(group, ...) add(m, group, #__VA_ARGS__, {__VA_ARGS__})
 
 struct Reason {
     Code code;
-    const char* name;
     const char* words;  // what is wrong with the row
 };
 
 constexpr Reason reasons[] = {
-    {Code::row_too_long, "ROW_TOO_LONG", "is longer than the padded length"},
-    {Code::bad_start, "BAD_START", "starts outside the output"},
-    {Code::no_conversion, "NO_CONVERSION", "holds numbers whose dtype does not convert to the output's without loss"},
-    {Code::out_of_range, "OUT_OF_RANGE", "holds a number that does not fit the output's dtype"},
-    {Code::wrong_type, "WRONG_TYPE", "mixes types of numbers, or holds something that is not a number"},
-    {Code::changed, "CHANGED", "changed while it was read"},
-    {Code::bad_argument, "BAD_ARGUMENT", "has no valid length"},
-    {Code::wrong_length, "WRONG_LENGTH", "is not as long as its tokens"},
+    {Code::row_too_long, "is longer than the padded length"},
+    {Code::bad_start, "starts outside the output"},
+    {Code::no_conversion, "holds numbers whose dtype does not convert to the output's without loss"},
+    {Code::out_of_range, "holds a number that does not fit the output's dtype"},
+    {Code::wrong_type, "mixes types of numbers, or holds something that is not a number"},
+    {Code::changed, "changed while it was read"},
+    {Code::bad_argument, "has no valid length"},
+    {Code::wrong_length, "is not as long as its tokens"},
 };
 
 static_assert(std::size(reasons) == static_cast<std::size_t>(Code::wrong_length), "each code but ok has its words");
@@ -104,20 +105,27 @@ void add_config(py::module_& m) {
 
 void register_constants(py::module_& m) {
     add_config(m);
-    m.attr("FORMS") = values_of(form_list, form_deep);
-    m.attr("LENGTHS") = values_of(lengths_equal, lengths_deep);
-    m.attr("ACTIONS") = values_of(Action::pad, Action::chain_marks);
-    m.attr("FACTS") = values_of(Guard::Fact::type, Guard::Fact::own_absent);
-    m.attr("WAYS") = values_of(Way::opaque, Way::wrapper);
-    m.attr("SOURCES") = values_of(Source::torch, Source::python);
-    m.attr("PIECES") = values_of(piece_joins, piece_missing);
-    for (const Reason& reason : reasons) {
-        m.attr(("CODE_" + std::string(reason.name)).c_str()) = static_cast<int>(reason.code);
-    }
-    add<WordSource::word_ids>(m, "WORDS_FROM_", {"NOTHING", "OFFSETS", "WORD_IDS"});
-    add<word_none>(m, "WORD_", {"INSIDE", "BEGINS", "NONE"});
-    add<Fit::in_order>(m, "FIT_", {"BEST", "FIRST", "IN_ORDER"});
-    add<cuda::FlatSource::bounds>(m, "FLAT_", {"VALUES", "SEPARATED", "POSITIONS", "SEQUENCES", "BOUNDS"});
+    using Fact = Guard::Fact;
+    using cuda::FlatSource;
+    QUADRAT_ADD("FORMS", form_list, form_tuple, form_array, form_tensor, form_number, form_other, form_scalar,
+                form_tensor_number, form_deep);
+    QUADRAT_ADD("LENGTHS", lengths_equal, lengths_aligned, lengths_full, lengths_deep);
+    QUADRAT_ADD("ACTIONS", Action::pad, Action::pad_own, Action::stack, Action::numbers, Action::mask, Action::hold,
+                Action::labels, Action::join, Action::shift, Action::positions, Action::sequences, Action::bounds,
+                Action::longest, Action::token_bounds, Action::documents, Action::gaps, Action::total, Action::constant,
+                Action::row_positions, Action::chain, Action::chain_mask, Action::chain_marks);
+    QUADRAT_ADD("FACTS", Fact::type, Fact::entry, Fact::absent, Fact::attribute, Fact::items, Fact::call, Fact::own,
+                Fact::own_absent);
+    QUADRAT_ADD("WAYS", Way::opaque, Way::dict, Way::wrapper);
+    QUADRAT_ADD("SOURCES", Source::torch, Source::torch_double, Source::numpy, Source::numpy_legacy, Source::python);
+    QUADRAT_ADD("PIECES", piece_joins, piece_apart, piece_kept, piece_missing);
+    QUADRAT_ADD("CODES", Code::row_too_long, Code::bad_start, Code::no_conversion, Code::out_of_range, Code::wrong_type,
+                Code::changed, Code::bad_argument, Code::wrong_length);
+    QUADRAT_ADD("WORD_SOURCES", WordSource::none, WordSource::offsets, WordSource::word_ids);
+    QUADRAT_ADD("WORDS", word_inside, word_begins, word_none);
+    QUADRAT_ADD("FITS", Fit::best, Fit::first, Fit::in_order);
+    QUADRAT_ADD("FLAT_SOURCES", FlatSource::values, FlatSource::separated, FlatSource::positions, FlatSource::sequences,
+                FlatSource::bounds);
     m.attr("MOST_TOKENS") = most_tokens;
     m.attr("MOST_BUDGET") = most_budget;
     m.attr("MOST_COLUMNS") = cuda::most_columns;

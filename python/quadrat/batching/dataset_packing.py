@@ -133,7 +133,7 @@ def _pack_bfd(examples: Any, seq_length: int, on_seq_length_overflow: str = "tru
     most = min(seq_length, max(int(sizes[places].sum()), 1))  # one pack holds all
     if most > _core.MOST_IN_PACK:
         raise ValueError(f"seq_length must be at most {_core.MOST_IN_PACK} for so many tokens, not {seq_length}")
-    order, packs = packed(sizes[places], most, _core.FIT_BEST)
+    order, packs = packed(sizes[places], most, _core.FITS.BEST)
     places = places[order]
     bounds, ends = _bounds(sizes), _bounds(sizes[places])[packs]
     made = [_list_array(column, ends, _values_at(column, bounds, places, int(ends[-1]))) for column in columns]

@@ -19,7 +19,7 @@ from quadrat.support.arrays import IntArray, as_numpy
 Strategy = Literal["best_fit", "first_fit", "in_order"]
 
 
-_FITS = {"best_fit": _core.FIT_BEST, "first_fit": _core.FIT_FIRST, "in_order": _core.FIT_IN_ORDER}
+_FITS = {"best_fit": _core.FITS.BEST, "first_fit": _core.FITS.FIRST, "in_order": _core.FITS.IN_ORDER}
 _COMPARED = 1 << 16  # rows for which "first_fit" is tried too
 _OVERLONG = ("error", "truncate", "split")
 
@@ -134,10 +134,10 @@ class Packing(NamedTuple):
         if limit > _core.MOST_IN_PACK:
             longest = f"{_core.MOST_IN_PACK} with strategy='best_fit', not {self.max_length}"
             raise ValueError(f"max_length must be at most {longest}")
-        best = packed(sizes, limit, _core.FIT_BEST)
+        best = packed(sizes, limit, _core.FITS.BEST)
         if len(sizes) > _COMPARED or len(best[1]) - 1 <= -(-total // limit):
             return best
-        return min(best, packed(sizes, limit, _core.FIT_FIRST), key=lambda found: len(found[1]))
+        return min(best, packed(sizes, limit, _core.FITS.FIRST), key=lambda found: len(found[1]))
 
     def pieces(self, packs: Packs, lengths: IntArray) -> Pieces:
         """The stretches of rows of these lengths that packs are made of."""

@@ -228,8 +228,8 @@ class DeferredBatch(Mapping[str, Any]):
         else:
             words, columns = np.empty(place.shape, np.uint8), _Packed(address_of(self._buffer), rows)
             index = columns.index(place._replace(values=masking.words), UINT8)
-            columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORD_NONE)
-            flags = (words == _core.WORD_NONE).view(np.uint8)
+            columns.columns.pad(index, address_of(words), UINT8, width, left, _core.WORDS.NONE)
+            flags = (words == _core.WORDS.NONE).view(np.uint8)
         places = RowBounds(np.diff(numbers(place.offsets, rows + 1)), rows, width, left=left, flat=False)
         keys, options = numbers(masking.keys, rows), PhiloxOptions(*masking.options)
         return labels_on_cpu(options, ids, places, special_ids=special_ids, keys=keys, flags=flags, pairs=None)

@@ -80,11 +80,11 @@ def make(plan: DeferredPlan, buffer: torch.Tensor) -> dict[str, Any]:
 
 # What each action is to flatten_columns.
 _SOURCES = {
-    JOIN: _core.FLAT_VALUES,
-    SHIFT: _core.FLAT_SEPARATED,
-    POSITIONS: _core.FLAT_POSITIONS,
-    SEQUENCES: _core.FLAT_SEQUENCES,
-    BOUNDS: _core.FLAT_BOUNDS,
+    JOIN: _core.FLAT_SOURCES.VALUES,
+    SHIFT: _core.FLAT_SOURCES.SEPARATED,
+    POSITIONS: _core.FLAT_SOURCES.POSITIONS,
+    SEQUENCES: _core.FLAT_SOURCES.SEQUENCES,
+    BOUNDS: _core.FLAT_SOURCES.BOUNDS,
 }
 
 
@@ -150,7 +150,7 @@ class _Launches:
         import torch
 
         words = torch.empty(place.shape, dtype=torch.uint8, device=ids.device)
-        self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORD_NONE), words)
+        self.add_padded(-1, PAD, UINT8, place._replace(values=masking.words, fill=_core.WORDS.NONE), words)
         gpu.pad_columns(self._columns, self.plan.rows, self.device)
         keys, offsets, left = self.base + masking.keys, self.base + place.offsets, self.plan.options[2]
         gpu.launch(

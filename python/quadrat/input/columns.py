@@ -8,7 +8,9 @@ from quadrat import _core
 from quadrat.support.memory import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, KINDS
 
 # The forms a row can have, as bits. DEEP goes with ARRAY or TENSOR: rows of more than one dimension.
-LIST, TUPLE, ARRAY, TENSOR, NUMBER, OTHER, SCALAR, TENSOR_NUMBER, DEEP = _core.FORMS
+_FORMS = _core.FORMS
+LIST, TUPLE, ARRAY, TENSOR, NUMBER = _FORMS.LIST, _FORMS.TUPLE, _FORMS.ARRAY, _FORMS.TENSOR, _FORMS.NUMBER
+OTHER, SCALAR, TENSOR_NUMBER, DEEP = _FORMS.OTHER, _FORMS.SCALAR, _FORMS.TENSOR_NUMBER, _FORMS.DEEP
 PYTHON_ROWS = LIST | TUPLE
 MEMORY_ROWS = ARRAY | TENSOR
 ROWS = PYTHON_ROWS | MEMORY_ROWS
@@ -26,7 +28,7 @@ KEPT_KINDS = frozenset(1 << kind for kind, name in enumerate(KINDS) if name not 
 # A failure that `_core.Columns` reports: (code, row, position), and as text: "row 3, position 7 holds ...".
 Failure = tuple[int, int, int]
 explain = _core.explain
-OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODE_OUT_OF_RANGE, _core.CODE_WRONG_TYPE, _core.CODE_CHANGED
+OUT_OF_RANGE, WRONG_TYPE, CHANGED = _core.CODES.OUT_OF_RANGE, _core.CODES.WRONG_TYPE, _core.CODES.CHANGED
 
 
 class ColumnShape(NamedTuple):
@@ -46,7 +48,7 @@ class ColumnShape(NamedTuple):
 
 def column_shapes(signature: bytes) -> list[ColumnShape]:
     """The signature of a batch, column by column."""
-    *flags, deep = _core.LENGTHS
+    flags, deep = (_core.LENGTHS.EQUAL, _core.LENGTHS.ALIGNED, _core.LENGTHS.FULL), _core.LENGTHS.DEEP
     return [
         ColumnShape(
             forms | bool(lengths & deep) * DEEP, first, low | high << 8, *(bool(lengths & flag) for flag in flags)
@@ -55,10 +57,14 @@ def column_shapes(signature: bytes) -> list[ColumnShape]:
     ]
 
 
-# What a step of a plan does, in the order of Action in csrc/bindings/plan/plan.hpp.
-PAD, PAD_OWN, STACK, NUMBERS, MASK, HOLD, LABELS, JOIN, SHIFT, POSITIONS, SEQUENCES = _core.ACTIONS[:11]
-BOUNDS, LONGEST, TOKEN_BOUNDS, DOCUMENTS, GAPS, TOTAL, CONSTANT, ROW_POSITIONS = _core.ACTIONS[11:19]
-CHAIN, CHAIN_MASK, CHAIN_MARKS = _core.ACTIONS[19:]
+# What a step of a plan does, see Action in csrc/bindings/plan/plan.hpp.
+_ACTIONS = _core.ACTIONS
+PAD, PAD_OWN, STACK, NUMBERS = _ACTIONS.PAD, _ACTIONS.PAD_OWN, _ACTIONS.STACK, _ACTIONS.NUMBERS
+MASK, HOLD, LABELS, JOIN, SHIFT = _ACTIONS.MASK, _ACTIONS.HOLD, _ACTIONS.LABELS, _ACTIONS.JOIN, _ACTIONS.SHIFT
+POSITIONS, SEQUENCES, BOUNDS = _ACTIONS.POSITIONS, _ACTIONS.SEQUENCES, _ACTIONS.BOUNDS
+LONGEST, TOKEN_BOUNDS, DOCUMENTS = _ACTIONS.LONGEST, _ACTIONS.TOKEN_BOUNDS, _ACTIONS.DOCUMENTS
+GAPS, TOTAL, CONSTANT, ROW_POSITIONS = _ACTIONS.GAPS, _ACTIONS.TOTAL, _ACTIONS.CONSTANT, _ACTIONS.ROW_POSITIONS
+CHAIN, CHAIN_MASK, CHAIN_MARKS = _ACTIONS.CHAIN, _ACTIONS.CHAIN_MASK, _ACTIONS.CHAIN_MARKS
 Step = tuple[str, int, int, int]  # output, column, action, kind
 
 

@@ -199,7 +199,7 @@ def _mask_on_gpu(input_ids: Any, places: philox.RowBounds, options: philox.Philo
         there = is_tensor(special) and special.device == masked.device
         if not there or special.shape != masked.shape or special.is_floating_point():
             raise ValueError(f"special_tokens_mask must be integers or bools of input_ids' shape on {masked.device}")
-        words = torch.where(special != 0, _core.WORD_NONE, _core.WORD_BEGINS).to(torch.uint8).contiguous()
+        words = torch.where(special != 0, _core.WORDS.NONE, _core.WORDS.BEGINS).to(torch.uint8).contiguous()
     if keys is not None and not (is_tensor(keys) and keys.device == masked.device):
         keys = torch.from_numpy(philox.keys_of(keys, places.rows).view(np.int64)).to(masked.device)
     elif keys is not None:

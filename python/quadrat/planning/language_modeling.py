@@ -155,9 +155,9 @@ def _special_column(names: tuple[str, ...]) -> int:
 def masked_labels(collator: Any, names: tuple[str, ...], framework: Framework) -> _core.Labels:
     """What masks the ids of a batch with these columns and makes their labels."""
     special = _special_column(names)
-    words, source = -1, _core.WORDS_FROM_NOTHING
+    words, source = -1, _core.WORD_SOURCES.NONE
     if collator.whole_word_mask:
-        sources = {"word_ids": _core.WORDS_FROM_WORD_IDS, "offset_mapping": _core.WORDS_FROM_OFFSETS}
+        sources = {"word_ids": _core.WORD_SOURCES.WORD_IDS, "offset_mapping": _core.WORD_SOURCES.OFFSETS}
         if (name := next((name for name in sources if name in names), None)) is None:
             raise FallBack("whole-word masking without offsets", "tokenize with return_offsets_mapping=True")
         words, source = names.index(name), sources[name]
@@ -256,7 +256,7 @@ def mask_array(collator: Any, inputs: Any, special: Any, offsets: Any, framework
             require_plain_tensors()
         if collator.whole_word_mask and offsets is None:
             return None
-        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORDS_FROM_NOTHING)
+        labeller = _masked_labels(collator, framework, -1 if special is None else 0, -1, _core.WORD_SOURCES.NONE)
         offsets = offsets if collator.whole_word_mask else None
         return inputs, write_labels(labeller, inputs, special, offsets, of_batch=True)
     except (FallBack, NotOnCpu, TypeError, ValueError):

@@ -38,7 +38,9 @@ _TYPE_ID = PreTrainedTokenizerBase.pad_token_type_id
 EMPTY_ENCODING = dict(BatchEncoding().__dict__)
 
 # What a plan depends on: (one of these, object, key, expected), see csrc/bindings/plan/guard.hpp.
-TYPE, ENTRY, ABSENT, ATTRIBUTE, ITEMS, CALL, OWN, OWN_ABSENT = _core.FACTS
+_FACTS = _core.FACTS
+TYPE, ENTRY, ABSENT, ATTRIBUTE = _FACTS.TYPE, _FACTS.ENTRY, _FACTS.ABSENT, _FACTS.ATTRIBUTE
+ITEMS, CALL, OWN, OWN_ABSENT = _FACTS.ITEMS, _FACTS.CALL, _FACTS.OWN, _FACTS.OWN_ABSENT
 Fact = tuple[int, Any, Any, Any]
 
 # The fields that every padding collator has.
@@ -96,12 +98,12 @@ def planned(plan: Callable[[PlanKey], Plan]) -> Callable[[PlanKey], Plan]:
 
 
 _REMEDIES = {
-    _core.CODE_ROW_TOO_LONG: "truncate the rows when you tokenize them",
-    _core.CODE_NO_CONVERSION: "give all rows of the column one dtype",
-    _core.CODE_OUT_OF_RANGE: "give numbers that the column's dtype holds",
-    _core.CODE_WRONG_TYPE: "give all rows of the column one element type, for example floats alone",
-    _core.CODE_CHANGED: "do not change rows while they are collated",
-    _core.CODE_WRONG_LENGTH: "give one number for each token",
+    _core.CODES.ROW_TOO_LONG: "truncate the rows when you tokenize them",
+    _core.CODES.NO_CONVERSION: "give all rows of the column one dtype",
+    _core.CODES.OUT_OF_RANGE: "give numbers that the column's dtype holds",
+    _core.CODES.WRONG_TYPE: "give all rows of the column one element type, for example floats alone",
+    _core.CODES.CHANGED: "do not change rows while they are collated",
+    _core.CODES.WRONG_LENGTH: "give one number for each token",
 }
 
 

@@ -14,9 +14,9 @@ from quadrat.support.arrays import IntArray
 from quadrat.support.memory import FLOAT64, INT64, Framework, interop, is_tensor
 
 _ERRORS = {
-    _core.CODE_NO_CONVERSION: TypeError,
-    _core.CODE_OUT_OF_RANGE: OverflowError,
-    _core.CODE_WRONG_TYPE: TypeError,
+    _core.CODES.NO_CONVERSION: TypeError,
+    _core.CODES.OUT_OF_RANGE: OverflowError,
+    _core.CODES.WRONG_TYPE: TypeError,
 }
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from quadrat import _core
 from quadrat.support.memory import Framework
 
-TORCH, TORCH_DOUBLE, NUMPY, NUMPY_LEGACY, PYTHON = _core.SOURCES
+TORCH, TORCH_DOUBLE, PYTHON = _core.SOURCES.TORCH, _core.SOURCES.TORCH_DOUBLE, _core.SOURCES.PYTHON
+NUMPY, NUMPY_LEGACY = _core.SOURCES.NUMPY, _core.SOURCES.NUMPY_LEGACY
 
 _P, _HIGH, _COUNT = 0.3, 1000, 700  # more than the 624 words that MT19937 makes at a time
 

@@ -15,7 +15,7 @@ _READERS = frozenset(
 )
 
 # How a mapping may be read: not at all, as a dict, or as the dict that is its `data`.
-OPAQUE, DICT, WRAPPER = _core.WAYS
+OPAQUE, DICT, WRAPPER = _core.WAYS.OPAQUE, _core.WAYS.DICT, _core.WAYS.WRAPPER
 
 
 def way_to_read(cls: type) -> int:
