@@ -16,6 +16,7 @@
 #include "../../kernels/plan_batches.hpp"
 #include "../../kernels/plan_shapes.hpp"
 #include "../errors.hpp"
+#include "../input/decode.hpp"
 #include "../input/view.hpp"
 #include "../input/walk.hpp"
 #include "../register.hpp"
@@ -93,13 +94,17 @@ bool order_rows(std::uint64_t seed, std::uint32_t epoch, std::uint32_t stream, I
     return static_cast<bool>(philox_order(seed, epoch, stream, span_to(out)));
 }
 
-// The length of a list, a tuple, or a value of the type `kind`; -1 for everything else, and for no value.
+// The length of a list or tuple of numbers or texts, or of a value of the type `kind`; -1 for everything else, such as
+// rows of rows, and for no value.
 std::int64_t length_of(PyObject* value, const py::handle& kind) {
     if (value == nullptr) {
         return -1;
     }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) {
-        return PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
+        const std::int64_t size = PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyTuple_GET_SIZE(value);
+        const py::object first = size > 0 ? item_of(value, 0) : py::object();
+        Kind number{};
+        return !first || number_kind(first.ptr(), &number) || PyUnicode_CheckExact(first.ptr()) ? size : -1;
     }
     const std::int64_t length = py::type::handle_of(value).is(kind) ? PyObject_Size(value) : -1;
     if (length < 0) {
@@ -129,7 +134,11 @@ Py_ssize_t measure(const py::list& rows, const py::object& name, bool bare, cons
         } else if (!name.is_none() && !bare) {
             return row;
         }
-        lengths[row] = length_of(value.ptr(), kind);
+        // Of the other types, Python has looked at one value.
+        const bool deep = value && (interop.is_ndarray(value.ptr())
+                                        ? py::detail::array_proxy(value.ptr())->nd > 1
+                                        : interop.is_tensor(value.ptr()) && value.attr("ndim").cast<int>() > 1);
+        lengths[row] = deep ? -1 : length_of(value.ptr(), kind);
         if (lengths[row] < 0) {
             return row;
         }

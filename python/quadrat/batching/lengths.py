@@ -7,12 +7,13 @@ import functools
 import itertools
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from quadrat import _core
+from quadrat.batching.trim import LABELS, MASK, in_batches
 from quadrat.input.rows import MAIN, speaks_arrow
 from quadrat.ragged import Ragged
 from quadrat.ragged.offsets import as_lengths
@@ -25,29 +26,40 @@ _ITEMS = 256  # of a dataset that is read item by item, between two looks at the
 _QUIET = 1.0  # seconds before there is a progress bar
 
 _OFFSETS = {25: np.int32, 36: np.int64}  # of `list` and `large_list`, by the ids that Arrow gives types
+_NO_TOKENS = (
+    "not of tokens: take off a dimension of size 1 (row[0]); for the choices of multiple choice, give "
+    "quadrat.lengths(dataset, choices=True); else measure another column, or give the lengths yourself"
+)
 _ROW_FORMATS = (None, "python", "numpy", "torch")  # give mappings, whose rows are as long as the lists in Arrow
 
 
-def lengths(dataset: Any, column: str = MAIN) -> IntArray:
-    """Return the number of items in each row of a column.
+def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bool = False) -> IntArray:
+    """Return the number of items in each row of a column: what the row takes in a batch, at least.
 
     A `datasets.Dataset` and other Arrow data are not decoded: the lengths come from the offsets of the lists, also
     behind the indices mapping that `select`, `shuffle` and `filter` make. Other datasets are read once, item by item,
     with a progress bar on a terminal.
 
+    Rows that are stored padded count with their padding, because batches are computed with it. With `trim` they count
+    without: for collators with `trim=True`.
+
     Args:
         dataset: a `datasets.Dataset`; a `pyarrow.Table`, or a list array of it, or anything with the Arrow PyCapsule
             interface, which needs pyarrow; a `Ragged`; a dict of columns; a list of mappings or of rows; any dataset
-            with `len` whose items are mappings.
+            with `len` whose items are mappings, or pairs of a mapping and a label.
         column: the column to measure; not used for data without columns.
+        trim: whether tokens that `attention_mask` masks do not count, on the side where most of them are. Rows without
+            that column, and rows that are masked as a whole, count as they are.
+        choices: for multiple choice, whose rows are lists of choices: the number of choices times the longest choice.
 
     Returns:
         `[rows]` int64, in items (tokens, for a column of token ids).
 
     Raises:
-        TypeError: when the dataset cannot be indexed by row (an `IterableDataset`, a `DatasetDict`), or a row is null
-            or not a list; the message names the row.
-        ValueError: when the column is missing, or rows are computed when they are read (`with_transform`).
+        TypeError: when the dataset cannot be indexed by row (an `IterableDataset`, a `DatasetDict`), or a row is null,
+            not a list, or (without `choices`) a list of rows or mappings; the message names the row.
+        ValueError: when the column is missing, or rows are computed when they are read (`with_transform`); with `trim`,
+            when `attention_mask` or `labels` do not fit: a label of a masked token that is not -100 counts in the loss.
 
     Examples:
         >>> import quadrat
@@ -55,7 +67,13 @@ def lengths(dataset: Any, column: str = MAIN) -> IntArray:
         array([3, 0])
         >>> quadrat.lengths({"words": [["a"], ["b", "c"]]}, "words")
         array([1, 2])
+        >>> quadrat.lengths([{"input_ids": [5, 6, 0, 0], "attention_mask": [1, 1, 0, 0]}], trim=True)
+        array([2])
+        >>> quadrat.lengths([{"input_ids": [[5, 6, 7], [8]]}, {"input_ids": [[5], [6]]}], choices=True)
+        array([6, 2])
     """
+    if trim or choices:
+        return in_batches(_parts(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
     if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
         return found
     if isinstance(dataset, (list, tuple)):
@@ -142,7 +160,7 @@ def has_stored_lengths(dataset: Any, column: str) -> bool:
         dataset.format["type"] in _ROW_FORMATS
         and column in dataset.column_names
         and (dataset.format["output_all_columns"] or column in chosen)
-        and _is_list_type(dataset.data.table.schema.field(column).type)
+        and _holds_tokens(dataset.data.table.schema.field(column).type)
     )
 
 
@@ -162,7 +180,35 @@ def _of_items(dataset: Any, column: str) -> IntArray:
     return found if found is not None else measure([rows], count, column)
 
 
-def _of_dataset(dataset: Any, column: str) -> IntArray:
+def _parts(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
+    """Columns of some rows at a time, each a list or an Arrow array; None for one that is not there, but the first."""
+    datasets, pyarrow = sys.modules.get("datasets"), sys.modules.get("pyarrow")
+    is_table = pyarrow is not None and isinstance(dataset, pyarrow.Table)
+    if datasets is not None and isinstance(dataset, datasets.Dataset) and not _reads_its_own_way(dataset):
+        _require_stored(dataset, names[0])
+        there = [name for name in names if name in dataset.column_names]
+        read = dataset.select_columns(there).with_format("arrow").__getitem__
+    elif is_table or isinstance(dataset, Mapping):
+        there = dataset.column_names if is_table else list(dataset)
+        if names[0] not in there:
+            raise _missing(names[0], there)
+        if not is_table:
+            yield [dataset.get(name) for name in names]
+            return
+        read = lambda part: dataset.slice(part.start, _AT_A_TIME)  # noqa: E731
+    else:
+        for items in _items(dataset, len(dataset)):
+            example = _mapping_of(items[0]) or {}
+            there = [name for name in names if name in example or name == names[0]]
+            columns = {name: [_value_of(item, row, name) for row, item in enumerate(items)] for name in there}
+            yield [*map(columns.get, names)]
+        return
+    for first in range(0, len(dataset), _AT_A_TIME):
+        table = read(slice(first, first + _AT_A_TIME))
+        yield [table.column(name).combine_chunks() if name in there else None for name in names]
+
+
+def _require_stored(dataset: Any, column: str) -> None:
     if dataset._format_type == "custom":
         raise ValueError(
             "the dataset computes its rows when they are read (with_transform, set_transform), so their lengths are "
@@ -170,6 +216,10 @@ def _of_dataset(dataset: Any, column: str) -> IntArray:
         )
     if column not in dataset.column_names:
         raise _missing(column, dataset.column_names)
+
+
+def _of_dataset(dataset: Any, column: str) -> IntArray:
+    _require_stored(dataset, column)
     found = _list_lengths(dataset.data.table.column(column), column)
     if dataset._indices is not None:
         found = found[dataset._indices.table.column(0).to_numpy()]
@@ -181,7 +231,7 @@ def _of_column(rows: Any, column: str) -> IntArray:
     if isinstance(rows, Ragged):
         found = rows.lengths
         return np.asarray(found.cpu() if is_tensor(found) else found)
-    if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim > 1 and not getattr(rows, "is_nested", False):
+    if (isinstance(rows, np.ndarray) or is_tensor(rows)) and rows.ndim == 2 and not getattr(rows, "is_nested", False):
         return np.full(len(rows), rows.shape[1], np.int64)
     if _is_arrow(rows):
         return _of_arrow(rows, column)
@@ -232,6 +282,8 @@ def _list_lengths(values: Any, column: str) -> IntArray:
         chunks = [chunk.storage for chunk in chunks]
     if not _is_list_type(kind):
         raise TypeError(f"column {column!r} holds {values.type}, and only lists have lengths: tokenize texts first")
+    if not _holds_tokens(kind):
+        raise TypeError(f"column {column!r} holds {values.type}, {_NO_TOKENS}")
     found = [_lengths_of_chunk(chunk) for chunk in chunks]
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
@@ -254,6 +306,14 @@ def _is_list_type(kind: Any) -> bool:
     return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
+def _holds_tokens(kind: Any) -> bool:
+    """Whether a type is one of lists whose items are neither lists nor mappings."""
+    import pyarrow as pa
+
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return _is_list_type(kind) and not pa.types.is_nested(kind.value_type)
+
+
 def _without_nulls(found: IntArray, column: str) -> IntArray:
     if found.size and int(found.min()) < 0:
         raise _null(int((found < 0).argmax()), column)
@@ -266,21 +326,35 @@ def _length_of(value: Any, row: int, column: str) -> int:
     try:
         if isinstance(value, (str, bytes, Mapping)):
             raise TypeError
-        return len(value)
+        length = len(value)
     except TypeError:
         raise TypeError(
             f"row {row} of column {column!r} is a {type(value).__name__}, and only lists and arrays have lengths: "
             "tokenize texts first"
         ) from None
+    first = next(iter(value), None)
+    if isinstance(first, (list, tuple, Mapping)) or getattr(first, "ndim", 0) > 0:
+        raise TypeError(
+            f"row {row} of column {column!r} is a {type(value).__name__} of {type(first).__name__}s, {_NO_TOKENS}"
+        )
+    return length
 
 
-def _value_of(item: Any, row: int, column: str, *, bare: bool) -> Any:
+def _mapping_of(item: Any) -> Mapping[str, Any] | None:
+    """The mapping that an item is, or that it pairs with a label."""
+    if type(item) in (list, tuple) and len(item) == 2 and not isinstance(item[1], Mapping):
+        item = item[0]
+    return item if isinstance(item, Mapping) else None
+
+
+def _value_of(item: Any, row: int, column: str, *, bare: bool = False) -> Any:
     """The value of an item in the column, or the item itself where rows may come without a mapping around them."""
-    if isinstance(item, Mapping):
+    mapping = _mapping_of(item)
+    if mapping is not None:
         try:
-            return item[column]
+            return mapping[column]
         except KeyError:
-            raise _missing(column, item, f"row {row} has ") from None
+            raise _missing(column, mapping, f"row {row} has ") from None
     if not bare:
         raise TypeError(
             f"row {row} is a {type(item).__name__}, not a mapping with a column {column!r}: give the lengths of such "

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from transformers.data.data_collator import DataCollatorMixin
 
+from quadrat.batching.trim import trimmed
 from quadrat.deferred.batch import DeferredBatch
 from quadrat.input.items import documents_of, is_packed, normalise, unwrapped
 from quadrat.input.rows import UnevenColumns
@@ -33,6 +34,8 @@ class Collator(Remembering):
     _takes_bare_rows: ClassVar[bool] = False  # rows of token ids without a mapping around them
     _explains_columns: ClassVar[bool] = True  # False: the reference says which columns differ in their number of rows
     _reference_has_tensorflow: ClassVar[bool] = True  # in transformers 4.57
+    trim = False  # where it is no field
+    _apart: ClassVar[tuple[str, ...]] = ()  # outputs whose columns are not those of the tokens
     _imitates: ClassVar[str] = ""  # the name in `IMITATED`, of a twin of transformers
     _lacks: ClassVar[Mapping[str, str]] = {}  # options of other collators, and why this one does not have them
 
@@ -53,6 +56,8 @@ class Collator(Remembering):
     def _check_options(self) -> None:
         if hasattr(self, "pad_values"):
             check_pad_values(self)
+        if self.trim and self._joins_rows:
+            raise ValueError("padding_free has no columns of padding for trim to cut: leave one of them out")
 
     def _is_own(self, features: Any) -> bool:
         """Whether options or features ask for a batch that is quadrat's own, and that the reference cannot make."""
@@ -86,7 +91,10 @@ class Collator(Remembering):
         return lambda rows: pad_extra_columns(self, reference, rows, framework)
 
     def _emit(self, batch: Any) -> dict[str, Any]:
-        """The batch as it is returned: with `deferred=True`, a `DeferredBatch`."""
+        """The batch as it is returned: trimmed with `trim=True`, and with `deferred=True` a `DeferredBatch`."""
+        if self.trim:
+            batch = batch.to("cpu") if isinstance(batch, DeferredBatch) else batch
+            batch = trimmed(batch, getattr(self, "pad_to_multiple_of", None), self._apart)
         return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
 
     def _collate(self, features: Any, framework: Any) -> dict[str, Any]:
@@ -99,7 +107,7 @@ class Collator(Remembering):
             return self._collate_anew(features, framework)
         if batch is NotImplemented:
             return self._emit(fall_back(self, self._reference(framework), features))
-        return batch if not self.deferred else self._emit(batch)
+        return self._emit(batch) if self.deferred or self.trim else batch
 
     def _memory_of(self, framework: Any) -> str:
         if framework in ("pt", "np"):
@@ -144,7 +152,7 @@ class Collator(Remembering):
         return self._emit(batch)
 
     def _collate_tf_or_jax(self, features: Any, framework: str) -> dict[str, Any]:
-        own = getattr(self, "pad_values", None) or not self._reference_has_tensorflow
+        own = self.trim or getattr(self, "pad_values", None) or not self._reference_has_tensorflow
         reference = None if own else self._reference(framework)
         return collate_tf_or_jax(self, framework, features, lambda one, rows: one._collate(rows, "np"), reference)  # type: ignore[no-any-return]
 
@@ -166,7 +174,7 @@ class MixinCollator(Collator, DataCollatorMixin):
         require_torch(self, return_tensors)
         if return_tensors == "pt":
             batch = self.torch_call(features)
-            return batch if not self.deferred else self._emit(batch)
+            return batch if not self.deferred or isinstance(batch, DeferredBatch) else DeferredBatch(batch)  # type: ignore[return-value]
         if return_tensors == "np" and hasattr(self, "numpy_call"):
             return self.numpy_call(features)  # type: ignore[no-any-return]
         reference = super().__call__

@@ -66,6 +66,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
             equal masks within an epoch.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
         kwargs_for, align_to, total_length, continue_positions: likewise; `align_to` only without `mlm`.
+        trim: quadrat only: as in `DataCollatorWithPadding`; the same numbers are drawn as without.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
@@ -99,6 +100,7 @@ class DataCollatorForLanguageModeling(MixinCollator, originals.DataCollatorForLa
     align_to: int | None = None
     total_length: int | None = None
     continue_positions: bool = True
+    trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForLanguageModeling"
     _takes_bare_rows: ClassVar[bool] = True

@@ -30,7 +30,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
 
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
-        padding, max_length, pad_to_multiple_of, return_tensors, deferred: as in `DataCollatorWithPadding`.
+        padding, max_length, pad_to_multiple_of, return_tensors, deferred, trim: as in `DataCollatorWithPadding`.
 
     Raises:
         ValueError: as in transformers, with the column, example, choice and lengths added. TypeError, KeyError,
@@ -49,6 +49,7 @@ class DataCollatorForMultipleChoice(MixinCollator, originals.DataCollatorForMult
     """
 
     deferred: bool = False
+    trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForMultipleChoice"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = tuple(name for name in PADDING_FIELDS if name != "pad_values")

@@ -33,6 +33,9 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
             example `{"labels": -100}`. They are padded to the width of the batch if every row is as long as its tokens,
             otherwise to their own longest row, rounded up to `pad_to_multiple_of`.
         deferred: quadrat only: returns a `DeferredBatch`, which becomes this batch on the device it is sent to.
+        trim: quadrat only: for rows that were stored padded: leaves out the columns at the sides of the batch that
+            `attention_mask` masks in every row; the width stays a multiple of `pad_to_multiple_of`. All outputs with a
+            value for each token lose them. A batch with labels other than -100 there stays as it is, with a warning.
 
     Raises:
         ValueError, TypeError, KeyError, ...: as in transformers, with the column, the row and the lengths added.
@@ -51,6 +54,7 @@ class DataCollatorWithPadding(Collator, originals.DataCollatorWithPadding):
 
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
+    trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorWithPadding"
     _explains_columns: ClassVar[bool] = False

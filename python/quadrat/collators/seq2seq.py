@@ -33,7 +33,8 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
         model: if it has `prepare_decoder_input_ids_from_labels`, it makes `decoder_input_ids` from the labels.
-        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred: as in `DataCollatorWithPadding`.
+        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
+            `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
 
     Raises:
@@ -53,8 +54,10 @@ class DataCollatorForSeq2Seq(Collator, originals.DataCollatorForSeq2Seq):
 
     pad_values: Mapping[str, Any] | None = None
     deferred: bool = False
+    trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForSeq2Seq"
+    _apart: ClassVar[tuple[str, ...]] = ("labels",)
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id")
 
     def __call__(self, features: Any, return_tensors: Any = None) -> dict[str, Any]:

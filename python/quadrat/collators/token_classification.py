@@ -30,7 +30,8 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
 
     Args:
         tokenizer: a tokenizer of transformers. It gives the padding token, the padding side and the columns to pad.
-        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred: as in `DataCollatorWithPadding`.
+        padding, max_length, pad_to_multiple_of, return_tensors, pad_values, deferred, trim: as in
+            `DataCollatorWithPadding`.
         label_pad_token_id: the padding value of labels; torch losses ignore -100.
         padding_free: quadrat only: no padding: the rows and their labels are joined, as in
             `DataCollatorForLanguageModeling`.
@@ -66,6 +67,7 @@ class DataCollatorForTokenClassification(MixinCollator, originals.DataCollatorFo
     align_to: int | None = None
     total_length: int | None = None
     continue_positions: bool = True
+    trim: bool = False
 
     _imitates: ClassVar[str] = "DataCollatorForTokenClassification"
     _quadrat_guarded: ClassVar[tuple[str, ...]] = (*PADDING_FIELDS, "label_pad_token_id", "padding_free")
