@@ -150,6 +150,66 @@ def test_token_ids_of_json(tmp_path, capsys):
     assert json.loads(said)["lengths"]["tokens"] == 3
 
 
+@pytest.mark.parametrize("form", ["folder", "parquet", "json"])
+def test_rows_that_were_stored_padded(form, tmp_path, capsys):
+    """They are counted, and batched, without the padding, which is named; the code and the command cut it."""
+    lengths = [1 + row * row % 37 for row in range(64)]
+    rows = [{"input_ids": [7] * n + [0] * (50 - n), "attention_mask": [1] * n + [0] * (50 - n)} for n in lengths]
+    data, path = datasets.Dataset.from_list(rows), tmp_path / "rows"
+    if form == "folder":
+        data.save_to_disk(path)
+    elif form == "parquet":
+        data.to_parquet(path := path.with_suffix(".parquet"))
+    else:
+        data.to_json(path := path.with_suffix(".jsonl"))
+    capsys.readouterr()
+    status, said, _ = here(capsys, "waste", path, "--json", "--batch-size", 8)
+    found = json.loads(said)
+    assert status == 0
+    assert found["lengths"]["tokens"] == sum(lengths)
+    assert found["stored"] == {"longest": 50, "padding": pytest.approx(1 - sum(lengths) / (50 * 64))}
+    assert found["ways"] == json.loads(
+        json.dumps(
+            [
+                {"name": name, **dataclasses.asdict(cost), "padding": cost.padding, "factor": cost.factor}
+                for name, cost in waste.every_way(
+                    np.array(lengths), batch_size=8, max_length=50, max_tokens=found["max_tokens"]
+                ).items()
+            ]
+        )
+    )
+    assert found["ways"][0]["computed"] == 50 * 64  # as they are now
+    assert found["advice"][0].startswith("Rows are stored padded to 50 tokens: ")
+    assert "quadrat run --trim --group-by-length" in " ".join(found["advice"])
+    code = "\n".join(line for lines in found["code"].values() for line in lines)
+    assert "quadrat.lengths(dataset, trim=True)" in code
+    assert "DataCollatorWithPadding(tokenizer, trim=True)" in code
+    assert (
+        f"quadrat run --trim --max-tokens {found['max_tokens']} script.py"
+        in here(capsys, "waste", path, "--batch-size", 8)[1]
+    )
+
+
+def test_rows_that_are_not_stored_padded(tmp_path, capsys):
+    """A masked token here and there is as little as none; other masks do not count."""
+    mask = [[0, *[1] * 30]] * 8
+    datasets.Dataset.from_dict({"input_ids": [[7] * 31] * 8, "attention_mask": mask}).save_to_disk(tmp_path / "rows")
+    found = json.loads(here(capsys, "waste", tmp_path / "rows", "--json")[1])
+    assert found["stored"] == {}
+    assert "trim" not in json.dumps([found["code"], found["advice"]])
+    masks = [[0] * 30] * 8
+    datasets.Dataset.from_dict({"input_ids": [[7] * 31] * 8, "attention_mask": masks}).save_to_disk(tmp_path / "odd")
+    assert "row 0 has 31 tokens, and 30 in 'attention_mask'" in refused(capsys, "waste", tmp_path / "odd")
+
+
+def test_choices_are_not_rows_of_tokens(tmp_path, capsys):
+    datasets.Dataset.from_dict({"input_ids": [[[7, 8], [9]]] * 4}).save_to_disk(tmp_path / "choices")
+    said = refused(capsys, "waste", tmp_path / "choices")
+    assert (
+        "expected text, or lists of token ids. For rows of multiple choice, use quadrat run --max-tokens auto" in said
+    )
+
+
 def test_an_empty_text_is_a_row(tmp_path, folder, capsys):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": ""}\n\n{"text": "several words"}\n')

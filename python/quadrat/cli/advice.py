@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, PACKED, Cost
+from quadrat.cli.waste import BUDGET, DYNAMIC, FIXED, GROUPED, LITTLE_PADDING, PACKED, Cost
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Up to this share of padding, no other way is worth the effort.
-LITTLE_PADDING = 0.05
 # Up to this share, a token budget is good enough; packs, whose attention needs row boundaries, are not needed.
 ENOUGH_WITH_BUDGET = 0.10
 # From so many times as many steps on, or as few, a token budget is not just a faster epoch.
@@ -25,9 +23,18 @@ def choose(ways: Mapping[str, Cost]) -> str:
     return BUDGET if ways[BUDGET].padding <= ENOUGH_WITH_BUDGET else PACKED
 
 
-def advise(ways: Mapping[str, Cost], tokenizer: PreTrainedTokenizerBase | None = None) -> list[str]:
-    """Two or three sentences: what to choose, and why. More if steps or the tokenizer need attention."""
-    said = _by_costs(ways)
+def advise(
+    ways: Mapping[str, Cost], tokenizer: PreTrainedTokenizerBase | None = None, stored: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Two or three sentences: what to choose, and why. More if stored rows, steps or the tokenizer need attention."""
+    said = _by_costs(ways, "--trim " * bool(stored))
+    if stored:
+        said.insert(
+            0,
+            f"Rows are stored padded to {stored['longest']:,} tokens: {stored['padding']:.1%} of what is stored is "
+            "padding, which the numbers here are without. Map without padding, or cut it from batches: trim=True in a "
+            "collator, or quadrat run --trim.",
+        )
     factor = ways[BUDGET].batches / ways[DYNAMIC].batches
     if not 1 / MANY_STEPS < factor < MANY_STEPS:
         more, fewer = ("more", "fewer") if factor > 1 else ("fewer", "more")
@@ -46,7 +53,7 @@ def advise(ways: Mapping[str, Cost], tokenizer: PreTrainedTokenizerBase | None =
     return said
 
 
-def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
+def _by_costs(ways: Mapping[str, Cost], trim: str) -> list[str]:
     fixed, dynamic, grouped, budget, packed = (ways[name] for name in (FIXED, DYNAMIC, GROUPED, BUDGET, PACKED))
     choice = choose(ways)
     if choice == DYNAMIC:
@@ -62,8 +69,8 @@ def _by_costs(ways: Mapping[str, Cost]) -> list[str]:
             f"Choose batches by a token budget: padding falls from {dynamic.padding:.1%} to {budget.padding:.1%}, and "
             f"an epoch has {1 - budget.computed / dynamic.computed:.0%} fewer tokens than with shuffled batches, "
             "for any model.",
-            "If all batches must have the same number of rows, group rows by length (quadrat run --group-by-length): "
-            f"{grouped.padding:.1%} padding.",
+            "If all batches must have the same number of rows, group rows by length (quadrat run "
+            f"{trim}--group-by-length): {grouped.padding:.1%} padding.",
             "If the model's attention accepts row boundaries, packs without padding save the rest: "
             "quadrat.PackedDataset.",
         ]
@@ -85,12 +92,13 @@ def code(
     max_tokens: int,
     pad_to_multiple_of: int | None = None,
     longest: int = 0,
+    trim: bool = False,
 ) -> dict[str, list[str]]:
     """The lines of Python that do what `advise` says with a `dataset` whose rows have at most `longest` tokens."""
     choice = choose(ways)
     multiple_of = pad_to_multiple_of or 1
     rounding = "" if pad_to_multiple_of is None else f", pad_to_multiple_of={pad_to_multiple_of}"
-    pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding})"
+    pad = f"collator = quadrat.DataCollatorWithPadding(tokenizer{rounding}{', trim=True' * trim})"
     if choice == DYNAMIC:
         loader = f"loader = DataLoader(dataset, batch_size={batch_size}, shuffle=True, collate_fn=collator)"
         return {"A DataLoader": [pad, loader], "Trainer": [pad, *_trainer(batch_size, "dataset")]}
@@ -98,7 +106,7 @@ def code(
     rounded = f", multiple_of={multiple_of}" * (multiple_of != 1)
     options = f"max_tokens={max_tokens}{rounded}" + ', overlong="alone"' * (needed > max_tokens)
     by_budget = [
-        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset), {options})",
+        f"sampler = quadrat.TokenBudgetBatchSampler(quadrat.lengths(dataset{', trim=True' * trim}), {options})",
         pad,
         "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collator)",
         "# before each epoch: sampler.set_epoch(epoch)",
@@ -108,6 +116,7 @@ def code(
         return {"A DataLoader": by_budget, "Trainer": [pad, *_trainer(batch_size, "dataset"), change]}
     packs = max(1, round(ways[DYNAMIC].tokens / ways[DYNAMIC].batches / max_length))  # with about the tokens of a batch
     packed = [
+        *["# a dataset that was mapped without padding"] * trim,
         f"packs = quadrat.PackedDataset(dataset, max_length={max_length})",
         f"collator = quadrat.DataCollatorWithFlattening(return_flash_attn_kwargs=True{rounding})",
     ]

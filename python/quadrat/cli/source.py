@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from quadrat.batching.lengths import lengths
+from quadrat.batching.trim import MASK
 from quadrat.cli.command import CommandError, errors_of, listed, one_line, with_progress
 from quadrat.support.arrays import IntArray
 
@@ -64,13 +66,20 @@ class Source:
                 row[name] = values[:max_length]
         return made
 
-    def lengths(self, tokenizer: PreTrainedTokenizerBase | None) -> IntArray:
-        """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer."""
+    def lengths(self, tokenizer: PreTrainedTokenizerBase | None, *, trim: bool = True) -> IntArray:
+        """The tokens of each row, nothing truncated; of a text, with special tokens. Words without a tokenizer.
+
+        trim: whether stored tokens that `attention_mask` masks do not count.
+        """
         values = self.values(self.column)
         if self.has_tokens:
-            import pyarrow.compute as pc
-
-            return np.array(pc.list_value_length(values).to_numpy(), np.int64)
+            names, kinds = self.table.column_names, self.table.schema
+            has_mask = trim and MASK in names and _is_tokens(kinds.field(MASK).type)
+            columns = [self.column, *[MASK] * (has_mask and self.column != MASK)]
+            try:
+                return lengths(self.table.select(columns), self.column, trim=has_mask)
+            except (TypeError, ValueError) as error:
+                raise CommandError(f"{self.name}: {one_line(error)}") from error
         counts: list[int] = []
         firsts = range(0, len(values), _CHUNK)
         for first in with_progress(firsts, len(firsts), "Counting"):
@@ -110,7 +119,10 @@ def open_source(options: Namespace) -> Source:
     if not len(table):
         raise CommandError(f"{name}: there are no rows")
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_tokens(kind)):
-        raise CommandError(f"{name}: column {column!r} holds {kind}; expected text, or lists of token ids")
+        expected = "expected text, or lists of token ids"
+        if pa.types.is_list(kind) and pa.types.is_list(kind.value_type):
+            expected += ". For rows of multiple choice, use quadrat run --max-tokens auto script.py"
+        raise CommandError(f"{name}: column {column!r} holds {kind}; {expected}")
     return Source(name, table, column)
 
 
@@ -176,7 +188,8 @@ def _read_json(path: Path, field: str | None) -> Any:
     if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
         raise ValueError("expected a list of objects, or an object in each line")
     column = _chosen(list(records[0]) if records else [field or "text"], field, str(path))
-    return pa.table({column: [record.get(column) for record in records]})
+    kept = [column, *[MASK] * (column != MASK and bool(records) and MASK in records[0])]
+    return pa.table({name: [record.get(name) for record in records] for name in kept})
 
 
 def _read_csv(path: Path, field: str | None) -> Any:

@@ -19,6 +19,8 @@ from quadrat.support.arrays import IntArray
 
 # Batches that are sorted by length together, as in `LengthGroupedSampler` of transformers.
 MEGABATCH = 50
+# Up to this share of padding, no other way of batching is worth the effort.
+LITTLE_PADDING = 0.05
 
 FIXED = "fixed length"
 DYNAMIC = "dynamic"
@@ -77,6 +79,12 @@ def summarise(lengths: IntArray, max_length: int) -> dict[str, Any]:
         "truncated": int((lengths > max_length).sum()),
         "kept": int(np.minimum(lengths, max_length).sum()),
     }
+
+
+def stored_padding(lengths: IntArray, stored: IntArray) -> dict[str, Any]:
+    """How long rows of these lengths are stored, and the share of that which is padding; empty if that is little."""
+    share = 1 - lengths.sum() / max(1, stored.sum())
+    return {"longest": int(stored.max()), "padding": float(share)} if share > LITTLE_PADDING else {}
 
 
 def histogram(lengths: IntArray, *, at_most: int = 20) -> list[Bin]:
@@ -188,6 +196,7 @@ class Report:
     summary: dict[str, Any]
     bins: list[Bin]
     costs: dict[str, Cost]  # by way of batching
+    stored: dict[str, Any]  # see `stored_padding`
     few_shapes: dict[int, int]
     advice: list[str]
     code: dict[str, list[str]]  # lines of Python, by what they are for

@@ -21,6 +21,7 @@ from quadrat.cli.waste import (
     every_way,
     few_shapes,
     histogram,
+    stored_padding,
     summarise,
     times,
 )
@@ -55,12 +56,13 @@ def examine(options: Namespace) -> Report:
     source = open_source(options)
     tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     lengths = source.lengths(tokenizer)
+    stored = stored_padding(lengths, source.lengths(None, trim=False) if source.has_tokens else lengths)
     counted_by = "words, which are fewer than tokens; give your tokenizer with --tokenizer"
     if source.has_tokens:
-        counted_by = f"the lists in column {source.column!r}"
+        counted_by = f"the lists in column {source.column!r}{', without padding' * bool(stored)}"
     elif tokenizer is not None:
         counted_by = f"the tokenizer {options.tokenizer}"
-    max_length = options.max_length or longest_sane(tokenizer) or max(1, int(lengths.max()))
+    max_length = options.max_length or longest_sane(tokenizer) or max(1, stored.get("longest", int(lengths.max())))
     multiple_of = options.pad_to_multiple_of or 1
     truncated = np.minimum(lengths, max_length)
     max_tokens = options.max_tokens or usual_max_tokens(truncated, options.batch_size, multiple_of)
@@ -81,14 +83,21 @@ def examine(options: Namespace) -> Report:
         bins=histogram(lengths),
         costs=costs,
         few_shapes=few_shapes(truncated, max_tokens),
-        advice=advise(costs, tokenizer),
-        code=code(costs, **sizes, pad_to_multiple_of=options.pad_to_multiple_of, longest=int(truncated.max())),
+        stored=stored,
+        advice=advise(costs, tokenizer, stored),
+        code=code(
+            costs,
+            **sizes,
+            pad_to_multiple_of=options.pad_to_multiple_of,
+            longest=int(truncated.max()),
+            trim=bool(stored),
+        ),
     )
 
 
 def as_json(report: Report) -> str:
     """The report as one JSON object."""
-    names = ("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of")
+    names = ("data", "counted_by", "batch_size", "max_length", "max_tokens", "pad_to_multiple_of", "stored")
     found = {name: getattr(report, name) for name in names} | {
         "lengths": report.summary,
         "histogram": [asdict(one) for one in report.bins],
@@ -147,8 +156,10 @@ def show(report: Report) -> None:
     for number, sentence in enumerate(report.advice):
         say(out, sentence, style="" if number else "bold")
     shown = dict(report.code)
-    if choose(report.costs) == BUDGET:
-        shown["Trainer, without a change to the script"] = [f"quadrat run --max-tokens {report.max_tokens} script.py"]
+    options = ["--trim"] * bool(report.stored)
+    options += [f"--max-tokens {report.max_tokens}"] * (choose(report.costs) == BUDGET)
+    if options:
+        shown["Trainer, without a change to the script"] = [" ".join(["quadrat run", *options, "script.py"])]
     for purpose, lines in shown.items():
         say(out)
         say(out, f"{purpose}:")
