@@ -73,7 +73,7 @@ def lengths(dataset: Any, column: str = MAIN, *, trim: bool = False, choices: bo
         array([6, 2])
     """
     if trim or choices:
-        return in_batches(_parts(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
+        return in_batches(parts_of(dataset, (column, MASK, LABELS) if trim else (column,)), choices=choices)
     if type(dataset) is list and (found := _core.plain_lengths(dataset, column)) is not None:
         return found
     if isinstance(dataset, (list, tuple)):
@@ -180,7 +180,7 @@ def _of_items(dataset: Any, column: str) -> IntArray:
     return found if found is not None else measure([rows], count, column)
 
 
-def _parts(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
+def parts_of(dataset: Any, names: Sequence[str]) -> Iterator[list[Any]]:
     """Columns of some rows at a time, each a list or an Arrow array; None for one that is not there, but the first."""
     datasets, pyarrow = sys.modules.get("datasets"), sys.modules.get("pyarrow")
     is_table = pyarrow is not None and isinstance(dataset, pyarrow.Table)

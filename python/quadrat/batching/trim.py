@@ -148,6 +148,8 @@ class Trimmed:
     trim = True
 
     def __init__(self, collator: Any, apart: Sequence[str] = ()) -> None:
+        if getattr(collator, "deferred", False):
+            raise TypeError("a collator with deferred=True trims its batches itself: give it trim=True")
         self.collator, self._apart = collator, apart
 
     def __call__(self, features: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 from torch.utils.data import IterableDataset
 from transformers import Trainer
 
-from quadrat.batching.lengths import lengths as lengths_of
 from quadrat.batching.shapes import FixedShapes, ShapePlan
 from quadrat.batching.token_budget import TokenBudgetBatchSampler, usual_max_tokens
 from quadrat.data.batched import BatchedDataset
@@ -19,18 +18,20 @@ from quadrat.installed.originals import ORIGINALS
 from quadrat.integration.adopt import from_transformers
 from quadrat.integration.callback import SetEpochCallback
 from quadrat.integration.evaluate_by_length import evaluate_by_length, require_usual
+from quadrat.integration.rows import has_choices, row_lengths, stored_width, trimming
 
 logger = logging.getLogger("quadrat")
 
 
 class TokenBatches(NamedTuple):
-    """What `batch_by_tokens` changed; as a string, two sentences."""
+    """What `batch_by_tokens` changed; as a string, two or three sentences."""
 
     max_tokens: int  # of a batch, padding included
     rows: int  # of the dataset
     steps_before: int  # optimizer steps of an epoch, with batches of a constant number of rows
     steps: int  # those of an epoch now
     rows_before: int  # of a step, on all processes
+    stored: int = 0  # the tokens to which rows are stored padded, and batches computed; 0 if they are not
 
     def __str__(self) -> str:
         """The numbers in words."""
@@ -38,15 +39,16 @@ class TokenBatches(NamedTuple):
             f"batches of at most {self.max_tokens:,} tokens: {self.steps:,} steps an epoch instead of "
             f"{self.steps_before:,}. A step has {self.rows / self.steps:,.1f} rows on average instead of "
             f"{self.rows_before:,}: few long or many short ones."
+            + f" Rows are stored padded to {self.stored:,} tokens, and computed so: map without padding, or trim "
+            "(trim=True, quadrat run --trim)." * (self.stored > 0)
         )
 
 
 class _Unwrapped:
     """A collator for items that are whole batches; in all else the one that it calls."""
 
-    def __init__(self, collator: Any, shapes: ShapePlan | None) -> None:
-        self.collator = collator
-        self._whole = collator if shapes is None else FixedShapes(collator, shapes)
+    def __init__(self, collator: Any, whole: Any) -> None:
+        self.collator, self._whole = collator, whole
 
     def __call__(self, features: Any) -> Any:
         whole = len(features) == 1 and isinstance(features[0], (Batch, Rows))
@@ -68,6 +70,7 @@ def batch_by_tokens(
     seed: int | None = None,
     evaluation: bool = False,
     shapes: int | ShapePlan | None = None,
+    trim: bool = False,
 ) -> TokenBatches:
     """Have a Trainer make its training batches by token budget instead of a constant number of rows.
 
@@ -93,6 +96,8 @@ def batch_by_tokens(
             together, so that the mean over rows changes. What predictions hold at padding may change.
         shapes: fill training batches to a few shapes, for `torch.compile`: the number of shapes, or a plan of
             `quadrat.batching.plan_shapes`.
+        trim: for rows that were stored padded: have training batches without the columns that `attention_mask` masks in
+            every row, as `DataCollatorWithPadding(trim=True)` does, for any collator; and count rows without them.
 
     Returns:
         The numbers of steps and of rows in a step, before and now, which `print` shows in two sentences.
@@ -121,9 +126,19 @@ def batch_by_tokens(
     """
     _check(trainer)
     args, dataset, collator = trainer.args, trainer.train_dataset, trainer.data_collator
-    found = lengths_of(dataset, column=column) if lengths is None else lengths
+    trim = trim or getattr(collator, "trim", False)
+    if trim and joins_rows(collator):
+        raise ValueError(
+            "a collator that joins rows has no columns of padding to trim: map the dataset without padding"
+        )
+    found = row_lengths(trainer, dataset, column, trim=trim) if lengths is None else lengths
     size, world, accumulated = args.per_device_train_batch_size, args.world_size, args.gradient_accumulation_steps
     multiple = getattr(collator, "pad_to_multiple_of", None) or 1
+    choices = has_choices(trainer) and lengths is None
+    if choices:
+        if shapes is not None:
+            raise ValueError("batches of multiple choice cannot be filled to a few shapes: leave shapes out")
+        multiple *= len(dataset[0][column])
     sampler = TokenBudgetBatchSampler(
         found,
         usual_max_tokens(found, size, multiple) if max_tokens == "auto" else max_tokens,
@@ -140,9 +155,11 @@ def batch_by_tokens(
         evaluate_by_length(trainer, column)
     if type(collator) in ORIGINALS.values():
         collator = from_transformers(collator)
+    whole = trimming(trainer, collator) if trim else collator
+    whole = whole if sampler.shapes is None else FixedShapes(whole, sampler.shapes)
     # Those of others, subclasses of quadrat's among them, may look at their features first.
-    if sampler.shapes is not None or not type(collator).__module__.startswith("quadrat."):
-        collator = _Unwrapped(collator, sampler.shapes)
+    if whole is not collator or not type(collator).__module__.startswith("quadrat."):
+        collator = _Unwrapped(collator, whole)
     trainer.train_dataset, trainer.data_collator = batches, collator
     args.per_device_train_batch_size = trainer._train_batch_size = 1
     # Batches come in random order: rows are grouped by length already.
@@ -152,7 +169,8 @@ def batch_by_tokens(
         args.group_by_length = False
     trainer.add_callback(SetEpochCallback())
     before, now = (math.ceil(math.ceil(count / world) / accumulated) for count in (sampler.rows / size, len(batches)))
-    made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated)
+    stored = 0 if trim or lengths is not None else stored_width(dataset, found, column, choices=choices)
+    made = TokenBatches(sampler.max_tokens, sampler.rows, before, now, size * world * accumulated, stored)
     logger.info("batch_by_tokens: %s", made)
     return made
 

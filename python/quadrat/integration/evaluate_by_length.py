@@ -9,8 +9,8 @@ import numpy as np
 from torch.utils.data import Sampler
 from transformers import Trainer
 
-from quadrat.batching.lengths import lengths as lengths_of
 from quadrat.input.rows import MAIN
+from quadrat.integration.rows import row_lengths
 from quadrat.ops._nested import tree_map
 
 # Methods that decide which rows an evaluation reads, and what becomes of its results.
@@ -64,7 +64,7 @@ def evaluate_by_length(trainer: Any, column: str = MAIN) -> None:
 
     def sampler(dataset: Any) -> Any:
         try:
-            return LongestFirst(lengths_of(dataset, column=column))
+            return LongestFirst(row_lengths(trainer, dataset, column))
         except (TypeError, ValueError):
             return sampler_of(dataset)
 

@@ -1,0 +1,79 @@
+"""What rows take in the batches of a Trainer, and batches without the padding that is stored with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrat.batching.lengths import lengths, parts_of
+from quadrat.batching.trim import LABELS, MASK, Trimmed, in_batches
+from quadrat.input.rows import MAIN
+from quadrat.installed.originals import ORIGINALS
+from quadrat.support.arrays import IntArray
+
+_SOME = 64  # rows that are looked at
+_MUCH = 0.05  # of what is stored
+
+
+def row_lengths(trainer: Any, dataset: Any, column: str = MAIN, *, trim: bool = False) -> IntArray:
+    """The tokens that each row takes in a batch of a Trainer's collator, trimmed or not, with all its choices.
+
+    Raises what `lengths` raises, and ValueError for a collator that pads all rows to one length.
+    """
+    collator, choices = trainer.data_collator, has_choices(trainer)
+    if trim or getattr(collator, "trim", False):
+        names = (column, MASK) if makes_labels(collator) or has_decoder(trainer) else (column, MASK, LABELS)
+        return in_batches(parts_of(dataset, names), choices=choices)
+    if getattr(collator, "padding", None) == "max_length":
+        raise ValueError(
+            "the collator pads each row to one length (padding='max_length'): give it padding=True, or trim batches "
+            "(trim=True, quadrat run --trim)"
+        )
+    return lengths(dataset, column, choices=choices)
+
+
+def stored_width(dataset: Any, found: IntArray, column: str = MAIN, *, choices: bool = False) -> int:
+    """The tokens of the longest row, if rows that take so many are stored padded; else 0. Some rows are read."""
+    some = range(0, len(found), -(-len(found) // _SOME))
+    try:
+        part = dataset.select(some) if hasattr(dataset, "select") else [dataset[row] for row in some]
+        tokens = in_batches(parts_of(part, (column, MASK)), choices=choices).sum()
+    except (TypeError, ValueError):
+        return 0
+    return int(found.max()) if tokens < (1 - _MUCH) * found[some].sum() else 0
+
+
+def has_choices(trainer: Any) -> bool:
+    """Whether rows are those of multiple choice."""
+    return any("MultipleChoice" in type(one).__name__ for one in (trainer.data_collator, trainer.model))
+
+
+def makes_labels(collator: Any) -> bool:
+    """Whether labels come from the tokens, whatever is stored."""
+    return isinstance(collator, ORIGINALS["DataCollatorForLanguageModeling"])
+
+
+def has_decoder(trainer: Any) -> bool:
+    """Whether labels are not those of the tokens, but of a decoder."""
+    return bool(getattr(getattr(trainer.model, "config", None), "is_encoder_decoder", False))
+
+
+def trimming(trainer: Any, collator: Any) -> Any:
+    """A Trainer's collator with batches that are trimmed."""
+    if getattr(collator, "trim", False):
+        return collator
+    return Trimmed(collator, (LABELS,) if has_decoder(trainer) else ())
+
+
+def trim_batches(trainer: Any) -> None:
+    """Have a Trainer trim the batches that it trains on."""
+    loader_of = trainer.get_train_dataloader
+
+    def get_train_dataloader() -> Any:
+        collator = trainer.data_collator
+        trainer.data_collator = trimming(trainer, collator)
+        try:
+            return loader_of()
+        finally:
+            trainer.data_collator = collator
+
+    trainer.get_train_dataloader = get_train_dataloader
